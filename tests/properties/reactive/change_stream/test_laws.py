@@ -1,4 +1,4 @@
-"""Whatever happens to a leader and its stream, the laws CS1 to CS12 hold; and each is broken by a planted bug."""
+"""Laws CS1 to CS12 hold under any faults of leaders and stream, and a planted bug breaks each."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ Doc: TypeAlias = tuple[str, int]
 Tasks: TypeAlias = Mapping[str, frozenset[TaskTrigger]]
 
 BEFORE: Final = (("a", 0), ("b", 0), ("a", 2))
-"""The documents that are there at the beginning, and of which no stream tells."""
+"""The initial documents; no stream event reports them."""
 
 TASKS: Final = {"a": ("t1", "t2"), "b": ("t3",)}
 
 
 def deployed(version: int) -> Tasks:
-    """The tasks of two collections; the trigger of t1 is of a version."""
+    """Tasks of two collections; t1's trigger depends on the version."""
     return {
         collection: frozenset(TaskTrigger(task, version if task == "t1" else 0) for task in tasks)
         for collection, tasks in TASKS.items()
@@ -94,7 +94,7 @@ AT_ONCE: Final = ChangeStreamConsumer(size=2, rest=0)
 
 @attrs.define(eq=False)
 class Running:
-    """A reconciliation under way."""
+    """A reconciliation in progress."""
 
     run: ReconciliationRun
     progress: Progress = attrs.Factory(Progress)
@@ -104,8 +104,6 @@ class Running:
 
 @attrs.define(eq=False)
 class Process:
-    """A consumer, what it commanded, and its reconciliations."""
-
     version: int = 0
     state: StreamState = attrs.Factory(Following)
     out: list[StreamCommand] = attrs.Factory(list)
@@ -113,7 +111,7 @@ class Process:
     asked: list[Reconcile] = attrs.Factory(list)
     began: dict[Pass, int] = attrs.Factory(dict)
     batched: tuple[int, int] = (0, 0)
-    """Up to where the last batch was that it has begun, and under which epoch."""
+    """The end of the last batch begun, and its epoch."""
 
     @property
     def epoch(self) -> int:
@@ -122,9 +120,10 @@ class Process:
 
 @attrs.define(eq=False)
 class World:
-    """A server with documents, a stream that forgets, and a record; and two processes.
+    """A server with documents, a stream that loses history and a record, plus two processes.
 
-    Positions, passes and what is lost are counted in changes; of all changes before `lost` no stream tells.
+    Positions, passes and losses are counted in changes: the stream no longer has the changes before
+    `lost`.
     """
 
     is_one_write: ClassVar = True
@@ -160,13 +159,13 @@ class World:
             self.log.append(DocumentChange(*doc, is_gone=is_gone))
 
     def mark(self, by: Process, tasks: Iterable[str], docs: Iterable[Doc]) -> None:
-        """These had a pass now; one by another trigger than the stored one does not count."""
+        """A pass by another trigger than the stored one does not count."""
         for task in tasks:
             if task != "t1" or by.version == self.version:
                 self.passed.update({(task, doc): len(self.log) for doc in docs})
 
     def scanned(self) -> Iterator[tuple[str, Doc]]:
-        """The tasks and documents that whoever reconciles next looks at."""
+        """Tasks and documents that the next reconciliation covers."""
         for scan in scans(self.progress, deployed(self.version)):
             for doc in self.last:
                 is_left = scan.after is None or doc[1] > int(str(scan.after.last_id)) or not self.is_there(doc)
@@ -187,17 +186,17 @@ class World:
                     self.judge("CS12", self.is_looked_at_later(by.began[command], counted(asked or From(0)), scanned))
 
     def is_looked_at_later(self, began: int, asked: int, scanned: set[tuple[str, Doc]]) -> bool:
-        """Whether all changes since then are."""
+        """Return whether all later changes are."""
         return all(
             laws.is_looked_at_later(at, asked, self.position, is_scanned=(task, doc_of(change)) in scanned)
             for at, change in enumerate(self.log[began:], began)
             for task in TASKS[change.collection]
         )
 
-    # what is asked of the server
+    # server
 
     def apply(self, by: Process, command: Request, skipped: int = 0) -> object:
-        """Carry a command out, or of a pass all but so much of it."""
+        """Carry out a command, or a pass without the skipped part."""
         match command:
             case Locate():
                 return From(len(self.log))
@@ -229,7 +228,7 @@ class World:
         return None
 
     def elect(self, by: Process) -> None:
-        """It takes the lease, does what another trigger asks for, and reads what is stored."""
+        """Take the lease, reset what another trigger asks for, and read the stored state."""
         if by.epoch == self.epoch > 0 or isinstance(by.state, Stopped):
             return
         self.epoch += 1
@@ -240,10 +239,10 @@ class World:
         position = None if self.position is None else After(self.position)
         self.tell(by, Elected(self.epoch, self.progress.history, position))
 
-    # what a process does
+    # processes
 
     def tell(self, by: Process, event: StreamEvent) -> None:
-        """One step of a consumer; the laws of a step are judged here."""
+        """One consumer step; checks the laws of a step."""
         before = by.state
         step = self.consumer.step(before, event)
         self.judge("CS3", self.asks_well(by, step))
@@ -276,7 +275,7 @@ class World:
                 self.judge("CS5", self.may_save(command))
 
     def asks_well(self, by: Process, step: StreamStep) -> bool:
-        """Whether a batch asks for what was collected, and, if it is time, for what was left out."""
+        """Return whether a batch requests the collected changes and, when due, the skipped ones."""
         before, after = by.state, step.state
         if not laws.cleans_up_first(after) or not isinstance(after, Consuming):
             return not isinstance(after, Consuming)
@@ -289,12 +288,14 @@ class World:
         return laws.asks_for_each_once(tuple(changes), after.flushing.left)
 
     def collected_from(self, by: Process, before: Consuming) -> int:
-        """Where the batch begins: where the one before it ended."""
+        """A batch begins where the previous one ended."""
         batched, epoch = by.batched
         return max(counted(before.safe or From(0)), batched if epoch == before.epoch else 0)
 
     def may_save(self, command: Save) -> bool:
-        """Of each document the last change counts: it is read again, and a pass over those before it may see nothing."""
+        """Only the last change of a document counts: a pass rereads it, so a pass over earlier
+        changes may see nothing.
+        """
         saved, scanned = counted(command.position), set(self.scanned())
         happened = [(at, (task, doc)) for doc, at in self.last.items() for task in TASKS[doc[0]]]
         return all(
@@ -302,7 +303,7 @@ class World:
         )
 
     def serve(self, by: Process, place: int, how: str) -> None:
-        """Carry out one of the commands: well, with no answer, not at all, only a part, or late."""
+        """Carry out a command: correctly, without a reply, not at all, in part, or late."""
         requests = [command for command in by.out if not isinstance(command, (StartTimer, Reconcile))]
         if not requests:
             return
@@ -339,7 +340,7 @@ class World:
             self.receive(by, command, None)
 
     def run(self, by: Process, place: int, how: str) -> None:
-        """One step of a reconciliation: it reads what is left, looks at a batch, or writes."""
+        """One step of a reconciliation: read the rest, process a batch, or write."""
         if not by.runs:
             return
         running = by.runs[place % len(by.runs)]
@@ -386,7 +387,7 @@ class World:
         return is_fit
 
     def crash(self, by: Process, version: int) -> None:
-        """What is in memory is lost; what is under way may still arrive."""
+        """Memory is lost; requests in flight may still arrive."""
         requests = [command for command in by.out if not isinstance(command, (StartTimer, Reconcile))]
         was = attrs.evolve(by)
         self.late.extend(partial(self.apply, was, command) for command in requests[:2])
@@ -427,7 +428,7 @@ class World:
         self.judge_all()
 
     def calm(self) -> None:
-        """No fault any more, and one that leads."""
+        """No more faults, and one leader."""
         first, other = self.processes
         self.crash(other, 0)
         if isinstance(first.state, Stopped) or (isinstance(first.state, Consuming) and first.state.is_stopping):
@@ -484,7 +485,9 @@ TURNS: Final = st.lists(
 
 
 def turns(story: str) -> list[Turn]:
-    """A schedule from words: `change-3` is of the third document, `2*serve` is done twice, `elect!` by the other process."""
+    """Parse a schedule: `change-3` is of the third document, `2*serve` runs twice, `elect!` is the
+    other process.
+    """
     schedule: list[Turn] = []
     for word in story.split():
         times, _, turn = word.rpartition("*")
@@ -494,7 +497,7 @@ def turns(story: str) -> list[Turn]:
 
 
 LED: Final = "elect 3*serve "
-"""It leads, knows where the stream stands, has stored that, and has read."""
+"""It leads, knows and has stored the stream position, and has read."""
 DONE: Final = LED + "13*run "
 """And has reconciled."""
 
@@ -545,7 +548,6 @@ def with_stories(test: Law) -> Law:
 @with_stories
 @given(page=st.integers(1, 3), story=st.sampled_from(["", LED, DONE, DONE]), schedule=TURNS)
 def keeps(law: str, consumer: ChangeStreamConsumer, page: int, story: str, schedule: list[Turn]) -> None:
-    """Whatever happens in whichever order, the laws hold at each step, and at the end in a calm world."""
     play(World(consumer, law, page), [*turns(story), *schedule])
 
 
@@ -562,7 +564,9 @@ LAWS: Final = "CS1 CS2 CS3 CS4 CS5 CS6 CS7 CS8 CS9 CS10 CS11 CS12"
     "consumer", [EAGER, RESTING, AT_ONCE], ids=["it saves at once", "it rests", "it does not wait"]
 )
 def test_the_consumer_keeps_the_laws(consumer: ChangeStreamConsumer) -> None:
-    """Laws CS1 to CS12, with two processes, crashes, lost leaderships, lost histories, and answers that do not come."""
+    """Laws CS1 to CS12: two processes, crashes, lost leaderships, lost histories, missing
+    replies.
+    """
     keeps(LAWS, consumer=consumer)
 
 
@@ -580,7 +584,7 @@ SAFE: Final = "safe = state.safe if state.left else flushing.position"
 
 test_a_planted_bug_of_a_consumer_is_found = planted(
     consumer_,
-    # mongodash: the token is saved although a collection failed; or the events are gone, and the next batch saves its own.
+    # mongodash: the token is saved although a collection failed, or the next batch saves its own.
     bug("saves anyway", (FAILS, f"{OF_HANDLING}                return self._onward(_done(state, command))\n{FAILS}"), CS1, CS5),
     bug("drops what failed", (FAILS, f"{OF_HANDLING}                return self._onward(attrs.evolve(state, flushing=None))\n{FAILS}"), CS1),
     bug("forgets what is left", ("self._left_out(state, command, left)", "self._onward(_done(state, command))"), CS1),
@@ -588,9 +592,9 @@ test_a_planted_bug_of_a_consumer_is_found = planted(
     bug("never looks again", ("if state.is_left_due or again in state.awaited", "if True"), CS6),
     bug("starts the time of a batch again", ("read=page.position, changes=changes", "read=page.position, batch=state.batch + bool(page.changes), changes=changes"), CS4),
     bug("saves the newest", (SAFE, "safe = state.safe if state.left else state.read"), CS1, CS5),
-    # mongodash: a position is saved by the clock, whatever waits.
+    # mongodash: the clock saves a position although changes wait.
     bug("saves what waits", ("return state if state.is_pending else attrs.evolve(state, safe", "return attrs.evolve(state, safe"), CS5),
-    # mongodash: who is done first saves its token.
+    # mongodash: the first to finish saves its token.
     bug("overlaps", ("if state.flushing is not None or state.read is None", "if state.read is None"), CS1, CS4, CS12),
     bug("waits for more", ("return self._onward(_timed(state, command))", "return Step(_timed(state, command)) if isinstance(command.then, Flush) else self._onward(_timed(state, command))"), CS4),
     bug("takes 286 for less", ("if code in CANNOT_RESUME", "if code == 280"), CS2),  # mongodash
@@ -628,7 +632,8 @@ test_a_planted_bug_of_a_batch_is_found = planted(
 )  # fmt: skip
 test_a_planted_bug_of_a_reconciliation_is_found = planted(
     reconciliation,
-    # mongodash: lost history leaves the checkpoints of an interrupted reconciliation, and "finished" is reported, whatever happened.
+    # mongodash: a lost history keeps the checkpoints of an interrupted reconciliation, and
+    # "finished" is reported regardless.
     bug("with checkpoints", ("else Progress(history)", "else Progress(history, checkpoints=progress.checkpoints)"), CS1),
     bug("with flags", ("else Progress(history)", "else Progress(history, progress.reconciled)"), CS1),
     bug("flags a failure", ("    match outcome:", "    match CleanedUp() if isinstance(outcome, PassFailed) else outcome:"), CS1),
@@ -638,6 +643,6 @@ test_a_planted_bug_of_a_reconciliation_is_found = planted(
 
 @pytest.mark.parametrize("duty", ["is_one_write", "is_fenced"])
 def test_a_planted_record_that_forgets_a_duty_is_found(duty: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The record of a stream is kept in one write, and fenced by the epoch."""
+    """The stream record is one write, fenced by the epoch."""
     monkeypatch.setattr(World, duty, False)
     finds(CS1, monkeypatch)

@@ -1,4 +1,4 @@
-"""Rules, decisions, and records on their way, as the tests of `tidegate.reactive.tasks` make them."""
+"""Rules, decisions and claimed records for the tests of `tidegate.reactive.tasks`."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def doc(**items: object) -> Document:
 
 
 def first(rules: TaskRules = T, **items: object) -> TaskRecord:
-    """The record of a document that was just seen."""
+    """The record of a new document."""
     verdict = tasks.plan(None, Matching(doc(**items)), rules=rules, now=at(0), new_id="r1")
     assert isinstance(verdict, InsertRecord)
     return verdict.record
 
 
 def seen(record: TaskRecord, now: Instant, rules: TaskRules = T, **items: object) -> TaskRecord:
-    """The record after a look, whether or not that has written anything."""
+    """The record after a look, written or not."""
     verdict = tasks.plan(record, Matching(doc(**items)), rules=rules, now=now, new_id="r2")
     return verdict.record if isinstance(verdict, UpdateRecord) else record
 

@@ -1,4 +1,4 @@
-"""No change is lost, whatever the order in which planners and workers take their steps."""
+"""No change is lost, whatever the interleaving of planners and workers."""
 
 from __future__ import annotations
 
@@ -55,11 +55,10 @@ class World:
     """A document, its record, a clock, and processes that may stop between any two steps.
 
     Args:
-        rules: How the task is run.
-        outcomes: How runs end, in turn; those after the last one succeed.
+        outcomes: Results of the runs, in order; later runs succeed.
 
     Attributes:
-        is_guarded: Whether the store looks at guards.
+        is_guarded: Whether the store checks guards.
         is_record_first: Whether records are read BEFORE documents.
     """
 
@@ -85,7 +84,7 @@ class World:
         return Matching(taken)
 
     def carry_out(self, verdict: laws.TaskVerdict) -> bool:
-        """Tell whether the store has written it."""
+        """Return whether the store has written it."""
         write = laws.write_of(verdict)
         if write is None:
             return False
@@ -100,7 +99,7 @@ class World:
         return True
 
     def look(self) -> Generator[None, None, tuple[TaskRecord | None, Seen]]:
-        """The record and the document, read one after the other."""
+        """Read the record and then the document."""
         if self.is_record_first:
             record = self.record
             yield
@@ -179,7 +178,9 @@ class World:
 
 @attrs.frozen
 class Schedule:
-    """What happens in which order: a process goes on or begins, the document changes, or time passes; 0 is nothing."""
+    """Bytes that choose the order: a process starts or goes on, the document changes, or time
+    passes. 0 is nothing.
+    """
 
     steps: bytes
     outcomes: tuple[HandlerOutcome, ...] = ()
@@ -187,7 +188,7 @@ class Schedule:
 
 
 BROKEN: Final = doc(a="!")
-"""A document whose watched value cannot be computed."""
+"""Its watched value cannot be computed."""
 CONTENTS: Final = (
     *(doc(a=0), doc(a=1), doc(a=0), doc(a=1), doc(b=1), None, doc(a=0), doc(a=1)),
     *(doc(a=0), doc(a=1), doc(b=1), None, BROKEN, BROKEN, doc(a=0), doc(a=1)),
@@ -196,7 +197,7 @@ TIMES: Final = (1, 499, 500, 5_000)
 
 
 def run(schedule: Schedule) -> World:
-    """What has become of it once everybody is done, and all that is due has run."""
+    """The final state, once all processes are done and everything due has run."""
     world = World(schedule.rules, schedule.outcomes)
     processes: list[Process] = [world.planner()]
     for step in schedule.steps:
@@ -248,7 +249,7 @@ WITHOUT_A_TRACE: Final = Schedule(b"!\x166\x96\xb2\xb5\x85\xf3f6fv\xb6\x85\x82F"
 NOT_WHILE_PROCESSED: Final = Schedule(b"vVf\xb3\x11E\xd6\xd6\xb61\xd6\x16\x02v\xb5\x86F\x96\xf6\xb6")
 AT_SIGHT: Final = Schedule(b"6\xa6\xe6\xc5VaF\x06\xb1f\x91ERb\xd5\xc6&F\x86")
 REMEMBERING: Final = Schedule(b"\x9a\x1d\xc2")
-"""Found among some thousands of schedules: each loses a change under the specimen of that name."""
+"""Found among thousands of schedules. Each loses a change under the specimen of that name."""
 
 
 @settings(max_examples=500)
@@ -259,7 +260,7 @@ REMEMBERING: Final = Schedule(b"\x9a\x1d\xc2")
 @example(AT_SIGHT)
 @example(REMEMBERING)
 def test_no_change_is_lost_whatever_the_order(schedule: Schedule) -> None:
-    """Laws RE1, RE3 and RE6: planners and workers stop and go on anywhere, stall past leases, and fail."""
+    """Laws RE1, RE3 and RE6: planners and workers stop anywhere, stall past leases, and fail."""
     done = run(schedule)
     assert laws.ran_with_the_latest(done.journal, done.there())
     assert laws.every_change_was_run(done.journal)
@@ -274,7 +275,7 @@ right_plan, right_claim, right_finalise = tasks.plan, tasks.claim, tasks.finalis
 def whichever_run(
     record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **rest: Any
 ) -> UpdateRecord | Leave:
-    """mongodash: whoever finalises completes it, a worker included that lost its lease long ago."""
+    """mongodash: any worker may complete it, even one that lost its lease long ago."""
     if record is None:
         return Leave(WhyNot.NO_RECORD)
     held = attrs.evolve(
@@ -290,7 +291,7 @@ def whichever_run(
 
 
 def comparing_with_the_last_run(patch: pytest.MonkeyPatch) -> None:
-    """A change back to what the last run began with is taken for none: A-B-A."""
+    """A change back to the last run's input counts as none: A-B-A."""
     begun: dict[str, Kept | None] = {}
 
     def claim(record: TaskRecord, **rest: Any) -> ClaimVerdict:
@@ -359,6 +360,6 @@ def document_first(patch: pytest.MonkeyPatch) -> None:
 def test_a_planted_world_loses_a_change(
     plants: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So does a caller who forgets a duty: the store looks at guards, and records are read BEFORE documents."""
+    """Callers' duties: the store checks guards, and records are read BEFORE documents."""
     plants(monkeypatch)
     finds(test_no_change_is_lost_whatever_the_order, monkeypatch)
