@@ -1,4 +1,4 @@
-"""What is sent to a dead-letter topic: laws DT1 and DT2, and what is planted against them."""
+"""Dead-letter topics: laws DT1 and DT2, and planted bugs."""
 
 from __future__ import annotations
 
