@@ -1,8 +1,7 @@
-"""Settings of the property tests. They are derandomised, so a failure on one machine is a failure
-on all.
+"""Settings of the property tests. Derandomised: a failure on one machine is a failure on all.
 
 A property runs 30 examples (200 in `make thorough`), or TIDEGATE_EXAMPLES. The search for a planted
-bug runs much longer and does not shrink: a change to a test or a strategy draws other examples.
+bug runs much longer and does not shrink; a change to a test or strategy draws other examples.
 """
 
 from __future__ import annotations

@@ -40,7 +40,6 @@ EFFECTS = st.lists(st.builds(Done, TEXTS, st.lists(TEXTS, max_size=2).map(tuple)
 
 @st.composite
 def runs(draw: st.DrawFn) -> tuple[TraceStep, ...]:
-    """Any texts anywhere; the patches fit."""
     patches: list[Patch] = [
         (),
         (Replaced("/a", draw(TEXTS)),),

@@ -32,19 +32,12 @@ from hypothesis import settings
 from tidegate.sim.variants import variant
 
 Law: TypeAlias = Callable[..., None]
-"""A test whose only arguments come from Hypothesis."""
 _RIGHT: Final = (".laws.", ".strategies.")
 
 
 @attrs.frozen
 class Bug:
-    """A fault to plant in a module.
-
-    Attributes:
-        replacements: (right, wrong) texts; the right one occurs once in the module.
-        names: Names of the module and the objects that replace them, where no text can.
-        says: A pattern of the failure message, where only one part of a law finds the bug.
-    """
+    """`names` replaces module names where no text can; `says` is a pattern of the failure."""
 
     name: str
     replacements: tuple[tuple[str, str], ...]

@@ -32,7 +32,6 @@ def run(
     fails: Callable[[Effect[object]], Failure | None] = lambda _: None,
     means: Meaning = perform,
 ) -> tuple[T, World]:
-    """Return the program's answer and the world. Only the requests in `fails` fail."""
     reply: object = None
     while True:
         try:

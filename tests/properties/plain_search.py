@@ -70,9 +70,7 @@ class Found:
     actors: tuple[Actor, ...]
 
     def livelocked(self, scenario: Scenario) -> set[str]:
-        """Laws about rest that fail all the way round a cycle of mandatory steps from which no rest
-        is reachable.
-        """
+        """Laws about rest that fail all round a mandatory cycle from which no rest is reachable."""
         return {
             law
             for key in self.cyclic()
@@ -130,7 +128,6 @@ class Found:
 
 
 def plain_search(scenario: Scenario, *, depth_max: int | None = None, states_max: int = 50_000) -> Found:
-    """Search in absolute time, all of it or the first `depth_max` steps."""
     processes = {actor.name: cast("ProcessActor", actor) for actor in scenario.actors if hasattr(actor, "status")}
     actors: tuple[Actor, ...] = scenario.actors
     if scenario.clock is not None and scenario.clock.moves:
@@ -189,9 +186,7 @@ def packed_states(found: Explored) -> Collection[Key]:
 
 
 def agree(scenario: Scenario, plain: Found | None = None) -> Explored:
-    """Assert that both searches agree, and return the real result. `plain` may be given if it is
-    known.
-    """
+    """Assert that both searches agree, and return the real result."""
     real, plain = explored(scenario), plain or plain_search(scenario)
     if real.broken is not None and real.broken.breach is Breach.LIVELOCK:
         assert not plain.broken

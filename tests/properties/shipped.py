@@ -24,7 +24,6 @@ NAMES = tuple(catalogue.CATALOGUE)
 DESIGNS = tuple(each.name for each in catalogue.DESIGNS)
 SPECIMENS = tuple(each.name for each in catalogue.SPECIMENS)
 FAMILIES: Final = tuple({name.partition(".")[0]: name for name in SPECIMENS}.values())
-"""A specimen of each protocol."""
 _RARE: Final = (
     "array_push_lock.waiter",
     "partition.dead_letter_is_optional",
@@ -37,9 +36,7 @@ _RARE: Final = (
 COUNTS: Final[Mapping[str, list[object]]] = json.loads(
     (Path(__file__).parent / "state_counts.json").read_text(encoding="utf-8")
 )
-"""Verdict, states, transitions and depth by scenario. Change an entry only if you know why it
-differs.
-"""
+"""Change an entry only if you know why it differs."""
 LARGE: Final = frozenset(
     name
     for name in NAMES
@@ -47,16 +44,13 @@ LARGE: Final = frozenset(
 )
 """Scopes that `make test` does not explore. It does explore the design of each protocol."""
 SAMPLE: Final = tuple(name for name in dict.fromkeys((*SPECIMENS[::4], *FAMILIES, *_RARE)) if name not in LARGE)
-"""A third of the specimens, some per protocol, with every kind of step, fault and breach. Tests of
-traces use them.
-"""
+"""A third of the specimens, with every kind of step, fault and breach; for tests of traces."""
 OF_DESIGNS: Final = pytest.mark.xdist_group("designs")
 OF_SAMPLE: Final = pytest.mark.xdist_group("sample of specimens")
 _OF_OTHERS: Final = pytest.mark.xdist_group("other specimens")
 
 
 def apart(names: Iterable[str]) -> list[ParameterSet]:
-    """Each name as a parameter, in the group of its scenario."""
     return [pytest.param(name, id=name, marks=_marks_of(name)) for name in names]
 
 

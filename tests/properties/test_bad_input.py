@@ -66,9 +66,7 @@ OUTSIDE: Final = frozenset(
         "sealed",
     }
 )
-"""Not covered: the simulator and test helpers (their input, a scenario, has its own test), the
-stages of a partition (only a partition calls them), and `__main__`.
-"""
+"""Not covered: the simulator, test helpers, partition stages (internal) and `__main__`."""
 
 CORE: Final = Path(tidegate.__file__).parent
 ROOMS: Final = (
@@ -90,8 +88,6 @@ ROOMS: Final = (
 OWN: Final = (TidegateError, Failure)
 METHODS: Final = (types.FunctionType, classmethod, staticmethod)
 OPERATORS: Final = frozenset({"__add__", "__sub__", "__getitem__", "__lt__"})
-"""Operators of classes that users construct."""
-
 CARRYING: Final[Mapping[str, str]] = {
     "model.effects.Call": "its arguments are the user's; whether they can be compared is asked where they become part of a state",
     "model.effects.Note": "its value is the user's, as above",
@@ -101,8 +97,6 @@ CARRYING: Final[Mapping[str, str]] = {
 """Values that may be neither printable nor hashable, because of their contents."""
 
 AS_PYTHON: Final[Mapping[object, type[Exception]]] = {Document.__getitem__: KeyError}
-"""What a Python mapping raises."""
-
 WRITTEN: Final[Mapping[str, str]] = {
     "model.errors.MissingExtra": "module extra why",
     "model.values.check_callable": "what todo",
@@ -120,7 +114,6 @@ WRITTEN: Final[Mapping[str, str]] = {
 
 
 def modules() -> Iterator[types.ModuleType]:
-    """Lower rooms first: values of the others are built from theirs."""
     names = [found.name.split(".")[1:] for found in walk_packages(tidegate.__path__, "tidegate.")]
     for parts in sorted(names, key=lambda parts: (ROOMS.index(parts[0]) if parts[0] in ROOMS else len(ROOMS), parts)):
         if OUTSIDE.isdisjoint(parts) and not parts[-1].startswith("_"):
@@ -144,7 +137,6 @@ def public() -> dict[str, Callable[..., object]]:
 
 
 def methods(classes: Mapping[str, Callable[..., object]]) -> dict[str, Callable[..., object]]:
-    """Public methods and operators; class methods are bound to their class."""
     return {
         f"{name}.{each}": method if inspect.isfunction(method) else getattr(owner, each)
         for name, owner in classes.items()
@@ -156,8 +148,8 @@ def methods(classes: Mapping[str, Callable[..., object]]) -> dict[str, Callable[
 
 
 def is_checked(kind: object) -> bool:
-    """Return whether the class validates its values. Values that only tidegate makes do not, nor do
-    events, which `step` checks. A tracker checks only its start.
+    """Events and values that only tidegate makes are not checked; of a tracker only the start
+    is.
     """
     if kind is OffsetTracker:
         return False
@@ -193,8 +185,6 @@ AT_THE_GATE: Final[Mapping[type, tuple[str, ...]]] = {
         if isinstance(kind, type) and attrs.has(kind) and not is_checked(kind)
     },
 }
-"""Values that users construct and a gate checks, with the fields to spoil."""
-
 
 # --- what they are given ------------------------------------------------------------------------------------------------
 
@@ -207,8 +197,6 @@ def nest(depth: int) -> tuple[object, ...]:
 
 
 class Anything:
-    """A port that accepts any call and returns a wrong answer."""
-
     def __init__(self, *_: object, **__: object) -> None:
         pass
 
@@ -301,9 +289,7 @@ MISSING: Final = object()
 
 
 class Pool:
-    """Valid values of every public class, found by trial, and the valid arguments of a
-    parameter.
-    """
+    """Valid values of every public class, found by trial."""
 
     def __init__(self) -> None:
         self.found: dict[type, list[object]] = {each: [] for each in PUBLIC.values() if isinstance(each, type)}
@@ -336,7 +322,6 @@ class Pool:
                 self._keep(each(**{name: chance.choice(choices) for name, choices in args.items()}))
 
     def _keep(self, value: object, depth: int = 3) -> None:
-        """Keep the value and its parts if they are tidegate's; programs are not run."""
         if inspect.iscoroutine(value):
             value.close()
         parts: Iterable[object] = value if isinstance(value, tuple) else ()
@@ -428,7 +413,6 @@ def hashable(value: object) -> bool:
 
 
 ALIASES: Final = {**vars(values_module), **vars(documents)}
-"""Names that type aliases refer to, for modules that import only `Value`."""
 
 
 @cache
@@ -462,7 +446,6 @@ def pool() -> Pool:
 
 
 def choices_of(function: Callable[..., object]) -> dict[str, list[Sample]]:
-    """The valid arguments of each parameter, or None where none is known."""
     found = {name: varied(pool().typed(hint)) or [None] for name, hint in parameters(function).items()}
     return {
         name: [Sample(f"valid {place}", value) for place, value in enumerate(values)] for name, values in found.items()
@@ -488,7 +471,6 @@ def is_used(member: object) -> bool:
 
 @cache
 def taken() -> frozenset[object]:
-    """Classes whose values callers give to a function or driver, directly or nested."""
     waiting = [each for each in ASKED.values() if is_used(each)]
     found = set(waiting)
     while waiting:
@@ -503,9 +485,7 @@ def taken() -> frozenset[object]:
 
 
 class TooLongError(BaseException):
-    """The call ran for more than a second. It is no Exception, so that no code catches it as an
-    answer.
-    """
+    """The call ran for more than a second. It is no Exception, so no code catches it."""
 
 
 def _alarm(*_: object) -> None:
@@ -528,7 +508,6 @@ def limits() -> Iterator[None]:
 
 
 def answer(function: Callable[..., object], args: Mapping[str, Sample]) -> object:
-    """Call the function. Programs are not run; iterators are read in part."""
     value = function(**{each: sample.value for each, sample in args.items()})
     if inspect.iscoroutine(value):
         value.close()
@@ -559,9 +538,7 @@ def unshown(error: BaseException) -> str | None:
 
 
 def unusable(function: Callable[..., object], value: object) -> str | None:
-    """Return the fault of an accepted value. Values that tidegate only returns are checked where
-    they are made.
-    """
+    """The fault of an accepted value; values that are only returned are checked elsewhere."""
     if not attrs.has(type(value)) or (function is type(value) and function not in taken()):
         return None
     if f"{type(value).__module__}.{type(value).__name__}".removeprefix("tidegate.") in CARRYING:
@@ -692,7 +669,6 @@ def test_everything_public_is_asked() -> None:
 
 
 def test_every_class_has_valid_values() -> None:
-    """Without valid values the other functions get only wrong arguments."""
     without = {each for each, values in pool().found.items() if not values and (is_checked(each) or each in taken())}
 
     assert {each.__name__ for each in without} <= {"MissingExtra"}

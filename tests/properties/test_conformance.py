@@ -1,6 +1,4 @@
-"""The conformance checks of a store and of a log accept a correct one and reject each faulty
-one.
-"""
+"""The conformance checks of a store and of a log accept a correct one and reject faulty ones."""
 
 from __future__ import annotations
 
@@ -40,7 +38,6 @@ X = PROBED[0]
 AT = Field[Instant]("at")
 
 Store: TypeAlias = Callable[[Operation, World], tuple[World, object]]
-"""Maps an operation and a world to the new world and the reply."""
 
 
 def right(operation: Operation, world: World) -> tuple[World, object]:
@@ -89,7 +86,6 @@ def test_nothing_is_left_behind() -> None:
 
 
 def overwrites(operation: Operation, world: World) -> tuple[World, object]:
-    """An insert replaces the document of a taken id."""
     if isinstance(operation, InsertOne):
         world = right(DeleteOne(operation.collection, Eq(ID, operation.doc[ID])), world)[0]
     return right(operation, world)
@@ -146,7 +142,6 @@ def inserts_the_bare_id(operation: Operation, world: World) -> tuple[World, obje
 
 
 def loose(operation: Operation, world: World) -> tuple[World, object]:
-    """Whole floats come back as integers."""
     after, reply = right(operation, world)
     if isinstance(reply, Document):
         reply = Document(tuple((k, int(v) if isinstance(v, float) and v.is_integer() else v) for k, v in reply.items))
@@ -162,7 +157,6 @@ def unbounded(operation: Operation, world: World) -> tuple[World, object]:
 
 
 def adds_again(operation: Operation, world: World) -> tuple[World, object]:
-    """An add to a set duplicates an element."""
     if isinstance(operation, FindOneAndUpdate):
         updates = tuple(
             Push(each.field, each.value) if isinstance(each, AddToSet) else each for each in operation.updates
@@ -172,7 +166,6 @@ def adds_again(operation: Operation, world: World) -> tuple[World, object]:
 
 
 def in_the_given_order(operation: Operation, world: World) -> tuple[World, object]:
-    """New fields keep the order of the request."""
     if isinstance(operation, UpdateOne) and len(operation.updates) > 1:
         first, *rest = operation.updates
         world, reply = right(attrs.evolve(operation, updates=(first,)), world)
@@ -200,7 +193,6 @@ def a_clock_that_stands(operation: Operation, world: World) -> tuple[World, obje
 
 
 def updates_the_first(operation: Operation, world: World) -> tuple[World, object]:
-    """An update of many changes one document."""
     if isinstance(operation, UpdateMany):
         operation = UpdateOne(operation.collection, operation.where, operation.updates)
     return right(operation, world)
@@ -215,7 +207,6 @@ def does_not_count(operation: Operation, world: World) -> tuple[World, object]:
 
 
 def keeps_an_order(operation: Operation, world: World) -> tuple[World, object]:
-    """A bulk ends at its first refused update."""
     if isinstance(operation, BulkUpdate):
         for update in operation.updates:
             world, reply = right(update, world)
@@ -271,7 +262,6 @@ HERE = TopicPartition("topic", 0)
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[Event, ...]:
-    """Assignments, fetches and commits of a correct log; some commit replies are lost."""
     log = draw(strategies.batches())
     events: list[Event] = []
     committed, generation = 0, 0
@@ -308,9 +298,7 @@ def test_a_log_that_keeps_its_promises_has_no_breach() -> None:
 
 
 def test_a_planted_bug_breaks_k2() -> None:
-    """Without its unsure commits, a lost reply is reported as a breach; without generations, a
-    repeat is.
-    """
+    """Without unsure commits a lost reply is a breach; without generations a repeat is."""
 
     def is_sure(history: tuple[Event, ...]) -> tuple[Breach, ...]:
         return breaches([each for each in history if not isinstance(each, CommitUnknown)])
@@ -350,7 +338,6 @@ def test_a_log_that_breaks_a_promise_is_found_out(name: str) -> None:
 
 
 def test_what_an_older_generation_fetched_says_nothing() -> None:
-    """It may arrive late and in any order."""
     assert (
         breaches((Assigned(HERE, 2, 5), Fetched(HERE, 1, (9, 3)), Fetched(HERE, 2, ()), Fetched(HERE, 2, (5,)))) == ()
     )

@@ -1,6 +1,4 @@
-"""Which module may import which, type-checking imports included: no cycles, and rooms in one
-order.
-"""
+"""Which module may import which, type-checking imports included: no cycles, one order of rooms."""
 
 from __future__ import annotations
 
@@ -23,7 +21,6 @@ ROOMS: Final = (
 )  # fmt: skip
 """Decisions and programs of a room import only earlier rooms."""
 KINDS: Final = ("laws", "scenarios", "specimens", "strategies")
-"""Modules or folders beside the decisions and programs of a room."""
 NEVER: Final[Mapping[str, tuple[str, ...]]] = {
     "": ("sim", "laws", "scenarios", "specimens", "strategies"),
     "laws": ("sim", "scenarios", "specimens", "strategies"),
@@ -33,13 +30,10 @@ NEVER: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Rooms and kinds that each kind of module must not import; "" is decisions and programs."""
 FACES: Final = (*KINDS, "catalogue", "conformance", "testing")
-"""Modules of the core above the rooms."""
 SERVED: Final[Mapping[str, tuple[str, ...]]] = {
     "group": ("consumer",), "log": ("consumer",), "planners": ("reactive",), "streams": ("reactive",),
 }  # fmt: skip
-"""The simulated servers, and the rooms whose clients use them. Other modules of `sim` import only
-the model.
-"""
+"""The simulated servers, and the rooms whose clients use them."""
 
 
 ADAPTERS: Final = (
@@ -60,7 +54,6 @@ def files() -> Mapping[str, Path]:
 
 
 def imported(text: str, known: Collection[str]) -> set[str]:
-    """All imports of a text: known modules by full name, others as written."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(text)):
         match node:
@@ -80,9 +73,7 @@ def imports() -> Imports:
 
 
 def circles(graph: Imports) -> list[list[str]]:
-    """Modules on cycles: remove modules without successors, then without predecessors, until none
-    is left.
-    """
+    """Remove modules without successors or predecessors until only cycles are left."""
     left = {name: {each for each in ahead if each in graph} for name, ahead in graph.items()}
     while leaves := [name for name, ahead in left.items() if not ahead & left.keys()]:
         for name in leaves:
@@ -171,7 +162,6 @@ FILE_MAX, CLASS_MAX = 800, 400
 
 
 def test_no_file_and_no_class_is_too_long_to_read_at_once() -> None:
-    """At most 800 lines per file and 400 per class."""
     longer = set[str]()
     for name, file in files().items():
         text = file.read_text("utf-8")
@@ -241,6 +231,5 @@ def test_an_import_in_order_is_none(module: str, other: str) -> None:
 
 @pytest.mark.parametrize("module", ["leases.lease", "leases.laws", "sim.world"])
 def test_hypothesis_is_for_strategies(module: str) -> None:
-    """Elsewhere users would need hypothesis at run time."""
     assert list(against_the_order({f"tidegate.{module}": ["hypothesis.strategies"]}))
     assert not list(against_the_order({"tidegate.leases.strategies": ["hypothesis.strategies"]}))

@@ -24,7 +24,6 @@ from tidegate.sim.world import perform, world_with
 
 
 def test_a_lease_is_what_its_record_says() -> None:
-    """A missing record, or one at version 0, was never taken."""
     assert lease_of(None) is lease_of(new_lease("x")) is None
     record = Document.of({"_id": "x", "token": 1, "version": 2, "holder": None, "request": "r", "ttl": 9})
     assert lease_of(record) == Lease(1, 2, None, "r", 9)
@@ -79,7 +78,6 @@ def test_what_a_record_lacks_is_reported_with_its_id() -> None:
 
 
 def test_a_fenced_write_under_an_older_epoch_changes_nothing() -> None:
-    """A write under an older epoch replies 0; the same epoch may write again."""
     world = done(world_with({"c": (Document.of({"_id": "x", "fence": 0}),)}), fenced("c", "x", 2))
     replies = [next(perform(fenced("c", "x", epoch), world, "a"))[1] for epoch in (1, 2, 3)]
     assert replies == [0, 1, 1]

@@ -79,8 +79,6 @@ def test_the_public_names_are_those_on_record() -> None:
 
 
 def test_exit_codes_are_those_of_the_field() -> None:
-    """0 met, 1 not met, 2 usage, 3 outside the model, 4 diverged, 5 nothing selected, 6
-    inconclusive, then signals.
-    """
+    """The shells' codes of signals follow these."""
     assert [code.value for code in ExitCode][:7] == [0, 1, 2, 3, 4, 5, 6]
     assert tidegate.__version__.count(".") == 2

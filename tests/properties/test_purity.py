@@ -17,8 +17,6 @@ import tidegate
 
 CORE: Final = Path(tidegate.__file__).parent
 EXEMPT: Final = ("__main__", "strategies")
-"""`__main__` starts the command line; `strategies` is for tests and needs hypothesis."""
-
 VALUES: Final = {
     "__future__": "annotations that are not evaluated",
     "ast": "what a planted bug changes in the text of a module, see sim.variants",
@@ -67,8 +65,6 @@ BANNED_NAMES: Final = frozenset(
     {"__import__", "breakpoint", "compile", "eval", "exec", "exit", "globals", "input", "open", "print", "quit"}
 )
 CLOCKS: Final = frozenset({"now", "utcnow", "today"})
-"""Clocks behind an allowed name, such as `datetime.now`."""
-
 CACHES: Final = {
     "sim.confirming.second_process": "the adapter that is installed, see sim.rerun",
     "catalogue.__getattr__": "what ships, once it was asked for",
@@ -182,7 +178,6 @@ def reaches_outside(tree: ast.Module) -> set[str]:
 
 
 def keeps_state(tree: ast.Module) -> set[str]:
-    """Module names and class fields that could change: rebound, changed in place, or not Final."""
     bound: list[str] = []
     found: set[str] = set()
     for statement in tree.body:
@@ -258,7 +253,6 @@ def test_no_more_is_allowed_than_is_needed() -> None:
 
 
 def test_nothing_in_the_core_reaches_outside() -> None:
-    """Of `sys`, only the version of Python is allowed."""
     found = {each: names for each, tree in parsed().items() if (names := reaches_outside(tree))}
     assert found == {"sim.variants": {"compile", "exec"}}  # of our own modules, with a bug in them
 
@@ -298,7 +292,6 @@ def test_the_caches_are_those_that_are_listed() -> None:
     ],
 )
 def test_what_is_not_pure_is_found(planted: str) -> None:
-    """Checks that the checks above can fail."""
     tree = ast.parse(planted)
 
     assert imports_too_much("status", tree) | reaches_outside(tree) | keeps_state(tree)
@@ -341,7 +334,6 @@ def test_with_attrs_alone_every_module_of_the_core_imports(attrs_alone: Path) ->
 
 
 def test_without_attrs_it_says_what_is_missing() -> None:
-    """Checks that the test above can fail."""
     done = python([CORE.parent], "import tidegate.invocations.status")
 
     assert done.returncode == 1
@@ -358,7 +350,6 @@ def test_the_strategies_without_hypothesis_say_what_to_install(attrs_alone: Path
 
 @pytest.mark.parametrize("arguments", [(), ("--version",), ("explore",)])
 def test_the_command_without_its_extra_says_what_to_install(attrs_alone: Path, arguments: tuple[str, ...]) -> None:
-    """Exit code 2 is wrong usage; there is no traceback."""
     run = "import runpy; runpy.run_module('tidegate', run_name='__main__')"
     done = python([CORE.parent, attrs_alone], run, *arguments)
 

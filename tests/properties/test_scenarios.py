@@ -1,8 +1,4 @@
-"""Exploration of every shipped scenario meets its expectation, and its laws can be broken.
-
-A test run explores each scenario once (`tests.properties.shipped`), in about a minute of CPU
-overall.
-"""
+"""Every shipped scenario meets its expectation, and its laws can be broken."""
 
 from __future__ import annotations
 
@@ -40,9 +36,7 @@ def counted(report: Report) -> list[object]:
 
 @pytest.mark.parametrize("name", apart(NAMES))
 def test_every_shipped_scenario_meets_its_expectation(name: str) -> None:
-    """Completely explored without a breach, or with the expected law broken; the recorded number of
-    states; nothing unmerged.
-    """
+    """Complete, or broken in the expected law; as many states as recorded; nothing unmerged."""
     report = report_on(name)
     assert report.scenario == name
     assert counted(report) == COUNTS[name]
@@ -83,7 +77,6 @@ def test_every_module_with_scenarios_or_specimens_is_in_the_catalogue() -> None:
 
 
 def test_a_scenario_has_scopes() -> None:
-    """`name@scope` selects a larger scope; an unknown scope is refused."""
     assert shipped("transition@thorough").name == "transition@thorough"
     assert shipped("transition@default").name == "transition"
     assert shipped("transition@thorough").budget > shipped("transition").budget
@@ -95,7 +88,6 @@ def test_a_scenario_has_scopes() -> None:
 
 
 def test_every_specimen_says_what_it_is_of_and_where_it_was_seen() -> None:
-    """A specimen names the law it breaks, its design (which has that law), and its source."""
     for each in catalogue.SPECIMENS:
         scenario = each.scenario()
         assert (scenario.kind, scenario.expect, scenario.name) == (Kind.SPECIMEN, each.law, each.name)
@@ -131,9 +123,9 @@ WRONG: Mapping[str, tuple[str, int]] = {
 @pytest.mark.parametrize("name", apart(WRONG))
 def test_what_is_wrong_with_the_array_push_lock(name: str) -> None:
     """Two or three runners with a stalled holder break mutual exclusion and overwrite a finished
-    record. So do three runners of which only a waiter stalls and holders are quick (mutual
-    exclusion only). A lost push reply doubles a claim; a late request leaves one over. With a wrong
-    clock no process need stall; a holder that dies leaves its claim.
+    record. With a stalled waiter and quick holders they still break mutual exclusion. A lost push
+    reply doubles a claim, and a late request leaves one over. With a wrong clock no process need
+    stall; a holder that dies leaves its claim.
     """
     law, steps = WRONG[name]
     report = report_on(name)
@@ -162,9 +154,7 @@ SHORT = (
 
 @pytest.mark.parametrize("name", apart(SHORT))
 def test_the_counterexample_is_a_shortest_one(name: str) -> None:
-    """The plain search breaks no law in fewer steps. Long counterexamples are compared in smaller
-    scopes.
-    """
+    """The naive search breaks no law in fewer steps; smaller scopes cover long ones."""
     report = report_on(name)
     assert report.trace is not None
     steps = len(report.trace.steps)
@@ -174,9 +164,7 @@ def test_the_counterexample_is_a_shortest_one(name: str) -> None:
 
 @OF_DESIGNS
 def test_transition_is_right_under_every_fault() -> None:
-    """Three runners, two of them under one id, one recovering; each of six fault kinds fired, and
-    every reply is the truth. Two faults include restarts.
-    """
+    """Three runners, two under one id, one recovering; six fault kinds fired."""
     report, scenario = report_on("transition"), shipped("transition")
     assert report.verdict is Verdict.COMPLETE
     assert set(report.faults) == {
@@ -193,7 +181,6 @@ def test_transition_is_right_under_every_fault() -> None:
 
 @OF_DESIGNS
 def test_the_partition_is_right_under_rebalances_and_faults() -> None:
-    """Two consumers, two partitions, crashes; each fault kind that affects a partition fired."""
     report, scenario = report_on("partition"), shipped("partition")
     assert report.verdict is Verdict.COMPLETE
     assert set(report.faults) == {Fault.CRASH_BEFORE, Fault.LOST_REPLY, Fault.REBALANCE}
@@ -235,9 +222,7 @@ def laws_of(name: str) -> set[str]:
 
 @pytest.mark.parametrize("name", apart(DESIGNS))
 def test_each_law_of_a_design_is_broken_by_something(name: str) -> None:
-    """A specimen of its family breaks it, and no design does. A consumer also has the laws of
-    partitions.
-    """
+    """By a specimen of its family, not by a design. Consumers have the laws of partitions too."""
     families = {name.partition(".")[0]} | ({"partition"} if name.partition(".")[0] == "group" else set())
     assert laws_of(name) <= {each.law for each in catalogue.SPECIMENS if each.of.partition(".")[0] in families}
     assert report_on(name).verdict is Verdict.COMPLETE

@@ -1,6 +1,4 @@
-"""The catalogue of bugs: each is found and documented, each law is broken by one, and each fault
-fires somewhere.
-"""
+"""Each bug in the catalogue is found and documented; each law and fault has one."""
 
 from __future__ import annotations
 
@@ -43,9 +41,7 @@ def laws_of(name: str) -> set[str]:
 
 @pytest.mark.parametrize("name", apart(SPECIMENS))
 def test_the_counterexample_of_a_specimen_is_the_one_on_record(name: str) -> None:
-    """Compares golden transcripts. TIDEGATE_GOLDEN=write rewrites them; commit only changes you
-    understand.
-    """
+    """Golden transcripts; TIDEGATE_GOLDEN=write rewrites them. Commit only intended changes."""
     trace = report_on(name).trace
     assert trace is not None
     golden, story = GOLDEN / f"{name}.txt", render(trace)
@@ -64,7 +60,6 @@ FINDINGS: Final = re.compile(r"^    tidegate explore (\S+) +(\d+) steps", re.MUL
 
 @OF_SAMPLE
 def test_the_findings_are_as_documented() -> None:
-    """The documented length of each counterexample is right."""
     documented = FINDINGS.findall((ROOT / "docs" / "findings.md").read_text(encoding="utf-8"))
     assert len(documented) == 10
     said = {name: steps for name, steps in documented if name not in LARGE}
@@ -82,7 +77,6 @@ CLAIMS: Final = {
 
 
 def bounds(name: str) -> tuple[int, int, int]:
-    """The numbers of consumers, rebalances and faults of a run."""
     scenario = shipped(name)
     return len(scenario.world.read(GROUP).members), scenario.world.read(REBALANCES), scenario.budget
 
@@ -108,7 +102,6 @@ def test_the_bounds_in_the_guarantees_are_those_explored() -> None:
 
 
 def both(name: str) -> tuple[str, str]:
-    """A length in `make test` and in `make thorough`; of a storm, its size."""
     (call,) = re.findall(rf"^{name}: Final = (_either\(.*?\))$", inspect.getsource(length), re.MULTILINE | re.DOTALL)
     sizes = eval(call, {**vars(length), "_either": lambda *of: of})  # noqa: S307  ours
     brief, full = [of if isinstance(of, int) else of[0] for of in sizes]
@@ -163,9 +156,7 @@ PROMISES: Final = re.compile(r"^(\| `(\w+)` \| [^|]+ \|) ([^|]*)\|$", re.MULTILI
 
 @OF_DESIGNS
 def test_the_guarantees_name_the_faults_of_each_design() -> None:
-    """By the first word of a scenario's name, with the scenarios that no fault hit.
-    TIDEGATE_GOLDEN=write rewrites it.
-    """
+    """By the first word of a scenario's name. TIDEGATE_GOLDEN=write rewrites it."""
     page = ROOT / "docs" / "guarantees.md"
     text = page.read_text(encoding="utf-8")
     struck = {name: struck_in(name) for name in DESIGNS}
@@ -187,10 +178,14 @@ def test_the_guarantees_name_the_faults_of_each_design() -> None:
 
 
 def test_each_law_of_a_design_is_broken_by_a_specimen() -> None:
-    """Counter: Laws CP1, CP2, CP3 and CP4. Leaders: Laws LP1, LP2, LP3 and LP4. Atomic service:
-    Laws AP1, AP2, AP3, AP4, AP5, AP6, AP7, AP8, AP9 and AP10. Transfers: Laws TN1, TN2, TN3, TF1,
-    TF2, TF3 and TF4. Recovery: Laws RP1, RP2 and RP3. Payloads: Laws UP1, UP2, UP3, UP4 and UP5.
-    Admission: Laws IP1, IP2 and IP3. Registration: Laws IR1, IR2 and IR3.
+    """Counter: Laws CP1, CP2, CP3 and CP4.
+    Leaders: Laws LP1, LP2, LP3 and LP4.
+    Atomic service: Laws AP1, AP2, AP3, AP4, AP5, AP6, AP7, AP8, AP9 and AP10.
+    Transfers: Laws TN1, TN2, TN3, TF1, TF2, TF3 and TF4.
+    Recovery: Laws RP1, RP2 and RP3.
+    Payloads: Laws UP1, UP2, UP3, UP4 and UP5.
+    Admission: Laws IP1, IP2 and IP3.
+    Registration: Laws IR1, IR2 and IR3.
     """
     named = {law for name in DESIGNS for law in laws_of(name)}
     broken = {f"{family(each.of)}: {each.law}" for each in catalogue.SPECIMENS}
@@ -204,7 +199,6 @@ def test_each_fault_strikes_in_a_design_that_ships() -> None:
 
 
 def parts_of(scenario: Scenario) -> Iterator[str]:
-    """Parts of the world that the scenario uses, as far as known before exploration."""
     cells = {name[0] for name in scenario.world.cells}
     logs = [value for name, (_, value) in scenario.world.cells.items() if name[0] == "log" and isinstance(value, tuple)]
     yield from (part for part, is_used in (

@@ -17,7 +17,6 @@ import tidegate
 
 
 def offered() -> Iterator[tuple[str, Callable[[], SearchStrategy[object]]]]:
-    """Strategies without arguments."""
     for module in walk_packages(tidegate.__path__, "tidegate."):
         if "strategies" not in module.name.split("."):
             continue
@@ -48,7 +47,6 @@ def test_a_strategy_draws_values(name: str) -> None:
 
 
 def drawn() -> list[int]:
-    """What a derandomised test of numbers draws."""
     seen: list[int] = []
 
     @settings(max_examples=300)

@@ -1,6 +1,4 @@
-"""What a new leader does for its version. Scenarios explore how versions meet
-(`test_scenarios`).
-"""
+"""What a new leader does for its version. Scenarios explore how versions meet."""
 
 from __future__ import annotations
 
@@ -73,8 +71,6 @@ def over(key: object, status: TaskStatus = TaskStatus.COMPLETED, task: str = TAS
 
 
 class Run:
-    """Runs a program; some replies are lost, and another process writes before some requests."""
-
     def __init__(
         self, world: World, lost: tuple[int, ...] = (), between: dict[int, Effect[object]] | None = None
     ) -> None:
@@ -130,7 +126,6 @@ def test_a_version_that_is_rolled_back_remembers_the_higher_one() -> None:
 
 
 def test_a_policy_that_forgets_nothing_leaves_what_is_reconciled() -> None:
-    """Only for the current trigger: a task that was never reconciled still must be."""
     lenient = attrs.evolve(SECOND, policy=EvolutionPolicy(reconciles=False))
     for flags, left in ((frozenset({TRIGGER}), frozenset({SECOND.scanned.trigger})), (frozenset(), frozenset())):
         known = RememberedTasks(((TASK.name, FIRST.definition),), Progress(0, flags))
@@ -149,9 +144,8 @@ def test_of_a_task_that_is_not_known_the_definition_stays_and_the_flag_goes() ->
 
 
 def test_a_task_says_what_triggers_it_and_how_it_is_asked_for() -> None:
-    """Documents, records, filter and watched paths, as data; the store gets no conditions that only
-    Python can compute. An earlier version kept a task as reconciled although its documents had
-    moved to another collection.
+    """As data; without conditions of Python only. Ours once ignored a move to another
+    collection.
     """
     trigger = SECOND.scanned.trigger
     watched = Document.of({"paths": ("total",), "computed": ()})
@@ -207,9 +201,7 @@ def test_what_is_over_is_reset_once_and_then_remembered(lost: int) -> None:
 
 
 def test_a_record_that_cannot_be_reset_ends_it() -> None:
-    """The others are reset before it ends. A record whose number cannot grow models a refusal by
-    the store.
-    """
+    """A record whose number cannot grow models a refusal by the store."""
     full = over(1).put(Field[int]("version"), INT64_MAX)
     known = decide_deployment(RememberedTasks(), (FIRST,)).known
     run = Run(begun(known, full, *(over(key) for key in (2, 3, 4))))
@@ -242,7 +234,6 @@ def test_what_has_moved_on_is_left() -> None:
 
 
 def test_who_begins_to_lead_takes_over_and_then_deploys() -> None:
-    """It learns the stream position, or nothing if a higher epoch takes over."""
     run = Run(begun(RememberedTasks()))
     assert run.of(begin_leading(STREAMS, "s", 4, (FIRST,), batch=2, pause=0)) == Elected(4, 0, None)
     assert remembered_in(stream_of(run.world)).deployed == (TASK.name,)

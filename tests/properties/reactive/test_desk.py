@@ -1,6 +1,4 @@
-"""Commands of operators under lost requests. Scenarios explore how they meet workers
-(`test_scenarios`).
-"""
+"""Commands of operators under lost requests. Scenarios explore how they meet workers."""
 
 from __future__ import annotations
 
@@ -76,9 +74,7 @@ def cell(key: str) -> Cell[Document | None]:
 
 
 def test_a_retry_resets_what_it_means_and_nothing_else() -> None:
-    """Law DK1: two collections, pages of two. A processed record keeps its lease; invalid records
-    are counted.
-    """
+    """Law DK1: a processed record keeps its lease; invalid records are counted."""
     retried, world = run(attrs.evolve(DESK, batch=2).retry(Query()), WORLD)
 
     assert retried == Retried(reset=5, unreadable=1)
@@ -210,7 +206,6 @@ def test_what_another_has_written_since_is_left_to_him() -> None:
 
 
 def test_where_nobody_answers_it_says_so() -> None:
-    """Earlier resets still count."""
     never: Any = lambda effect: Ambiguous("no reply") if isinstance(effect, FindAll) else None  # noqa: E731
     assert run(DESK.retry(Query()), WORLD, never)[0] == Retried(is_complete=False)
     never = lambda effect: NotApplied("not now") if isinstance(effect, (BulkUpdate, UpdateOne)) else None  # noqa: E731
@@ -224,7 +219,6 @@ def test_where_nobody_answers_it_says_so() -> None:
 
 
 def test_records_are_counted_by_task_and_status_with_the_lag() -> None:
-    """A finished record has no lag; unreadable ones are counted."""
     tally, _ = run(DESK.count(Query()), WORLD, means=planning())
     bill, mail = tally.tasks
 

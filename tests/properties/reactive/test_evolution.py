@@ -78,9 +78,7 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_a_new_version_runs_again_what_the_policy_says() -> None:
-    """mongodash, 31: version 1 to 2 reruns failures, version 3 everything finished; the default is
-    nothing.
-    """
+    """mongodash, 31: version 1 to 2 reruns failures, 3 everything finished; default nothing."""
     old, new = Definition("new", 1), Definition("new", 2)
 
     assert evolve(old, new, NEVER) == (Remember(new),)
@@ -93,9 +91,7 @@ def test_a_new_version_runs_again_what_the_policy_says() -> None:
 
 
 def test_another_trigger_has_every_document_looked_at() -> None:
-    """mongodash, 30 and 32: another filter or projection. With KEEP, documents at rest stay as they
-    are.
-    """
+    """mongodash, 30 and 32: another filter or projection. KEEP leaves documents at rest."""
     old, new = Definition("status = 'A'"), Definition("status in 'AB'")
 
     assert evolve(old, new, EvolutionPolicy()) == (ForgetReconciled(), Remember(new))
@@ -127,7 +123,6 @@ def test_triggers_are_compared_exactly() -> None:
 
 
 EVOLUTION: Final[Any] = evolution
-"""Untyped, for calls that type checkers reject."""
 
 
 @pytest.mark.parametrize(

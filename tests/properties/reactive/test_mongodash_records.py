@@ -1,6 +1,4 @@
-"""The one-time import of mongodash's task records: laws MD1 to MD3. Integration tests use a real
-server.
-"""
+"""The one-time import of mongodash's task records: laws MD1 to MD3."""
 
 from __future__ import annotations
 
@@ -55,7 +53,6 @@ def oid(number: int) -> Foreign:
 
 
 def their(number: int, key: Value, **fields: Any) -> Document:
-    """A record as mongodash writes it."""
     first = {"_id": oid(number), "task": "bill", "sourceDocId": key, "status": "pending", "attempts": 0}
     times = {"nextRunAt": at(5_000), "dueAt": at(5_000), "createdAt": at(4_000), "updatedAt": at(4_500)}
     return Document.of({**first, **times, "lastObservedValues": {"total": number}, **fields})
@@ -92,9 +89,7 @@ def theirs(draw: st.DrawFn) -> Document:
 
 @given(theirs())
 def test_what_was_to_run_runs_and_what_is_finished_is_finished(doc: Document) -> None:
-    """Law MD1: due no later than in mongodash, and processed records at once; storing and loading
-    keeps it.
-    """
+    """Law MD1: due no later than in mongodash; processed records at once."""
     record = translated(doc, TASK, NOW)
     status, due = dict(doc.items)["status"], dict(doc.items)["nextRunAt"]
 
@@ -147,7 +142,6 @@ def test_what_was_observed_is_compared_with_what_is_there(
 
 
 def test_what_nobody_can_compute_from_what_was_observed_is_looked_at_anew() -> None:
-    """A large snapshot is stored as its digest, as always."""
     computed = attrs.evolve(TASK, watched=Projection((), (("sum", Computed(lambda doc: doc)),)))
     assert translated(their(1, "x"), computed, NOW).snapshot is None
     small = attrs.evolve(TASK, rules=TaskRules(snapshot_bytes_max=0))
@@ -155,7 +149,6 @@ def test_what_nobody_can_compute_from_what_was_observed_is_looked_at_anew() -> N
 
 
 def test_a_record_that_fails_keeps_its_streak_and_its_runs() -> None:
-    """The last of two runs has the token of the last claim."""
     doc = their(1, "x", **FAILING, executionHistory=RUNS, lastSuccess={"at": at(5_500), "durationMs": 20})
     record = translated(doc, TASK, NOW)
     assert (record.attempts, record.token, record.retry_at, record.waiting_since) == (2, 2, at(5_000), None)
@@ -194,9 +187,7 @@ def world(*more: Document, lock: Instant | None = None) -> World:
 
 
 def test_all_are_taken_over_once_and_stay_as_they_are() -> None:
-    """Laws MD2 and MD3: pages of two, only this task; a dry run reports the same and writes
-    nothing.
-    """
+    """Laws MD2 and MD3; a dry run reports the same and writes nothing."""
     begun = world(lock=at(9_999))
     dry, untouched = run(IMPORT.take_over(is_dry=True), begun)
     done, after = run(IMPORT.take_over(), begun)
@@ -264,7 +255,6 @@ def _nth_fails(numbers: Iterator[int], nth: int, _: Effect[object]) -> Failure |
 
 
 def no_marker(there: World) -> Any:
-    """The marker is not written."""
     (marker,) = contents(there, CONTROL)
     return document(CONTROL, str(marker.items[0][1])), None
 
@@ -279,7 +269,6 @@ def no_marker(there: World) -> Any:
     ids=["led", "run", "run and changed"],
 )
 def test_where_mongodash_is_at_work_nothing_is_taken_over(begun: World, why: StillWritten) -> None:
-    """The import reports it and may be repeated; so does a dry run."""
     for is_dry in (False, True):
         said, after = run(IMPORT.take_over(is_dry=is_dry), begun)
         assert (said, after) == (why, begun)
@@ -288,8 +277,6 @@ def test_where_mongodash_is_at_work_nothing_is_taken_over(begun: World, why: Sti
 @pytest.mark.parametrize("name", ["updatedAt", "startedAt", "lastFinalizedAt"])
 @pytest.mark.parametrize("when", ["while it waits", "while it reads"])
 def test_what_is_written_in_between_is_noticed(name: str, when: str) -> None:
-    """By a planner or a worker."""
-
     def means(effect: Effect[object], there: World, who: str) -> Any:
         is_then = isinstance(effect, Sleep) if when == "while it waits" else isinstance(effect, InsertMany)
         for after, reply in [(there, None)] if isinstance(effect, Sleep) else perform(effect, there, who):

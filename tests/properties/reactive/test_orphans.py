@@ -124,14 +124,13 @@ test_a_planted_bug_is_found = planted(
 def test_a_record_goes_when_it_is_of_no_use(
     record: TaskRecord, source: Source, policy: CleanUp, now: Instant, expected: SweepVerdict
 ) -> None:
-    """mongodash, 37 and 38: gone or not matching, within the time and after it; never; a running
-    one stays.
+    """mongodash, 37 and 38: gone or not matching, within the time and after; a running one
+    stays.
     """
     assert clean_up(record, source, policy, now) == expected
 
 
 def test_every_mode_has_its_orphans() -> None:
-    """No policy removes the record of a document that matches or is unknown."""
     assert set(ORPHANED) == set(DeleteWhen)
     assert all({Source.MATCHING, Source.UNKNOWN}.isdisjoint(sources) for sources in ORPHANED.values())
 
@@ -147,7 +146,6 @@ def test_the_last_touch_is_the_latest(record: TaskRecord) -> None:
 
 
 ORPHANS: Final[Any] = orphans
-"""Untyped, for calls that type checkers reject."""
 
 
 @pytest.mark.parametrize(

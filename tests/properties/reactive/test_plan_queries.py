@@ -1,6 +1,4 @@
-"""Planner queries select exactly the documents whose look would write: laws PQ1 to PQ5. Integration
-tests use a server.
-"""
+"""Planner queries select exactly the documents whose look would write: laws PQ1 to PQ5."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The programs of a reactive task under request failures. Scenarios explore how they meet others
-(`test_scenarios`).
-"""
+"""The programs of a reactive task under request failures. Scenarios explore how they meet."""
 
 from __future__ import annotations
 
@@ -93,14 +91,7 @@ Trouble = Callable[["Store", Effect[object]], object]
 @final
 @attrs.define
 class Store:
-    """A store, and a scripted handler.
-
-    Attributes:
-        answers: What the handler answers, call by call; then None.
-        trouble: Failures by request number.
-        held: Documents whose records transactions hold: a bounded write of one times out.
-        asked: The requests, in order.
-    """
+    """`trouble` fails requests by number; a bounded write of a `held` record times out."""
 
     world: World = attrs.field(factory=lambda: world_with({"orders": (DOC,)}))
     answers: list[object] = attrs.field(factory=list)
@@ -195,7 +186,6 @@ def no_clock() -> Instant:
 def test_a_look_sees_the_same_in_the_fields_that_it_reads(
     watched: Projection, where: Filter | None, doc: Document
 ) -> None:
-    """The watched fields and the filter's fields; where a value is computed, the whole document."""
     assume(where is None or not any(isinstance(part, OlderThan) for part in parts_of(where)))
     task = ReactiveTask(name="bill", source="orders", watched=watched, where=where)
     fields = task.reader.fields
@@ -274,7 +264,6 @@ def test_a_thousand_new_documents_are_planned_and_removed_in_a_few_requests() ->
 
 
 def over(record: Document) -> Document:
-    """The finished record of a document that is known to be gone."""
     done = attrs.evolve(
         loaded(record), status=TaskStatus.COMPLETED, next_run_at=None, snapshot=None, waiting_since=None
     )
@@ -284,9 +273,7 @@ def over(record: Document) -> Document:
 @pytest.mark.parametrize("trouble", TROUBLES)
 @pytest.mark.parametrize("at", range(1, 9))
 def test_whatever_becomes_of_one_request_the_next_worker_goes_on(at: int, trouble: Trouble) -> None:
-    """Laws RT1 and RT5: a run that did not start, or whose end is not written, runs after its
-    lease.
-    """
+    """Laws RT1 and RT5."""
     store = planned()
     store.trouble = {at: trouble}
     if at == 6:  # it is the handler that is called
@@ -301,7 +288,6 @@ def test_whatever_becomes_of_one_request_the_next_worker_goes_on(at: int, troubl
 
 
 def test_a_claim_whose_reply_is_lost_is_recognised() -> None:
-    """By owner and token. Without any reply its lease will end."""
     store = planned()
     store.trouble = {3: reply_lost}
     assert store.run(TASK.work_one("w1")) == Ran(store.calls[0], Why.SUCCEEDED)
@@ -365,7 +351,6 @@ def test_what_a_worker_was_not_told_of_is_given_back() -> None:
 
 
 def test_what_the_store_refuses_is_passed_on() -> None:
-    """A retry does not grant authorisation."""
     with pytest.raises(Refused) as first:
         Store(trouble={4: refused}).run(TASK.plan_pass(("x",), "p1"))
     store = planned()
@@ -413,7 +398,6 @@ def test_a_handler_that_fails_is_called_again_and_given_up() -> None:
     "answer", [False, True, 0, "", "done", (), Deferred(Instant(0)), Succeeded(), ValueError("no"), Later, Document()]
 )
 def test_what_is_no_answer_is_a_run_that_has_failed(answer: object) -> None:
-    """It fails with a text that shows the answer, and the policy decides on a retry."""
     store = planned()
     store.answers = [answer]
 
@@ -425,14 +409,12 @@ def test_what_is_no_answer_is_a_run_that_has_failed(answer: object) -> None:
 
 
 def test_errors_of_handlers_are_asked_for() -> None:
-    """The adapter answers with the text of an error (`Call.catches`)."""
     store = planned()
     store.run(TASK.work_one("w1"))
     assert [each.catches for each in store.asked if isinstance(each, Call)] == [True]
 
 
 def test_a_handler_may_ask_to_be_called_later() -> None:
-    """A deferral is neither a failure nor an attempt."""
     store = planned()
     store.answers = [Later(5 * SECOND)]
 
@@ -464,7 +446,6 @@ def test_a_worker_that_never_comes_back_is_given_up() -> None:
 
 
 async def _claims(task: ReactiveTask, store: Store) -> None:
-    """A worker that claims and dies."""
     store.trouble = {len(store.asked) + at: dropped for at in (4, 5)}
     assert await task.work_one("w1") is Idle.UNHEARD
 
@@ -482,7 +463,6 @@ def test_what_does_not_match_is_completed_without_its_handler() -> None:
 
 
 def test_what_cannot_be_computed_is_a_failure() -> None:
-    """No handler call; a look writes nothing, and a sweep keeps the record."""
     watched = Projection((), (("total", Computed(lambda doc: 1 // doc[TOTAL])),))
     task = attrs.evolve(TASK, watched=watched)
     store = planned(task)
@@ -515,7 +495,6 @@ UNREADABLE: Final = (
 
 @pytest.mark.parametrize("doc", [*UNREADABLE, junk(_id="x"), junk(document="z")])
 def test_nothing_waits_behind_what_is_no_record(doc: Document) -> None:
-    """It is reported and quarantined, whichever request fails; the next due record runs."""
     other = Document.of({"_id": "y", "total": 7})
     for at, trouble in ((0, unsent), (2, dropped), (3, reply_lost)):
         store = Store(world_with({"orders": (DOC, other), "orders_tasks": (doc,)}), trouble={at: trouble})
@@ -542,7 +521,6 @@ def test_a_look_at_what_has_no_record_makes_one(doc: Document) -> None:
 
 @pytest.mark.parametrize("doc", [*UNREADABLE, junk(task="another"), junk(document=(7,)), junk(document="y")])
 def test_a_look_at_many_is_not_held_up_by_what_is_no_record(doc: Document) -> None:
-    """Also if it names no document, or another one in the same batch."""
     other = Document.of({"_id": "y", "total": 7})
     store = Store(world_with({"orders": (DOC, other), "orders_tasks": (doc,)}))
 
@@ -565,7 +543,6 @@ def test_a_run_adopts_what_is_there_when_it_begins() -> None:
 
 
 def test_a_lease_is_renewed_while_its_claim_stands() -> None:
-    """The holder writes the end although the version has changed."""
     store = planned()
 
     async def renewing() -> object:
@@ -589,8 +566,6 @@ def test_a_lease_is_renewed_while_its_claim_stands() -> None:
 
 @attrs.frozen
 class Sleepy(Effect[None]):
-    """A store whose handler takes `us` microseconds."""
-
     by: int
 
 
@@ -612,9 +587,7 @@ def test_what_is_gone_loses_its_record_whatever_becomes_of_one_request(at: int, 
 
 
 def test_what_comes_back_as_it_was_keeps_its_record() -> None:
-    """Law RE45. A sweep sees a document that no longer matches; it matches again, and a planner
-    finds no change.
-    """
+    """Law RE45. A sweep sees a document that does not match; it matches again, unchanged."""
     cleaning = CleanUp(delete_when=DeleteWhen.SOURCE_GONE_OR_LEFT, keep_for=0)
     task = attrs.evolve(TASK, where=Eq(Field[str]("state"), "open"), cleaning=cleaning)
     store = planned(task)
@@ -659,7 +632,6 @@ def test_retries_are_scattered_as_the_policy_says() -> None:
 
 
 def test_a_request_that_failed_waits_before_it_is_sent_again() -> None:
-    """Delays grow, and there is none after the last attempt."""
     task = attrs.evolve(TASK, attempts=4, pauses=Pauses(Exponential(SECOND, cap=3 * SECOND)))
     store = Store(trouble=dict.fromkeys(range(100), silent))
 
@@ -678,7 +650,6 @@ def silent(store: Store, effect: Effect[object]) -> object:
 
 @pytest.mark.parametrize("at", [4, 7])
 def test_the_begin_and_the_end_of_a_run_wait_likewise(at: int) -> None:
-    """After a failure, or after a conflicting write."""
     task = attrs.evolve(TASK, pauses=Pauses(Fixed(SECOND)))
     store = planned(task)
 
@@ -696,9 +667,7 @@ def test_the_begin_and_the_end_of_a_run_wait_likewise(at: int) -> None:
 
 
 def test_a_worker_looks_ever_more_rarely_until_it_finds_something() -> None:
-    """Laws PO1 and PO2 of the program: the interval doubles up to the maximum and resets after a
-    find; with jitter.
-    """
+    """Laws PO1 and PO2 of the program, with jitter."""
     task = attrs.evolve(TASK, polling=PollingBounds(least=SECOND, most=5 * SECOND, jitter=0))
     store = Store()
     program = task.work("w1")
@@ -723,7 +692,6 @@ def silent_store(store: Store, effect: Effect[object]) -> object:
 
 
 def worked(store: Store, program: Coroutine[Effect[object], object, object], sleeps: int) -> list[int]:
-    """The sleeps of a worker, up to a number; other effects are carried out."""
     asked, slept = program.send(None), list[int]()
     while True:
         if isinstance(asked, Sleep):
@@ -737,7 +705,6 @@ def worked(store: Store, program: Coroutine[Effect[object], object, object], sle
 
 
 def test_what_is_due_of_many_tasks_is_one_request() -> None:
-    """It also returns the next due time: a retry, a debounce, the end of a lease."""
     rests = attrs.evolve(TASK, name="mail", rules=attrs.evolve(TASK.rules, debounce=Debounce(5 * SECOND)))
     tasks, store = (TASK, attrs.evolve(TASK, name="ship"), rests, attrs.evolve(TASK, name="none")), Store()
     for task in tasks[:3]:
@@ -787,7 +754,6 @@ KEYS: Final = ("a", "b", "c")
 
 
 def running(*keys: str) -> tuple[Store, tuple[Run, ...]]:
-    """A store where worker "dead" runs these documents."""
     store = Store(world_with({"orders": tuple(Document.of({"_id": key, "total": 1}) for key in keys)}))
     assert store.run(TASK.plan_pass(keys, "r")) == ()
     runs, others = store.run(TASK.fetcher.take("dead", len(keys)))
@@ -796,7 +762,6 @@ def running(*keys: str) -> tuple[Store, tuple[Run, ...]]:
 
 
 def test_a_record_that_is_held_holds_up_no_other_claim() -> None:
-    """Leases have ended. The other records are claimed, also new ones; the held one is skipped."""
     store, _ = running(*KEYS)
     store.do(InsertOne("orders", Document.of({"_id": "new", "total": 1})))
     assert store.run(TASK.plan_pass(("new",), "s")) == ()
@@ -831,7 +796,6 @@ def test_a_record_that_is_held_holds_up_no_other_renewal_and_no_other_end() -> N
 
 
 def test_a_lease_that_is_another_s_is_lost_though_its_handler_completes_it() -> None:
-    """Its transaction is over although the handler does not know."""
     store, (one,) = running("a")
     store.later(LEASE + SECOND)
     assert store.run(TASK.fetcher.take("w", 1))[0]
@@ -839,7 +803,6 @@ def test_a_lease_that_is_another_s_is_lost_though_its_handler_completes_it() -> 
 
 
 def test_a_record_that_is_held_holds_up_no_other_look() -> None:
-    """It is reported as left, also by a pass that claims."""
     store, _ = running(*KEYS)
     for key in KEYS:
         store.do(UpdateOne("orders", Eq(ID, key), (Put(TOTAL, 2),)))
@@ -855,9 +818,7 @@ def test_a_record_that_is_held_holds_up_no_other_look() -> None:
 
 
 def test_after_some_that_are_held_the_others_of_a_request_are_left() -> None:
-    """Otherwise a process that died in many transactions would block the request for their whole
-    time.
-    """
+    """Else a process that died in many transactions would block the request for long."""
     keys = tuple(f"d{number}" for number in range(12))
     store, runs = running(*keys)
     store.held = keys

@@ -1,6 +1,4 @@
-"""The program that looks at each document once. Scenarios explore leaders and lost history
-(`test_scenarios`).
-"""
+"""The program that looks at each document once. Scenarios explore leaders and lost history."""
 
 from __future__ import annotations
 
@@ -57,8 +55,6 @@ def reply_lost(world: World, effect: Effect[object]) -> tuple[World, object]:
 
 
 def overtaken(**values: int) -> Trouble:
-    """Another leader or history takes over before the write."""
-
     def happens(world: World, effect: Effect[object]) -> tuple[World, object]:
         field = EPOCH if "epoch" in values else HISTORY
         ((after, _),) = perform(update_one("streams", Eq(ID, "s"), Put(field, 2)), world, "another")
@@ -102,9 +98,7 @@ def of_stream(world: World) -> Document:
 
 @pytest.mark.parametrize("at", range(1, 9))
 def test_every_document_is_looked_at_and_then_what_is_left(at: int) -> None:
-    """Law RJ1: in batches, whichever request fails; a batch whose write got no reply is not
-    repeated.
-    """
+    """Law RJ1: a batch whose write got no reply is not repeated."""
     looked: list[tuple[Value, ...]] = []
     world, asked = carried_out(reconciler(looked), begun(), {at: reply_lost})
     assert list(dict.fromkeys(looked)) == [("a", "b"), ("c",), ()]
@@ -127,7 +121,6 @@ def test_a_collection_may_have_more_documents_than_a_find_replies(count: int) ->
 
 
 def test_it_goes_on_from_a_checkpoint_and_not_where_it_is_done() -> None:
-    """Earlier documents were looked at in this history; reconciled collections are skipped."""
     looked: list[tuple[Value, ...]] = []
     carried_out(reconciler(looked), begun(HALF))
     assert looked == [("c",), ()]
@@ -137,7 +130,6 @@ def test_it_goes_on_from_a_checkpoint_and_not_where_it_is_done() -> None:
 
 
 def test_a_look_that_fails_is_tried_again() -> None:
-    """It writes nothing for the failed look and passes no later document."""
     looked: list[tuple[Value, ...]] = []
     world, asked = carried_out(reconciler(looked, fails=2), begun())
     assert looked == [("a", "b"), ("a", "b"), ("a", "b"), ("c",), ()]
@@ -148,7 +140,6 @@ def test_a_look_that_fails_is_tried_again() -> None:
 @pytest.mark.parametrize("what", ["epoch", "history"])
 @pytest.mark.parametrize("at", [1, 3])
 def test_a_run_that_is_over_writes_nothing(what: str, at: int) -> None:
-    """Another leader or history: before the read, or between read and write."""
     looked: list[tuple[Value, ...]] = []
     world, asked = carried_out(reconciler(looked), begun(), {at: overtaken(**{what: 2})})
     assert not of_stream(world).has(PROGRESS)
@@ -183,7 +174,6 @@ Asked = list[tuple[str, tuple[Value, ...]]]
 
 
 def asking(asked: Asked, name: str, *pages: PlanPage | Refused) -> ScannedTask:
-    """A task that returns these pages in turn."""
     left = [*pages]
 
     async def find_next(after: tuple[Value, ...], _: int) -> PlanPage:
@@ -249,7 +239,6 @@ def test_where_few_have_changed_it_asks_about_ever_more_and_looks_at_no_more_tha
 
 
 def test_where_many_are_too_many_to_ask_about_it_asks_about_fewer() -> None:
-    """For example if documents are so large that the store exceeds its time."""
     asked: list[int] = []
 
     async def find_next(_: tuple[Value, ...], limit: int) -> PlanPage:
@@ -265,7 +254,6 @@ def test_where_many_are_too_many_to_ask_about_it_asks_about_fewer() -> None:
 
 
 def test_where_one_of_several_cannot_be_asked_each_is_looked_at() -> None:
-    """The store cannot evaluate a function without an expression, or one that fails."""
     silent, failing = ScannedTask("orders", TaskTrigger("2", None)), [Refused("it fails")] * 2
     for other in (silent, asking([], "2", *failing)):
         looked: list[object] = []

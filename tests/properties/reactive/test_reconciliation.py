@@ -186,9 +186,7 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_a_scan_goes_on_behind_its_checkpoint() -> None:
-    """mongodash, 34: checkpoint 24 with the same names starts at 25; with other names, from the
-    start.
-    """
+    """mongodash, 34: checkpoint 24 with the same names starts at 25, else from the start."""
     assert scans(Progress(checkpoints=(HALF,)), BOTH) == (Scan("orders", frozenset({A, B}), HALF),)
     others = {"orders": frozenset({A, B, TaskTrigger("orders.c", 1)})}
     assert scans(Progress(checkpoints=(HALF,)), others) == (Scan("orders", others["orders"]),)
@@ -196,7 +194,6 @@ def test_a_scan_goes_on_behind_its_checkpoint() -> None:
 
 
 def test_a_trigger_that_changed_begins_from_the_start() -> None:
-    """1 and 1.0 may mean another filter."""
     changed = {"orders": frozenset({A, TaskTrigger("orders.b", 1.0)})}
     assert scans(Progress(checkpoints=(HALF,)), changed) == (Scan("orders", changed["orders"]),)
 
@@ -214,7 +211,6 @@ def test_a_scan_ends_with_flags_and_without_a_checkpoint() -> None:
 
 
 def test_a_run_ends_with_its_history() -> None:
-    """Also if its tasks are reconciled: another run did it."""
     (scan,) = scans(Progress(), BOTH)
     assert reconcile(RUN, Progress(1), scan, CleanedUp()) == RunSuperseded()
     assert reconcile(RUN, Progress(reconciled=frozenset({A})), scan, CleanedUp()) == RunSuperseded()
@@ -262,7 +258,6 @@ def test_what_is_decided_prints_on_one_line() -> None:
 
 
 MODULE: Final[Any] = reconciliation
-"""Untyped, for calls that type checkers reject."""
 
 
 @pytest.mark.parametrize(

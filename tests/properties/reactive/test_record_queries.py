@@ -35,7 +35,6 @@ STOCKS: Final = st.lists(
     ),
     max_size=9,
 )
-"""Records of two tasks; foreign writers may have spoiled their dates."""
 
 
 def stock(drawn: Stock) -> dict[str, tuple[Document, ...]]:

@@ -50,7 +50,6 @@ def doc(**items: object) -> Document:
 
 
 def taken(document: Document, projection: Projection) -> Document:
-    """A snapshot without a size limit."""
     result = snapshot(document, projection)
     assert isinstance(result, Document)
     return result
@@ -192,9 +191,7 @@ def by_identity(before: Document | None, after: Document) -> SnapshotVerdict:
 
 
 def by_python(before: Document | None, after: Document) -> SnapshotVerdict:
-    """Planted bug: Python compares, so NaN is a change; True for 1 and another key order are
-    not.
-    """
+    """Planted bug: Python compares: NaN is a change; True for 1 and another key order are not."""
 
     def plain(value: Value) -> object:
         match value:
@@ -326,7 +323,6 @@ def test_a_planted_bug_breaks_n9(planted: Callable[[Document], Digest]) -> None:
 
 @given(st.dictionaries(AB, st.one_of(foreigns(), strategies.values()), max_size=2).map(Document.of), st.integers(0, 99))
 def test_what_is_small_enough_is_kept_as_it_is(document: Document, bytes_max: int) -> None:
-    """Below the limit the value, beyond it the digest; both show that nothing has changed."""
     there = remembered(document, bytes_max)
 
     assert there in (document, digest(document))
@@ -392,8 +388,6 @@ def test_computed_instants_are_cut_to_milliseconds() -> None:
 
 
 class Pair(NamedTuple):
-    """A tuple subclass that would come back as a plain tuple."""
-
     a: int
     b: int
 
@@ -459,7 +453,6 @@ def test_a_planted_bug_breaks_n10(planted: Callable[[Document, Projection], Docu
     ],
 )
 def test_a_failure_says_where_and_of_which_kind(computed: Computed, why: str) -> None:
-    """Only the type: the text of an error may hold payload."""
     assert snapshot(doc(), Projection.of({"x.y": computed})) == NotComputed("x.y", why)
     assert str(NotComputed("x.y", why)) == f"x.y cannot be computed: {why}"
 
@@ -475,7 +468,6 @@ MISSING = object()
 
 
 def dumb_expression(paths: tuple[str, ...]) -> Plain:
-    """The aggregation that mongodash sends for these paths: {a: {b: "$a.b"}}."""
     whole: Plain = {}
     for path in paths:
         *parents, leaf = path.split(".")
@@ -605,14 +597,12 @@ def test_a_planted_bug_breaks_n11(
 
 @given(strategies.projections())
 def test_paths_are_asked_for_as_mongodash_does(projection: Projection) -> None:
-    """{a: {b: "$a.b"}} for a.b, keys in the order of the paths; the whole document is the root."""
     opened_by_server = opened(expression(projection))
 
     assert opened_by_server == (dumb_expression(projection.paths) if projection.paths else "$$ROOT")
 
 
 def test_the_expression_leads_to_where_a_snapshot_is_stored() -> None:
-    """A planner compares with the stored snapshot on the server and transfers only ids."""
     assert differs(Projection(("a.b", "c")), "$$record.snapshot") == Document.of(
         {"$ne": ["$$record.snapshot", {"a": {"b": "$a.b"}, "c": "$c"}]}
     )
@@ -701,9 +691,7 @@ def test_a_snapshot_is_nested_as_its_paths_are(document: Document, paths: tuple[
     ],
 )
 def test_values_compare_as_in_mongodb(before: Document, after: Document, same: bool) -> None:
-    """The table of mongodash for pairs: missing is not null, 1 is 1.0 but not true, NaN is NaN, order
-    counts.
-    """
+    """mongodash's table: missing is not null, 1 is 1.0 but not true, NaN is NaN, order counts."""
     assert isinstance(changed(before, after), Unchanged) == same
     assert isinstance(changed(after, before), Unchanged) == same
 
@@ -714,9 +702,7 @@ def test_first_sight_is_a_change() -> None:
 
 
 def test_an_element_without_the_leaf_is_invisible() -> None:
-    """Known limit, as in MongoDB: the position of a leaf among elements that lack it is not
-    seen.
-    """
+    """Known limit, as in MongoDB: a leaf's position among elements without it is not seen."""
     one, other = doc(a=(doc(b=1), doc())), doc(a=(doc(), doc(b=1)))
 
     assert changed(taken(one, A_B), taken(other, A_B)) == Unchanged()
@@ -746,14 +732,12 @@ def test_a_path_inside_of_another_is_refused(paths: tuple[str, ...], outer: str,
     "path", ["", ".", "a.", ".a", "a..b", "$a", "a.$b", "a.$", "a.$[]", "a.0", "0", "a\0b", 1, None, Field[int]("a")]
 )
 def test_a_path_is_made_of_names(path: str) -> None:
-    """Empty names, `$` and positional parts mean something else in a MongoDB path."""
     with pytest.raises(Misuse):
         Projection((path,))
 
 
 @pytest.mark.parametrize("paths", ["ab", ["a"], {"a": 1}, None, frozenset({"a"})])
 def test_paths_are_a_tuple(paths: tuple[str, ...]) -> None:
-    """A bare string would split into letters."""
     with pytest.raises(Misuse):
         Projection(paths)
 
@@ -764,9 +748,7 @@ def test_paths_are_a_tuple(paths: tuple[str, ...]) -> None:
 )
 @pytest.mark.parametrize("path", ["a", "_id"])
 def test_a_path_is_watched_with_1_or_true(path: str, form: object) -> None:
-    """No field can be excluded, not even _id. Computed values are explicit; mongodash takes any
-    other form for one.
-    """
+    """Not even _id can be excluded. mongodash takes any other form for a computed value."""
     with pytest.raises(Misuse, match=f"'{path}'"):
         Projection.of({path: form})
 
@@ -846,7 +828,6 @@ def test_what_is_kept_and_what_is_said_print_on_one_line(there: Kept, other: Dig
 
 
 SNAPSHOT: Final[Any] = module
-"""Untyped, for calls that type checkers reject."""
 
 
 @pytest.mark.parametrize(

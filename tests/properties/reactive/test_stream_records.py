@@ -1,6 +1,4 @@
-"""The record of a stream: a take-over fences earlier leaders, and a new history drops the
-position.
-"""
+"""The record of a stream: a take-over fences earlier leaders; a new history has no position."""
 
 from __future__ import annotations
 
@@ -108,7 +106,6 @@ def shuts_out(takes: TakeOver) -> bool:
 
 
 def learns(takes: TakeOver) -> bool:
-    """A take-over whose reply was lost is retried and confirmed."""
     store = Store()
     store.run(take_over(STREAMS, NAME, 1))
     store.lost = store.asked + 1

@@ -1,6 +1,4 @@
-"""A sweep, turn by turn, under request failures. Scenarios explore changes of leader
-(`test_scenarios`).
-"""
+"""A sweep, turn by turn, under request failures. Scenarios explore changes of leader."""
 
 from __future__ import annotations
 
@@ -47,7 +45,6 @@ def orphan(task: ReactiveTask, key: object) -> Document:
 
 
 def begun(sweeps: Sweeps | None = None, epoch: int = 3) -> World:
-    """Six orphans of two tasks with ids of several types, and one record with its document."""
     stream = Document.of({"_id": "s", "epoch": epoch, "history": 0})
     if sweeps is not None:
         put = stored_sweeps(sweeps)
@@ -70,7 +67,6 @@ class Run:
         self.means = planning()
 
     def of(self, program: Program[T], sleeps: int = 0) -> T | None:
-        """The program's answer, or None if it exceeds the number of sleeps."""
         reply: object = None
         try:
             while True:
@@ -137,9 +133,7 @@ def test_whoever_is_overtaken_ends() -> None:
 
 @pytest.mark.parametrize("lost", range(1, 20))
 def test_a_turn_that_fails_is_begun_again(lost: int) -> None:
-    """Whichever request fails, also the first or the last of a sweep. In an earlier version a
-    failed sweep blocked all later ones.
-    """
+    """In an earlier version a failed sweep blocked all later ones."""
     run = Run(begun(), (lost,))
     run.of(SWEEPER.run(3), sleeps=1)
     assert (run.left, run.sweeps.epoch) == (1, None)

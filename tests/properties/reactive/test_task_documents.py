@@ -68,9 +68,7 @@ def test_what_was_stored_is_loaded_the_same(record: TaskRecord) -> None:
 
 @given(RECORDS, RECORDS)
 def test_what_a_write_has_made_is_loaded_the_same(before: TaskRecord, after: TaskRecord) -> None:
-    """Law TK1 of a write: it sets only the fields that differ, and unsets those that have become
-    None.
-    """
+    """Law TK1 of a write: it sets only what differs, and unsets what has become None."""
     after = attrs.evolve(after, id=before.id, version=before.version + 1)
     changed = changes(before, after)
 
@@ -82,9 +80,7 @@ def test_what_a_write_has_made_is_loaded_the_same(before: TaskRecord, after: Tas
 def test_an_end_is_written_the_same_whether_the_history_was_read_or_not(
     record: TaskRecord, ended: Ended, history_max: int
 ) -> None:
-    """Law TK6: the write appends to the history, and the server keeps as many entries as the
-    decision.
-    """
+    """Law TK6: the server appends and keeps as many entries as the decision."""
     whole = attrs.evolve(record, history=record.history[-history_max:])
     doc = stored(whole, "bill", "x")
     brief = loaded(Document(tuple((key, held) for key, held in doc.items if Field(key) in {ID, *DECIDED_ON})))
@@ -159,9 +155,7 @@ FIELDS: Final = st.sampled_from([field.name for field in attrs.fields(TaskRecord
 def test_whatever_a_document_holds_a_record_can_be_made_of_it(
     record: TaskRecord, others: list[tuple[str, Any]]
 ) -> None:
-    """Law TK3: it is failed, not due, and explains the contents; a write overwrites only the fields
-    that were read.
-    """
+    """Law TK3: it is failed and not due; a write overwrites only the fields that were read."""
     doc = stored(record, "bill", "x")
     for name, value in others:
         doc = doc.put(Field[Any](name), value)
@@ -194,9 +188,7 @@ TASKS: Final = ("a", "a/b", "a#", "a#7", "a%2Fb", "a%")
 @example((Document.of({"a": 1, "b": 2}), Document.of({"a": 1.0, "b": 2})), ("a", "a"))
 @example((Document.of({"a": "1, b: 2"}), Document.of({"a": 1, "b": 2})), ("a", "a"))
 def test_two_documents_have_two_records(documents: tuple[Value, Value], tasks: tuple[str, str]) -> None:
-    """Law TK4: MongoDB's equality of ids. `task/document` would be ambiguous: a/b with c, and a
-    with b/c.
-    """
+    """Law TK4. `task/document` would be ambiguous: a/b with c, and a with b/c."""
     if any(isinstance(each, tuple) or is_regex(each) for each in documents):
         with pytest.raises(Misuse):
             [record_id("a", each) for each in documents]

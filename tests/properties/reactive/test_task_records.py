@@ -65,7 +65,6 @@ def test_what_is_pending_has_a_time_and_no_owner(broken: dict[str, Any]) -> None
 
 
 RECORDS: Final[Any] = task_records
-"""Untyped, for calls that type checkers reject."""
 
 
 @pytest.mark.parametrize(
@@ -81,7 +80,6 @@ RECORDS: Final[Any] = task_records
     ],
 )
 def test_the_end_of_a_run_that_cannot_be_is_refused(construct: Callable[[], object]) -> None:
-    """Only a failed run has an error."""
     with pytest.raises(Misuse):
         construct()
 

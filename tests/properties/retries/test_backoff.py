@@ -48,7 +48,6 @@ class Case:
 
     @property
     def whole(self) -> Duration | None:
-        """The delay without jitter, or None for a cron that is never due."""
         if not isinstance(self.policy.backoff, Cron):
             return delay_after(self.policy.backoff, self.attempts)
         due = self.policy.backoff.next_after(self.policy.backoff.expression, self.now)
@@ -209,9 +208,7 @@ def test_delays_are_those_of_mongodash(schedule: Delaying, expected: list[int]) 
 
 
 def test_a_cron_is_due_at_the_next_noon() -> None:
-    """mongodash: "Cron noon" names the next noon. The port here knows noons, and ends after a last
-    one.
-    """
+    """mongodash: "Cron noon" names the next noon. The port here ends after a last one."""
     noons = EachPeriod(DAY, end=2 * DAY)
     policy = Policy(backoff=Cron("0 12 * * *", noons), attempts_max=None)
 
@@ -221,9 +218,7 @@ def test_a_cron_is_due_at_the_next_noon() -> None:
 
 
 def test_three_attempts_are_two_retries() -> None:
-    """As in mongodash and pynenc: with a maximum of 3, n = 2 retries and n = 3 stops; sleeps of 0.1
-    s and 0.2 s.
-    """
+    """As in mongodash and pynenc: of a maximum of 3, n = 2 retries and n = 3 stops."""
     pynenc = Policy(backoff=Exponential(100 * MILLISECOND, 60 * SECOND), attempts_max=3, elapsed_max=300 * SECOND)
 
     assert backoff.decide(pynenc, 1, START, START) == Retry(START + 100 * MILLISECOND, 100 * MILLISECOND)
@@ -242,9 +237,7 @@ def test_five_attempts_are_made_by_default() -> None:
 
 
 def test_after_an_hour_it_stops() -> None:
-    """mongodash: a maximum of an hour retries after 30 minutes and stops after 61; ours stops
-    exactly at the bound.
-    """
+    """mongodash: of an hour, 30 minutes retries and 61 stops; ours stops exactly at the bound."""
     policy = Policy(backoff=Fixed(MINUTE), attempts_max=None, elapsed_max=HOUR)
 
     assert isinstance(backoff.decide(policy, 30, START, START + 30 * MINUTE), Retry)
@@ -261,9 +254,7 @@ def test_without_a_maximum_it_never_gives_up() -> None:
 
 
 def test_mongodb_backs_off_with_full_jitter() -> None:
-    """The drivers' formulas: jitter * min(10 s, 0.1 s * 2^n) for an overloaded server, 5 ms * 1.5^n
-    for a transaction.
-    """
+    """The drivers: jitter * min(10 s, 0.1 s * 2^n) if overloaded, 5 ms * 1.5^n in transactions."""
     overloaded = Policy(backoff=Exponential(200 * MILLISECOND, 10 * SECOND), attempts_max=3, jitter_ppm=PPM)
     transaction = Exponential(5 * MILLISECOND, 500 * MILLISECOND, 1_500_000)
 
@@ -320,7 +311,6 @@ def test_verdicts_say_so_in_one_line() -> None:
 
 @pytest.mark.parametrize("delay", [-1, True, 1.5, None, "1", LONGEST + 1, 10**400])
 def test_what_is_not_a_delay_is_refused(delay: int) -> None:
-    """Whole microseconds from 0 to a century."""
     for build in (Fixed, Linear, Exponential, lambda each: Series((each,)), lambda each: Linear(0, each)):
         with pytest.raises(Misuse):
             build(delay)
@@ -382,7 +372,6 @@ def test_a_cron_port_that_raises_ends_it() -> None:
 
 
 def test_values_are_hashable_and_hold_no_address() -> None:
-    """Policies may be keys, and print the same in each process."""
     every: tuple[Backoff, ...] = (Fixed(1), Linear(1), Exponential(1), Series((1,)), Cron("@daily", EachPeriod(DAY)))
 
     assert len({Policy(backoff=schedule) for schedule in every}) == len(every)

@@ -25,7 +25,6 @@ def rules(draw: st.DrawFn) -> Budget:
 @settings(max_examples=100)
 @given(rules(), st.lists(st.tuples(st.booleans(), st.booleans()), max_size=60))
 def test_a_course_is_paid_for(rules: Budget, course: list[tuple[bool, bool]]) -> None:
-    """Each attempt is a retry or not, answered or not."""
     left, sent, answers, answered_retries = rules.capacity, 0, 0, 0
     for is_retry, is_answered in course:
         before = left

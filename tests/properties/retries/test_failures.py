@@ -92,8 +92,6 @@ def test_fa5_failures_have_a_class(policy: Policy, operation: Operation, tried: 
 
 
 class Weather:
-    """What happens to one attempt."""
-
     FINE, LOST_BEFORE, NEVER_SENT, LOST_AFTER, NO_MAJORITY, FORBIDDEN = range(6)
 
 
@@ -129,7 +127,6 @@ class Server:
 
 
 def client(operation: Operation, weathers: Sequence[int]) -> tuple[Server, PassOn | None]:
-    """Follow the article's advice; None is success."""
     server, tried = Server(), None
     sends = True
     for weather in weathers:
@@ -221,9 +218,7 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_every_operation_has_a_step_whatever_is_known() -> None:
-    """Totality: each operation x knowledge has an answer; only a retry that would count twice is
-    stopped.
-    """
+    """Totality. Only a retry that would count twice is stopped."""
     assert set(STEPS) == set(Operation)
     assert all(set(steps) == set(Knowledge) for steps in STEPS.values())
     stopped = [
@@ -248,9 +243,7 @@ def test_every_operation_has_a_step_whatever_is_known() -> None:
     ],
 )
 def test_the_four_failures_have_three_classes(failure: Failure, operation: Operation, first: str, second: str) -> None:
-    """Davis 2016: retry a network error once and a command error never; a repeated one is
-    lasting.
-    """
+    """Davis 2016: retry a network error once, a command error never; a repeated one is lasting."""
     once = failed(failure, START)
     twice = failed(failure, START + 1, once)
 
@@ -297,9 +290,7 @@ def test_a_verdict_says_so_in_one_line() -> None:
 
 
 def test_every_reason_has_a_class() -> None:
-    """Totality: a refusal is definite, a possible double count ambiguous, and a reached limit
-    lasting.
-    """
+    """Totality: refusals are definite, possible double counts ambiguous, reached limits lasting."""
     classes = [PassOn(reason, 1, Knowledge.NOT_DONE).error_class for reason in (*NotRetryable, *GiveUpReason)]
     assert classes == [ErrorClass.DEFINITE, ErrorClass.AMBIGUOUS, *[ErrorClass.LASTING] * len(GiveUpReason)]
 

@@ -78,7 +78,6 @@ def test_pa2_it_is_the_delay_after_so_many(pauses: Pauses, made: int) -> None:
 
 
 def follows(pauses: Pauses, attempts: int | None, made: int, elapsed: Duration) -> bool:
-    """Whether another attempt follows after `elapsed`; none comes early or too late."""
     slept: Sleep | None = None
     program, reply = goes_on(pauses, attempts, made, Instant(0, WALL)), None
     while isinstance(status := resume(program, reply), Asking):
@@ -196,7 +195,6 @@ TROUBLE: Mapping[str, Callable[[Effect[object]], object]] = {
 
 
 def course(process: Process, scenario: str, at: int, trouble: Callable[[Effect[object]], object]) -> Iterator[object]:
-    """The requests of a program whose request number `at` fails, and no other."""
     world: World = shipped(scenario).world
     program, requests = process.birth(0), count()
     reply: object = None
@@ -243,7 +241,6 @@ def test_no_program_asks_again_at_once(scenario: str, who: str) -> None:
 def test_without_pauses_every_program_asks_again_at_once(
     scenario: str, who: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The test above sees the pauses of each program."""
     monkeypatch.setattr(pausing.Pauses, "after", lambda *_: Sleep(0))
     assert again_at_once(scenario, who) != []
 
@@ -304,7 +301,6 @@ NAMES: Mapping[str, Callable[[Pauses], Program[object]]] = {
     "lock": lambda pauses: ClaimedRecord("jobs", "x", "q", None, pauses).take(nothing),
     "unlock": lambda pauses: ClaimedRecord("jobs", "x", "q", 10**6, pauses).release("q:1"),
 }
-"""Every program that retries until it knows, with unlimited attempts."""
 AFTER: Mapping[str, str] = {
     "counters.increments._send": "increment",
     "invocations.asking.Asking._brought_about": "list invocations",
@@ -345,7 +341,6 @@ def out_of_reach(_: Effect[object], __: Duration) -> object:
 
 
 def unconfirmed(effect: Effect[object], now: Duration) -> object:
-    """A store that is down for 50 s and then has no majority."""
     if not isinstance(effect, FindOne):
         return NotDurable("no majority")
     return new_counter("c") if now > 50 * SECOND else NotApplied("no server")
@@ -354,7 +349,6 @@ def unconfirmed(effect: Effect[object], now: Duration) -> object:
 def begun(
     program: Program[object], requests: int, answer: Callable[[Effect[object], Duration], object] = out_of_reach
 ) -> list[Duration]:
-    """The times of its requests, a second each, until it ends or reaches the count."""
     now, asked = 0, list[Duration]()
     reply: object = None
     calls = {"whole": b"payload", "facts": (7, "digest")}

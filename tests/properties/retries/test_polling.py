@@ -140,7 +140,6 @@ class Process:
 
     @staticmethod
     def answered(now: Pace, kept: Pace) -> Pace:
-        """The pace after an empty poll: as it is now, and as stored at the turn."""
         del kept
         return now
 
@@ -234,7 +233,6 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_a_planted_pace_that_is_kept_after_the_answer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It overwrites an announcement that arrived meanwhile."""
     monkeypatch.setattr(Process, "answered", staticmethod(lambda _, kept: kept))
     with pytest.raises(AssertionError):
         test_po3_announcements_stay_due()

@@ -34,12 +34,7 @@ TROUBLE: Final = (NotApplied("a"), Ambiguous("b"), NotDurable("c"), Refused("d")
 @final
 @attrs.frozen
 class Replies:
-    """Replies to the first runs of a program with two requests; later ones are numbers.
-
-    Attributes:
-        runs: For each run, which of its two requests fails, and how.
-        takes: Microseconds per request.
-    """
+    """Per run, which of its two requests fails and how; later replies are numbers."""
 
     runs: tuple[tuple[int, Failure], ...]
     takes: Duration = 0
@@ -162,7 +157,6 @@ def test_one_that_is_repeated_by_itself_keeps_its_name_and_arguments() -> None:
 
 
 def test_an_effect_is_sent_again() -> None:
-    """An effect counts as a program."""
     program = repeat(partial(find_one, "things", Eq(ID, "x")), 2, Pauses(Fixed(0)))
     assert resume(program, None) == Asking(find_one("things", Eq(ID, "x")))
     assert resume(program, Ambiguous("a")) == Asking(find_one("things", Eq(ID, "x")))

@@ -174,7 +174,6 @@ THRICE: Final = Policy(backoff=Fixed(SECOND), attempts_max=3, jitter_ppm=7)
 
 
 def ended(program: Program[Any], replies: tuple[object, ...]) -> object:
-    """The end of the program under these replies, all of which it uses."""
     left, now = list(replies), START
     reply: object = None
     while isinstance(status := resume(program, reply), Asking):

@@ -135,7 +135,6 @@ class Race:
 
     @staticmethod
     def registered(cell: ScheduleCell | None) -> ScheduleCell | None:
-        """The cell after its cron is registered again."""
         return cell
 
     def read(self, who: Looker) -> None:
@@ -271,8 +270,6 @@ NOON = Instant(12 * 60 * MINUTE)
 
 
 def every(period: Duration, phase: Duration = 0) -> NextAfter:
-    """A port that knows one expression."""
-
     def next_after(expression: str, after: Instant) -> Instant:
         assert len(expression.split()) == 5
         return after + (period - (after.at - phase) % period)
@@ -364,7 +361,6 @@ def test_what_is_too_late_is_reported_and_then_the_rest_is_due() -> None:
 
 
 def test_a_cron_without_instants_waits_for_ever() -> None:
-    """The 30th of February."""
     assert look(ONCE, lambda _, __: None, ScheduleCell(NOON), NOON) == Never()
     assert look(ONCE, lambda _, __: None, None, NOON) == FirstSeen(ScheduleCell(NOON))
 

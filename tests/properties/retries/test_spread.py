@@ -52,7 +52,6 @@ def test_two_workers_share_what_chance_has(factor: int) -> None:
 
 
 def won_a_look(workers: int, *, adapts: bool) -> float:
-    """Claims won per poll of 25 by concurrent workers with a long backlog."""
     most, looks, won = 25, 0, 0
     backlog = [f"bill/{number}" for number in range(4_000)]
     factors = [1] * workers

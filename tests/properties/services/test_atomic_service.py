@@ -68,7 +68,6 @@ class View:
         )
 
     def cycle(self) -> list[Instant]:
-        """Each instant of the current cycle."""
         start = self.now + -(self.now.at % self.service.interval)
         return [start + elapsed for elapsed in range(self.service.interval)]
 
@@ -88,7 +87,6 @@ def crowd(count: int) -> tuple[Runner, ...]:
 
 @st.composite
 def small_views(draw: st.DrawFn, *, grace: bool = False) -> View:
-    """Small enough to test each instant of a cycle."""
     service = draw(atomic_services(st.integers(1, 24), grace=grace))
     now = Instant(draw(st.integers(-60, 60)))
     created = [now + -draw(st.integers(-5, 50)) for _ in range(draw(st.integers(1, 5)))]
@@ -97,7 +95,6 @@ def small_views(draw: st.DrawFn, *, grace: bool = False) -> View:
 
 @st.composite
 def large_views(draw: st.DrawFn) -> View:
-    """Real lengths, and instants near the edges of slots."""
     service = draw(atomic_services(st.sampled_from([MINUTE, 5 * MINUTE, 7 * SECOND])))
     count = draw(st.integers(1, 40))
     edge = draw(st.integers(0, count)) * service.interval // count
@@ -249,7 +246,6 @@ def test_start_up_knows_for_how_many_runners_polls_suffice(
 
 
 def polled(cycle: list[Claims], phase: int, gaps: list[int]) -> list[Claims]:
-    """Answers to the polls of a cycle, the first at `phase`."""
     return [cycle[at] for at in takewhile(lambda at: at < len(cycle), accumulate(gaps, initial=phase))]
 
 
@@ -459,14 +455,12 @@ test_a_planted_bug_is_found = planted(
 
 @given(views, st.integers(0, 40))
 def test_the_decision_agrees_with_a_dumb_twin(view: View, place: int) -> None:
-    """For runners and for a stranger."""
     caller = f"r{place}"
 
     assert view.claim(caller, twin=Twin()) == view.claim(caller)
 
 
 def test_the_decision_is_total_over_a_small_world() -> None:
-    """Every interval to 6 us, margin, runner count, instant of three cycles and caller."""
     twin, asked = Twin(), 0
     for interval in range(1, 7):
         for spread in range(interval):
@@ -803,7 +797,6 @@ def test_a_concern_says_what_to_do(concern: Concern, text: str) -> None:
 
 
 def test_a_cycle_of_any_length_is_judged_at_once() -> None:
-    """Formulas, not a search."""
     service = AtomicService(interval=10**30, spread=0)
 
     assert check_start_up(service, Claiming(), 10**9).runners_max == 10**30

@@ -134,8 +134,6 @@ def test_ex9_only_the_run_in_the_gate_leaves(gate: Gate, run_id: str, token: int
 
 @attrs.define
 class World:
-    """The gate and the history that runners race for; a gate write is a compare-and-set."""
-
     lost: list[bool]
     gate: Gate = attrs.field(factory=Gate)
     history: dict[str, Execution] = attrs.field(factory=dict)
@@ -159,7 +157,6 @@ class World:
 
 
 def life(world: World, me: str) -> Generator[None, None, None]:
-    """A runner that is always cleared, as if runners disagreed on slots."""
     for number in range(3):
         run = run_of(me, f"{me}.{number}")
         while True:
@@ -235,7 +232,6 @@ def step(world: World, lives: dict[str, Generator[None, None, None]], me: str, w
 
 
 def settle(world: World) -> None:
-    """All runners have ended: a newcomer is admitted and its reaping recorded."""
     world.live = {"new"}
     admission = executions.admit(world.gate, run_of("new", "new"), live=world.live, now=world.now)
 

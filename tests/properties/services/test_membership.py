@@ -55,8 +55,6 @@ from tidegate.services.strategies.membership import answers_to_members, liveness
 
 @attrs.frozen
 class Joins:
-    """A join by a member list that may be some writes old."""
-
     name: str | None
     runner: int | None
     stale: int = 0
@@ -102,8 +100,6 @@ lives = st.lists(events, max_size=24)
 
 @attrs.frozen
 class Moment:
-    """The knowledge at an instant, and the write that led to it."""
-
     known: Membership
     now: Instant
     event: Event | None = None
@@ -115,7 +111,6 @@ def everybody(known: Membership, now: Instant) -> dict[str, Liveness]:
 
 
 def play(happened: list[Event]) -> list[Moment]:
-    """All moments, one write each; ids are unique and unordered."""
     moments = [Moment(Membership(dead_after=SILENCE), Instant(0))]
     ids: list[str] = []
     for event in happened:
@@ -266,7 +261,6 @@ BROUGHT_BACK = (
     ("if not isinstance(found, Alive):", "if isinstance(found, Unseen):"),
     ("seen=_later(member.seen, now)", "seen=now, left=None"),
 )
-"""pynenc overwrites the record, whatever was detected meanwhile."""
 COVERED = (
     "    runner = None if member.runner is None else",
     "    member = membership.by_id.get(member.runner, member)\n    runner = None if member.runner is None else",
@@ -420,7 +414,6 @@ def test_it_is_said_who_is_alive_and_why_not(who: str, after: Duration, expected
 
 @given(st.integers(-3, 3))
 def test_silence_begins_when_the_filter_of_the_store_says_so(late: Duration) -> None:
-    """Agrees with `OlderThan`, which uses the store's clock."""
     now = START + (DEAD_AFTER + late * MILLISECOND)
     older = matches(
         OlderThan(Field[Instant]("seen"), DEAD_AFTER), Document.of({"_id": "a", "seen": START}), lambda: now
@@ -454,7 +447,6 @@ def test_workers_never_take_part() -> None:
 
 
 def restarted(known: Membership, now: Instant, *, named: bool, leaves: bool = False) -> Membership:
-    """Two runners restart twice, a minute apart, with beats between."""
     for life in range(3):
         for name in ("a", "b"):
             known = added(known, join(known, f"{name}-{life}", now, name=name if named else None))
@@ -494,7 +486,6 @@ def test_a_restarted_runner_takes_its_place_and_waits_for_stabilisation() -> Non
 
 
 def test_of_two_that_join_at_once_under_a_name_one_counts() -> None:
-    """Both read the list without the other; their ids decide, alike for all."""
     known = of(member("a-1", name="a"))
     both = added(added(known, join(known, "x", START, name="a")), join(known, "y", START, name="a"))
 
@@ -550,7 +541,6 @@ def test_whoever_is_not_alive_does_not_beat() -> None:
 
 
 def test_leaving_is_said_as_often_as_one_likes() -> None:
-    """Also by the dead: a reply may be lost, or a stalled process end late."""
     known = of(member("a", left=START), member("b"))
 
     assert leave(known, "a", START) == Left(known.by_id["a"])

@@ -55,7 +55,6 @@ NO_TRIGGERS = Evaluator(triggers=(), next_after=lambda _, __: None)
 
 
 async def evaluates(run: AtomicServiceRun, token: int) -> bool:
-    """Evaluates triggers in each run, under its id."""
     assert token == 1
     await NO_TRIGGERS.evaluate(run.run_id)
     return True
@@ -81,7 +80,6 @@ async def seen_from_outside(runner: service_runner.ServiceRunner) -> object:
 
 
 def left_behind(work: service_runner.Work, keep: Retention) -> tuple[object, list[tuple[str, str, str]]]:
-    """The result of a lone runner, and the history when it leaves the gate."""
     runner = service_runner.ServiceRunner(me="a", service=AtomicService(), key=KEY, work=work, polls=1, keep=keep)
     rows = list[tuple[str, str, str]]()
 
@@ -120,8 +118,6 @@ def test_work_that_raises_leaves_the_gate_first() -> None:
 
 @pytest.mark.parametrize("answers", [3 * SECOND, -SECOND, None, "raised", "no reply"])
 def test_a_row_tells_how_long_the_work_took(answers: int | str | None) -> None:
-    """By the store's clock; unknown or set back, the row ends as it starts."""
-
     async def works(run: AtomicServiceRun, token: int) -> bool | Instant:
         del run, token
         await Sleep(2 * SECOND)

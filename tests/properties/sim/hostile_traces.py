@@ -60,7 +60,6 @@ payloads = st.dictionaries(keys, hostile | strategies.values(), max_size=3).map(
 
 @st.composite
 def traces(draw: st.DrawFn) -> Trace:
-    """Hostile texts everywhere; the patches fit."""
     states = draw(st.lists(payloads, min_size=1, max_size=4))
     return Trace(
         scenario=draw(hostile),

@@ -101,7 +101,6 @@ def scenario(
 
 
 def checked(scenario: Scenario) -> Found:
-    """All behaviour, once both searches agree on it."""
     agree(scenario)
     return plain_search(scenario)
 
@@ -113,7 +112,6 @@ def number(world: World) -> int:
 
 
 def ends(found: Found) -> set[tuple[str, int, int]]:
-    """The ends of the program: how, what is stored, and requests in flight."""
     return {
         (str(here.status("p0")), number(here.world), len(here.read(FLIGHT)))
         for here in found.states.values()
@@ -160,7 +158,6 @@ TABLE: Mapping[tuple[Fault, ...], set[tuple[str, int, int]]] = {
 
 @pytest.mark.parametrize("kinds", TABLE, ids=lambda kinds: "+".join(kinds) or "none")
 def test_each_fault_does_what_the_table_says_and_nothing_else(kinds: tuple[Fault, ...]) -> None:
-    """Without a budget only the effect happens."""
     faults = Faults.of(*kinds)
     assert ends(checked(scenario(adds, faults=faults))) == TABLE[kinds]
     assert ends(checked(scenario(adds, faults=faults, budget=0))) == {DONE}
@@ -174,7 +171,6 @@ async def asks_no_user() -> None:
 
 
 def test_what_no_code_of_the_users_answers_always_returns() -> None:
-    """A note, a sleep and a clock involve no store."""
     process = Process("p", factory(asks_no_user), Faults.of(Fault.NEVER_RETURNS))
     asking = Scenario(
         name="s", summary="", world=Plain(), actors=(process,), budget=1, clock=Clock(SECOND, moves=1),
@@ -208,8 +204,6 @@ def test_no_more_faults_strike_than_the_budget_has(budget: int) -> None:
 
 
 def test_each_outcome_of_an_effect_may_lose_its_reply() -> None:
-    """The world keeps one outcome of several, and the caller gets none."""
-
     def either(effect: Effect[object], world: World, who: str) -> Outcomes:
         yield from perform(effect, world, who)
         yield world, None
@@ -259,7 +253,6 @@ def lives(found: Found) -> set[tuple[int, ...]]:
 
 
 def test_a_restart_is_a_new_life() -> None:
-    """It gets the number of its life, uses new request ids, and may repeat its work."""
     crashes = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.RESTART)
     found = checked(scenario(signs, faults=Faults.of(*crashes), budget=4))
     assert lives(found) == {(), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)}
@@ -270,14 +263,12 @@ DEATHS: Final = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CANCELLED)
 
 
 def mortal(*names: str, comes_back: bool, budget: int = 2) -> Scenario:
-    """Processes that may die; restarting one without `comes_back` is another fault."""
     faults = Faults.of(*DEATHS, *(() if comes_back else (Fault.RESTART,)))
     processes = tuple(Process(name, signs, faults, comes_back=comes_back) for name in names)
     return attrs.evolve(scenario(faults=faults, budget=budget), actors=processes)
 
 
 def test_who_comes_back_lives_as_often_as_it_dies() -> None:
-    """A mandatory restart costs nothing, and leads to the same life."""
     back, may = checked(mortal("p0", comes_back=True)), checked(mortal("p0", comes_back=False, budget=4))
     assert lives(back) == {(), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)}
     assert lives(back) <= lives(may)
@@ -369,8 +360,6 @@ def test_whoever_has_failed_or_finished_moves_no_more() -> None:
 
 
 def test_who_has_failed_may_crash_too_and_start_again() -> None:
-    """A supervisor restarts failed processes."""
-
     async def signs_and_asks(life: int) -> object:
         await update_one("rows", ROW, Push(LIVES, life))
         await Call("ask")
@@ -385,8 +374,6 @@ def test_who_has_failed_may_crash_too_and_start_again() -> None:
 
 
 def test_a_late_request_arrives_at_any_later_point() -> None:
-    """At any point between or after other steps; its reply is lost."""
-
     async def sends_and_goes_on(_: int) -> object:
         try:
             await ADD
@@ -437,8 +424,6 @@ V = Field[object]("n")
 
 @pytest.mark.parametrize("values", [(1, 2), (1, True), (1, 1)], ids=["different", "equal", "the same"])
 def test_late_requests_overtake_each_other(values: tuple[object, object]) -> None:
-    """Equal but distinct requests in both orders; identical ones are one step."""
-
     async def puts_both(_: int) -> object:
         for value in values:
             with suppress(Ambiguous):
@@ -471,7 +456,6 @@ INSERTED: Final = insert_many("rows", *(Document.of({"_id": key, "n": 1}) for ke
 
 
 def test_an_insert_of_many_may_end_after_any_of_them() -> None:
-    """The caller learns of none; late parts arrive singly."""
     made = Scenario(
         name="many",
         summary="",
@@ -495,7 +479,6 @@ async def writes_many(effect: Many | UpdateOne) -> str:
 
 
 def of_many(effect: Many, fault: Fault) -> set[tuple[str, int, str]]:
-    """In every state: the process, requests in flight, and unchanged documents."""
     rows = tuple(Document.of({"_id": key, "n": 0}) for key in "xyz")
     made = Scenario(
         name="many",
@@ -546,14 +529,12 @@ def test_of_a_write_of_very_many_the_last_ones_are_done_apart(count: int, partly
 
 @pytest.mark.parametrize("effect", MANY, ids=str)
 def test_a_late_write_of_many_is_seen_in_parts(effect: Many) -> None:
-    """Documents are written singly in any order; the scan also finds new matches."""
     late = {*((left, 1) for left in ("xyz", "xy", "xz", "yz", "x", "y", "z")), ("", 0)}
     late |= set() if isinstance(effect, BulkUpdate) else {("", 1)}
     assert of_many(effect, Fault.LATE) == {('"3"', 0, ""), *(('"?"', flying, left) for left, flying in late)}
 
 
 def test_a_document_that_matches_no_longer_is_left_alone_by_what_arrives_late() -> None:
-    """Each part checks again, as a server does."""
     made = Scenario(
         name="many",
         summary="",
@@ -585,7 +566,6 @@ async def counts() -> tuple[int, int]:
     ids=str,
 )
 def test_others_look_in_between_the_documents_of_a_write(effect: Many, seen: set[tuple[int, int]]) -> None:
-    """The writer may crash between them; the caller gets the same total."""
     writer = Process("p0", factory(writes_many, effect), Faults.of(Fault.CRASH_BEFORE))
     rows = world_with({"rows": tuple(Document.of({"_id": key, "n": 0}) for key in "xyz")})
     made = Scenario(name="many", summary="", world=rows, actors=(writer, Process("p1", factory(counts))), budget=1)
@@ -669,7 +649,6 @@ def test_an_upsert_that_asks_for_more_than_an_id_looks_and_inserts_later(
 
 @pytest.mark.parametrize("faults", [(), (Fault.NOT_DURABLE,)])
 def test_who_is_refused_waits_for_a_majority_as_who_is_not(faults: tuple[Fault, ...]) -> None:
-    """The refusing state is then durable, unless no majority confirms it."""
     lost = Faults.of(Fault.NOT_DURABLE, Fault.ROLLED_BACK)
     made = Scenario(
         name="refused",
@@ -697,7 +676,6 @@ def test_the_clock_moves_a_bounded_number_of_times() -> None:
 
 
 def test_a_sleep_is_over_when_its_time_has_come_and_never_before() -> None:
-    """From when the program reached it, also at the start and in a second life."""
     found = checked(
         scenario(
             sleeps_first,
@@ -808,8 +786,6 @@ def test_trouble_reads_as_it_is() -> None:
 
 
 def tidied(faults: Faults = Faults(), *, comes_back: bool = False) -> Scenario:
-    """One process adds; a reducer records the world at quiet."""
-
     async def looks() -> object:
         await QUIET
         row = await find_one("rows", ROW)
@@ -842,7 +818,6 @@ def test_who_waits_for_quiet_sees_what_everybody_has_done(faults: Faults, comes_
 
 
 def test_a_network_without_a_meaning_has_that_of_the_processes() -> None:
-    """The processes' meaning if they share one. An explicit one stays."""
     late, (one, other) = Faults.of(Fault.LATE), (recalling(perform), recalling(perform))
 
     def made(*meanings: Meaning, network: Network = Network()) -> Scenario:  # noqa: B008  it is immutable

@@ -79,7 +79,6 @@ LEASES = "leases"
 
 
 async def worker(me: str, ttl: Duration) -> str:
-    """Takes a lease, writes, renews, writes and releases; the store judges expiry."""
     token: int | None = None
     for attempt in range(2):
         if attempt:
@@ -124,7 +123,6 @@ def fence(state: State) -> int:
 
 
 def with_clock(scenario: Scenario, moves: int) -> Scenario:
-    """The scenario in absolute time."""
     assert scenario.clock is not None
     return attrs.evolve(scenario, clock=Clock(scenario.clock.quantum, moves=moves))
 
@@ -149,7 +147,6 @@ def forms(found: Explored, horizon: Duration) -> set[object]:
 
 
 def check_quotient(scenario: Scenario, moves: int) -> Explored:
-    """Both kinds of time have the same forms, each once."""
     assert scenario.clock is not None
     horizon = scenario.clock.horizon
     assert horizon is not None
@@ -175,12 +172,10 @@ def check_quotient(scenario: Scenario, moves: int) -> Explored:
 def test_relative_states_are_the_forms_of_absolute_ones(
     workers: int, ttl: Duration, kinds: tuple[Fault, ...], moves: int
 ) -> None:
-    """Given enough moves."""
     check_quotient(leases(workers, ttl, *kinds), moves)
 
 
 def test_time_without_bounds_has_finitely_many_states() -> None:
-    """Three workers, a lease of two quanta; absolute time does not end."""
     report = explore(leases(3, 2 * SECOND))
     assert report.verdict is Verdict.COMPLETE
     assert report.time == "relative time, quantum 1 s"
@@ -231,7 +226,6 @@ def check_random_programs() -> None:
 
 
 def test_relative_states_are_the_forms_of_absolute_ones_for_random_programs() -> None:
-    """Sleeps, stamps of the store and filters on age, in any order."""
     check_random_programs()
 
 
@@ -291,7 +285,6 @@ LAWS: dict[str, Callable[[Scenario], Scenario]] = {
 
 @pytest.mark.parametrize("law", LAWS)
 def test_time_that_passes_can_break_a_law(law: str) -> None:
-    """The shortest counterexample is as long in both kinds of time."""
     relative = explore(LAWS[law](touching()))
     absolute = explore(LAWS[law](with_clock(touching(), 4)))
     assert relative.trace is not None
@@ -326,7 +319,6 @@ def is_done(state: State) -> bool:
 
 
 def test_a_reducer_ages_as_cells_do() -> None:
-    """Instants in its state, commands and events age with the others."""
     reducer = ReducerProcess("r", (), lambda _, event: Step((event,)), lambda *_: None)
     scenario = Scenario(
         name="reducer",
@@ -340,14 +332,12 @@ def test_a_reducer_ages_as_cells_do() -> None:
 
 
 def test_rest_comes_when_time_changes_nothing_any_more() -> None:
-    """At rest all instants lie beyond the horizon."""
     found = explored(attrs.evolve(touching(), eventually={"it is old": lambda state: since(state) >= 3 * SECOND}))
     assert (found.broken, found.resting, found.cut_short) == (None, 1, 0)
     assert found.search.space.relative
 
 
 def test_time_cut_short_is_not_a_rest() -> None:
-    """A sleeper is not judged where the clock has no moves left."""
     cut = attrs.evolve(with_clock(touching(), 0), eventually={"it never rests": lambda _: False})
     found = explored(cut)
     assert (found.broken, found.resting, found.cut_short) == (None, 0, 1)
@@ -377,7 +367,6 @@ async def locks() -> str:
     "clock", [None, Clock(SECOND, moves=1), Clock(SECOND, horizon=SECOND)], ids=["none", "absolute", "relative"]
 )
 def test_a_deadlock_is_rest_whatever_the_clock(clock: Clock | None) -> None:
-    """A wait for anything but time is endless."""
     report = explore(
         Scenario(
             name="deadlock",
@@ -441,7 +430,6 @@ async def reads_its_clock() -> object:
 def test_a_program_with_an_instant_falls_back_to_absolute_time_and_the_report_says_why(
     program: Callable[[], Coroutine[Effect[object], object, object]], why: str
 ) -> None:
-    """An instant inside a program would not age, so time is absolute and bounded."""
     scenario = attrs.evolve(
         touching(),
         actors=(Process("p", factory(program)),),
@@ -553,8 +541,6 @@ def test_whoever_looks_at_more_than_ages_is_noticed(
 
 
 def test_a_law_that_compares_stamps_beyond_the_horizon_is_noticed() -> None:
-    """Within the horizon the law is judged."""
-
     def within(longest: Duration) -> Callable[[State], bool]:
         def holds(state: State) -> bool:
             x, y = contents(state, "stamps")
@@ -581,8 +567,6 @@ class Seen:
 
 
 def test_a_reducer_that_looks_at_more_than_ages_is_noticed() -> None:
-    """A remainder of its event's instant."""
-
     def step(state: int, event: Seen) -> Step[object, Effect[object]]:
         return Step(event.at.at // SECOND % 3 + state, ())
 
@@ -633,8 +617,6 @@ def job(state: State, key: str) -> Document:
 
 
 def both(use: Callable[[Instant, Instant, Instant], bool]) -> Callable[[State], bool]:
-    """A law over now and both stamps."""
-
     def law(state: State) -> bool:
         stamps = [job(state, key).held(SEEN) for key in "ab"]
         return not all(isinstance(each, Instant) for each in stamps) or use(state.read(CLOCK), *stamps)  # type: ignore[arg-type]
@@ -700,8 +682,6 @@ def test_what_relative_time_permits_is_judged(use: str) -> None:
 @pytest.mark.parametrize("use", REFUSED)
 @pytest.mark.parametrize("caught", [False, True], ids=["", "caught"])
 def test_every_other_use_is_refused_where_it_happens(use: str, *, caught: bool) -> None:
-    """In a law, even one that catches every exception."""
-
     def uses(*instants: Instant) -> bool:
         try:
             REFUSED[use](*instants)
@@ -738,7 +718,6 @@ def test_an_effect_that_uses_an_instant_otherwise_is_refused_with_its_line(name:
 
 
 def test_a_unique_index_over_instants_is_refused() -> None:
-    """Beyond the horizon two instants may be one."""
     scenario = stamping(clock=NEAR)
     with pytest.raises(Misuse, match="w uses an instant as a number"):
         explore(attrs.evolve(scenario, world=world_with(JOBS, {"jobs": ((SEEN,),)})))
@@ -846,7 +825,6 @@ def test_only_what_holds_an_instant_ages(value: object, by: Duration) -> None:
 
 
 def test_an_instant_ages_wherever_it_is() -> None:
-    """Private fields included."""
     at, older = Instant(0), Instant(-SECOND)
     assert aged(Deadline(at), SECOND, 2 * SECOND) == Deadline(older)
     assert aged((1, frozenset({at})), SECOND, 2 * SECOND) == (1, frozenset({older}))

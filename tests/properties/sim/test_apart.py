@@ -52,7 +52,6 @@ def passed(box: object) -> tuple[Birth, Birth]:
 
 
 def deep(box: object) -> tuple[Birth, Birth]:
-    """In a tuple, a partial, and a dictionary per program."""
     return partial(lambda held, _: takes(held), (1, (box,))), factory(takes_by_name, box={"own": box})
 
 

@@ -82,8 +82,6 @@ def test_whoever_awaits_in_a_finally_is_dropped_without_a_complaint(
 
 
 def test_each_life_is_a_run_of_its_own() -> None:
-    """Lives that go on alike are one node."""
-
     async def names_itself(life: int) -> object:
         await Call("ask", (life,))
         await Call("ask")
@@ -247,8 +245,6 @@ def test_a_reply_that_may_change_is_misuse(reply: object) -> None:
 
 
 class NoEffect:
-    """It is awaitable and requests no effect, as in an event loop."""
-
     def __await__(self) -> Iterator[object]:
         yield None
 
@@ -357,7 +353,6 @@ async def asks(_: object) -> None:
 
 @pytest.mark.parametrize("values", [(1, 2, 3, 4), (1, True, 1, True)], ids=["numbers", "a number and a bool"])
 def test_a_program_that_asks_for_something_else_in_a_replay_is_not_deterministic(values: tuple[object, ...]) -> None:
-    """Replays show a global, a clock or a random number."""
     hidden = iter(values).__next__  # which is not seen to be used up
 
     async def depends() -> object:
@@ -487,7 +482,6 @@ async def returns_one() -> object:
      returns_one],
 )  # fmt: skip
 def test_a_program_that_holds_an_instant_is_noticed(program: Coded) -> None:
-    """Relative time cannot age it."""
     automaton = ProgramAutomaton(lambda _: program())
     automaton.is_relative = True
     with pytest.raises(InstantRefused, match=r"(holds an|may hold the) instant"):
@@ -514,7 +508,6 @@ def test_a_program_that_awaits_what_asyncio_has_is_told_what_to_await() -> None:
 
 
 def test_a_program_that_calls_pymongo_is_told_which_effect_to_await() -> None:
-    """The error's text has ids that change, so only the method is named."""
     driver: dict[str, Any] = {"__name__": "pymongo.collection"}
     exec("def insert_one(): fail()\ndef fail(): raise OSError(id(object()))", driver)  # noqa: S102  as if it were there
 

@@ -71,7 +71,6 @@ def nobody_is_inside(state: State) -> bool:
 
 
 def test_what_is_found_beyond_a_bound_is_a_counterexample_from_the_beginning() -> None:
-    """A brute-force search goes on from the frontier."""
     asked: list[int] = []
 
     def onward(search: Search, frontier: Sequence[Packed]) -> Beyond:
@@ -100,7 +99,6 @@ def test_what_is_found_beyond_a_bound_is_a_counterexample_from_the_beginning() -
 
 
 def test_random_runs_go_on_where_a_search_was_stopped() -> None:
-    """It reports a run from the beginning, or that it found none; the seed repeats both."""
     broken = attrs.evolve(scenario(), always={"nobody is inside": nobody_is_inside}, expect="nobody is inside")
     reports = [
         explore(broken, Exploration(depth_max=1), onward=portfolio(Plan("7"), 50, seeding=Random)) for _ in range(2)

@@ -100,13 +100,11 @@ def test_a_sleep_takes_as_long_as_it_asks_for_by_the_clock_of_the_sleeper(durati
     ids=["right", "skewed", "set", "fast", "slow"],
 )
 def test_what_a_machine_sees_of_time(host: Host, budget: int, shown: set[tuple[float, float]]) -> None:
-    """Seconds; a slow machine sleeps two of its own in three of the store's."""
     found = {pair for (pair,) in seen(scenario(host, budget=budget, moves=2 + (host.drift < 0)))}
     assert {(first / SECOND, second / SECOND) for first, second in found} == shown
 
 
 def test_processes_on_one_machine_share_its_clock() -> None:
-    """One skew per machine, whichever process reads first."""
     skewed = Host("machine", skew=10 * SECOND)
     together = {tuple(first for first, _ in pair) for pair in seen(scenario(skewed, skewed, budget=2), "p0", "p1")}
     apart = Host(skew=10 * SECOND)
@@ -134,7 +132,6 @@ async def claims() -> object:
 
 @pytest.mark.parametrize("drift", [0, 500, -500])
 def test_sleeps_of_machines_that_drift_keep_time_relative(drift: int) -> None:
-    """Without readings of a clock; each machine's sleeps have their own length."""
     row = Document.of({"_id": "x", "at": Instant(0)})
     processes = (Process(name, factory(claims), host=Host(drift=drift)) for name in ("a", "b"))
     report = explore(
@@ -160,7 +157,6 @@ def in_relative_time(scenario: Scenario) -> Scenario:
 
 
 def test_a_stall_is_free_where_time_passes_by_itself() -> None:
-    """So it is no fault there."""
     with pytest.raises(Misuse, match="p0 may stall by a fault, and time passes by itself"):
         explore(in_relative_time(scenario(Host(stall=SECOND), budget=1)))
 

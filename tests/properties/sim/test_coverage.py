@@ -79,7 +79,6 @@ UNASKED = {"q is silent": lambda before, after: before.read(notes("q")) == after
 
 
 def test_a_fault_that_could_strike_and_never_does_is_reported() -> None:
-    """A warning, or inconclusive on demand. Faults without budget do not count."""
     assert (explore(scenario()).verdict, explore(scenario()).uncovered) == (Verdict.COMPLETE, (LATE,))
     required = explore(scenario(), Exploration(require_sometimes=True))
     assert (required.verdict, required.reason) == (Verdict.INCONCLUSIVE, LATE)
@@ -89,7 +88,6 @@ def test_a_fault_that_could_strike_and_never_does_is_reported() -> None:
 
 
 def test_whoever_never_crashed_is_not_said_to_have_never_started_again() -> None:
-    """A missing restart is a gap only if no budget is stated."""
     faults = Faults.of(Fault.CRASH_BEFORE, Fault.RESTART)
     once, alone = (
         Process("p", factory(says), each, calling({"ask": (1,)}), raises=True)
@@ -144,7 +142,6 @@ def test_a_fault_that_another_actor_makes_may_strike_once_and_is_reported_if_it_
 
 
 def test_without_a_network_what_is_late_is_said_to_be_lost() -> None:
-    """Only the network delivers late requests."""
     faults = Faults.of(Fault.LATE, Fault.DUPLICATE, on=lambda effect: isinstance(effect, Call))
     late = Process("p", factory(says), faults, calling({"ask": (1,)}), raises=True)
     told = explore(scenario(actors=(late,)), Exploration(require_sometimes=True))
@@ -217,7 +214,6 @@ async def fills() -> None:
 
 
 def reading(cell: str) -> Callable[[Reads], bool]:
-    """A law that holds and reads a collection, or a process's notes ("of p")."""
     if cell.startswith("of "):
         return lambda state: state.read(notes(cell[3:])) is not None
     if cell.startswith("in "):
@@ -226,7 +222,6 @@ def reading(cell: str) -> Callable[[Reads], bool]:
 
 
 def uncovered(kind: str, cell: str) -> tuple[str, ...]:
-    """The gap of such a law."""
     read = reading(cell)
     law: object = (lambda before, after: read(before) and read(after)) if kind == "step" else read
     law = NoLongerThan(SECOND, lambda state: None if read(state) else Instant(0)) if kind == "no longer" else law
@@ -260,12 +255,10 @@ def test_a_law_about_what_no_state_has_is_reported(kind: str, cell: str, what: s
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("cell", ["jobs", "in jobs", "empty", "in empty", "of p", "of pp", "of p 1"])
 def test_a_law_about_what_was_there_once_is_not_reported(kind: str, cell: str) -> None:
-    """In one state, in the initial world, or notes that exist but are empty."""
     assert uncovered(kind, cell) == ()
 
 
 def test_the_notes_of_nobody_are_reported_where_nobody_has_notes() -> None:
-    """No state has notes, so the law that reads them is unknown. Inconclusive on demand."""
     asked = scenario(actors=(Process("p", factory(asks_nothing)),), always={"L": reading("of q")}, budget=0)
     told = "a law, or a meaning, reads the notes of 'q', which no state has, so that it is always empty; there are: p"
     assert told in explore(asked).uncovered
@@ -477,7 +470,6 @@ def test_a_statement_of_too_many_documents_is_reported_where_their_order_matters
 def test_a_write_of_too_many_documents_is_reported(
     actors: tuple[Actor, ...], there: tuple[Document, ...], told: list[str]
 ) -> None:
-    """Named with its count at the start, unless it started beyond a bound."""
     world = world_with({"rows": there}).write(inbox("p"), ("go",))
     many = scenario(world=world, actors=actors)
 
@@ -554,8 +546,6 @@ def test_what_a_meaning_does_at_once_is_not_done_in_part(meaning: Meaning) -> No
 
 @pytest.mark.parametrize("require_sometimes", [False, True])
 def test_where_only_time_ran_out_laws_about_rest_are_said_not_to_be_judged(*, require_sometimes: bool) -> None:
-    """Something else came to rest, so the verdict is conclusive."""
-
     async def sleeps() -> None:
         for _ in range(int(str(await Call("how often")))):
             await Sleep(SECOND)
@@ -590,8 +580,6 @@ async def says_anyway() -> str:
 @pytest.mark.parametrize("how", [EXHAUSTIVE, Exploration(runs=20, seed="1")], ids=["whole", "random runs"])
 @pytest.mark.parametrize("kind", [Fault.LOST_REPLY, Fault.UNSENT])
 def test_who_ends_without_knowing_what_was_done_is_told(kind: Fault, how: Exploration) -> None:
-    """Once per line; not if a caller catches it or it certainly was not done."""
-
     def uncovered_of(program: Callable[[], Program[object]], *, raises: bool) -> tuple[str, ...]:
         processes = [
             Process(name, factory(program), Faults.of(kind), calling({"ask": (1,)}), raises=raises) for name in "pq"
@@ -627,5 +615,4 @@ def test_the_line_of_who_ends_without_knowing_is_one_of_the_user() -> None:
 @OF_DESIGNS
 @pytest.mark.parametrize("name", ["transition", "transition.stale"])
 def test_what_ships_knows_what_was_done_or_says_that_its_caller_does(name: str) -> None:
-    """Except the two whose user code may not answer."""
     assert report_on(name).uncovered == ()

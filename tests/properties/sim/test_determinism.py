@@ -34,8 +34,6 @@ from tidegate.sim.world import Outcomes, Plain, World
 
 @attrs.define
 class Turns:
-    """A nearly constant generator."""
-
     at: int
 
     def randrange(self, stop: int) -> int:
@@ -75,7 +73,6 @@ def runs_of(scenario: Scenario) -> Runs:
 
 @pytest.mark.parametrize("make", [partition, lambda: shipped("transition"), lambda: shipped("array_push_lock")])
 def test_what_ships_is_executed_alike(make: object) -> None:
-    """Also after a round trip through text."""
     assert callable(make)
     one, other = runs_of(make()), runs_of(make())
     assert difference(one, other) is None
@@ -103,7 +100,6 @@ async def counts() -> None:
 
 
 def test_a_global_differs_when_the_same_process_runs_again() -> None:
-    """The first effect that differs, and its line."""
     scenario = two(counts)
     found = difference(runs_of(scenario), runs_of(scenario))
     assert found is not None
@@ -128,7 +124,6 @@ def stamp() -> int:
 
 
 def test_a_clock_is_named_where_a_function_that_is_called_names_it() -> None:
-    """In any frame, and in functions called there."""
     found = difference(runs_of(two(looks)), runs_of(two(looks)))
     assert found is not None
     assert found.names == ("time_ns",)
@@ -153,7 +148,6 @@ def a_difference(*names: str, is_torn: bool = False) -> Difference:
     ],
 )
 def test_what_changes_from_process_to_process_is_explained_by_names(found: Difference, cause: Cause) -> None:
-    """Named by the code that uses a clock or random number; else a global is the cause."""
     assert judged(found, found, found) == (found, cause)
 
 
@@ -198,8 +192,6 @@ def test_a_schedule_is_as_long_as_it_may_be() -> None:
 
 @pytest.mark.parametrize("where", ["ways", "look", "nowhere"])
 def test_whoever_is_torn_is_reported_wherever_it_shows(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    """In its steps, in its looks, or nowhere else."""
-
     async def once() -> None:
         await Note("said", 1)
 
@@ -222,8 +214,6 @@ def test_whoever_is_torn_is_reported_wherever_it_shows(monkeypatch: pytest.Monke
 
 
 def test_a_search_that_begins_again_looks_at_programs_that_have_moved_on() -> None:
-    """A search with wider slots starts again, and programs no longer reached are rerun."""
-
     async def says_much() -> None:
         for turn in range(40):
             await Note(f"turn {turn}", turn)

@@ -1,7 +1,7 @@
 """Programs and laws written to mislead the search, each with the right answer.
 
-Adds to `test_hidden_state`: values, errors and iterators that hide state, objects shared outside
-the world, waits and cycles, and laws about one of several interchangeable processes.
+Adds to `test_hidden_state`: hiding values, errors and iterators, objects shared outside the world,
+waits and cycles, and laws about one of several interchangeable processes.
 """
 
 from __future__ import annotations
@@ -162,7 +162,6 @@ HIDDEN: Final[tuple[Callable[[], Any], ...]] = (
 
 @pytest.mark.parametrize("program", HIDDEN, ids=lambda program: program.__name__)
 def test_what_values_and_errors_hide_is_told_apart_or_refused(program: Callable[[], Any]) -> None:
-    """The search finds the bad end, or refuses the program."""
     assert verdict(program, Exploration()) in {Verdict.VIOLATED, None}
 
 
@@ -308,7 +307,6 @@ ENDS: Final[Mapping[str, tuple[tuple[Process, ...], Callable[[State], bool], int
 @pytest.mark.parametrize("reductions", WAYS, ids=str)
 @pytest.mark.parametrize("name", ENDS)
 def test_who_waits_and_who_goes_round_is_told(name: str, reductions: Reductions) -> None:
-    """Also with private steps left out."""
     actors, law, budget, wanted = ENDS[name]
     world = world_with({"c": tuple(Document.of({"_id": key, "flag": 0}) for key in "xy")})
     scenario = Scenario(
@@ -333,7 +331,6 @@ def owner(state: State) -> str | None:
 
 
 def laws_about(who: str) -> Mapping[str, Mapping[str, Any]]:
-    """Each law can be broken."""
     return {
         "what it owns": {"always": {"it": lambda state: owner(state) != who}},
         "what it notes": {"always": {"it": lambda state: state.read(notes(who)) != (("turn", 1),)}},

@@ -62,7 +62,6 @@ def test_a_table_says_all_unless_its_reader_asks_for_less(name: str) -> None:
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_table_has_fixed_columns(name: str) -> None:
-    """Tables can be cut and sorted by columns."""
     trace = trace_of(name)
     _, titles, *rows = text(trace).splitlines()
     for number, (row, step) in enumerate(zip(rows, trace.steps, strict=True), 1):
@@ -82,7 +81,6 @@ STATEMENT = re.compile(
 
 
 def check_mermaid(trace: Trace) -> list[str]:
-    """Statements of the grammar with declared participants."""
     text = mermaid(trace)
     assert len(text) <= CHARACTERS_MAX
     first, *lines = text.removesuffix("\n").split("\n")
@@ -170,7 +168,6 @@ def test_a_hostile_trace_fits_perfetto(trace: Trace) -> None:
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_counterexample_fits_perfetto(name: str) -> None:
-    """Its arrows are the causal order between processes."""
     check_perfetto(trace_of(name))
 
 
@@ -178,7 +175,6 @@ def test_a_counterexample_fits_perfetto(name: str) -> None:
 
 
 def meant(read: Any) -> Value:
-    """Our value, as read by the foreign reader."""
     match type(read).__name__:
         case "bool" | "str" | "int":
             return read  # type: ignore[no-any-return]
@@ -207,7 +203,6 @@ def meant(read: Any) -> Value:
 @example(Foreign("minKey", b""))
 @example(-0.5)
 def test_values_are_read_back_from_itf(value: Value) -> None:
-    """With the reader of the format's author."""
     json_value = json.loads(json.dumps(itf_value(value)))
     read = itf_py.value_from_json(json_value)
     assert show_nan(exactly(meant(read))) == show_nan(exactly(value))
@@ -237,7 +232,6 @@ def test_a_counterexample_is_read_back_from_itf(name: str) -> None:
 
 @given(hostile_traces())
 def test_a_hostile_trace_is_itf(trace: Trace) -> None:
-    """Names that the format reserves are avoided."""
     found = json.loads(json.dumps(itf(trace)))
     assert not any(name.startswith("#") for name in found["vars"])
     assert all(set(state) == {"#meta", *found["vars"]} for state in found["states"])
@@ -268,7 +262,6 @@ def test_the_states_of_a_scenario_are_a_graph_that_others_read() -> None:
 
 
 def test_a_state_that_breaks_a_law_is_marked_and_leads_nowhere() -> None:
-    """Faults are dashed."""
     graph = parsed(attempt(shipped("transition.ambiguous_is_refused"), lambda search: dot(search, 40)))
     red = {key for key, marks in nodes_of(graph).items() if marks.get("style") == "filled"}
     assert red

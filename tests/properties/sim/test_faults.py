@@ -39,7 +39,6 @@ def plain(all_kinds: int, late: int) -> World:
 
 
 def how_often(world: World | None, *kinds: Fault) -> int:
-    """The number of kinds that strike in turn until none may."""
     for count, kind in enumerate(kinds):
         assert world is not None
         world = spent(world, kind)
@@ -89,7 +88,6 @@ def yields_an_answer(_: object) -> Iterator[bool]:
 
 @pytest.mark.parametrize("which", [answers_later, yields_an_answer])
 def test_a_choice_of_effects_that_is_always_true_is_misuse(which: Any) -> None:
-    """It returns a new object each time, so it seemed to depend on outside state."""
     with pytest.raises(Misuse, match="the choice of effects for lost_reply is an `async def` or a generator"):
         Faults.of(Fault.LOST_REPLY, on=which)
     with pytest.raises(Misuse, match="is_timer of r is an `async def` or a generator"):

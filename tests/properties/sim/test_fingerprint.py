@@ -393,8 +393,6 @@ async def keeps_parts_on_the_stack() -> object:
 
 
 class Odd:
-    """It can be awaited, and is no coroutine."""
-
     def __await__(self) -> Generator[object, object, None]:
         return cast("Generator[object, object, None]", iter((Note("odd", 1),)))
 
@@ -446,7 +444,6 @@ def test_these_programs_are_not_values_and_the_report_says_where(program: Coded)
 
 
 def observed(found: Explored) -> set[object]:
-    """Each state's visible part: the world, and the standing of each process."""
     slots = [slot for slot in found.search.space.packing.slots.values() if slot.name[0] != "process"]
     return {
         (
@@ -491,7 +488,6 @@ def test_what_lies_above_what_is_awaited_is_stale() -> None:
 
 
 def test_a_poll_without_end_is_a_finite_cycle() -> None:
-    """The same place and locals are the same state."""
     report = explore(scenario(polls))
     assert (report.verdict, report.states) == (Verdict.COMPLETE, 4)
 
@@ -557,11 +553,9 @@ CHANGES = (
     ("seen = 1", "seen = 2"), ("if ", "if not "), ("while ", "while not "), ("break", "continue"), ("finally:", "except Refused:"),
     ("except Refused:", "except ValueError:"), ("return", "await row(); return"), ("raise", "seen = 1; raise"),
 )  # fmt: skip
-"""Edits that make two blocks differ in one place."""
 
 
 def block(draw: Random, depth: int, *, loops: bool, indent: str) -> str:
-    """Some statements, possibly unreachable."""
     lines: list[str] = []
     for _ in range(draw.randint(1, 3)):
         kind = (
@@ -648,7 +642,6 @@ async def once() -> None:
 
 @pytest.fixture
 def dropped() -> Iterator[None]:
-    """Collects here the programs that await in a `finally`, with Python's warnings."""
     yield
     gc.collect()
 
@@ -656,7 +649,6 @@ def dropped() -> Iterator[None]:
 @pytest.mark.usefixtures("dropped")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_merging_what_is_compiled_twice_changes_nothing_that_can_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A third of the random programs has fewer states."""
     fewer = 0
     for seed in range(RANDOM_PROGRAMS):
         (merged, states), (apart, more) = (
@@ -714,8 +706,6 @@ class Busy(Exception):  # noqa: N818  as users name them
 
 @attrs.define
 class Box:
-    """Mutable; attrs adds a `__setattr__` for the validator."""
-
     n: int = attrs.field(validator=attrs.validators.instance_of(int))
 
 
@@ -1115,8 +1105,6 @@ class Liar(str):
 
 
 class Slot:
-    """It has a slot that is no field of the classes below it."""
-
     __slots__ = ("more",)
 
 
@@ -1174,7 +1162,6 @@ def test_values_that_look_alike_have_two_keys(alike: str) -> None:
 
 @pytest.mark.parametrize("held", [with_more(Filled(1), 2), with_more(Liar("a"), 2)], ids=["attrs", "str"])
 def test_a_slot_that_is_no_field_makes_no_value(held: object) -> None:
-    """Two that differ there would look equal."""
     with pytest.raises(Misuse, match=r"a reply is a \w+, which is not known to be immutable") as refused:
         explore(scenario(straight, held))
     assert refused.value.why == "no field holds its 'more'"
@@ -1196,7 +1183,6 @@ def test_a_value_that_holds_what_may_change_is_looked_through_again() -> None:
 
 
 def test_numbers_that_are_equal_and_print_otherwise_have_two_keys() -> None:
-    """A program may depend on the digits."""
     assert Decimal("1.0") == Decimal("1.00")
     assert Canon().key(Decimal("1.0")) != Canon().key(Decimal("1.00"))
     assert Canon().key(Price(Decimal(1), ())) != Canon().key(Price(cast("Decimal", 1), ()))
@@ -1272,7 +1258,6 @@ def test_functions_are_the_same_if_they_would_do_the_same() -> None:
 
 
 def test_a_python_whose_bytecode_is_not_known_merges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sound but slower."""
     monkeypatch.setattr(bytecode, "_KNOWN_PYTHONS", ())
     (where,) = explore(scenario(straight, 1)).unmerged[:1]
     assert where == f"p: the bytecode of Python {sys.version_info[0]}.{sys.version_info[1]} is not known"
@@ -1313,14 +1298,12 @@ USES: Mapping[tuple[str, object], tuple[AbstractSet[str], AbstractSet[str]]] = {
 
 @pytest.mark.parametrize(("name", "argument"), USES)
 def test_every_instruction_on_locals_is_known(name: str, argument: object) -> None:
-    """Of 3.11 to 3.13, whichever Python runs this."""
     step = cast("dis.Instruction", types.SimpleNamespace(opname=name, argval=argument))
     assert _uses(step) == USES[name, argument]
 
 
 @pytest.mark.parametrize("name", ["LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST"])
 def test_an_instruction_on_two_locals_stands_for_two(name: str) -> None:
-    """Of 3.13, in execution order."""
     step = next(dis.get_instructions(by_name))._replace(opname=name, arg=0x12, argval=("b", "c"))
     first, second = split_pair(step)
     assert f"{first.opname}_{second.opname}" == name

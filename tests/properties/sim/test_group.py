@@ -70,7 +70,6 @@ def test_partitions_are_dealt_out_to_the_members_in_turn() -> None:
 
 
 def test_a_rebalance_revokes_all_and_assigns_when_all_are_released() -> None:
-    """A rebalance is optional; assigning released partitions is mandatory."""
     steady = begun("a", "b").write(inbox("b.0"), ()).write(inbox("a.1"), ()).write(committed(0), 2)
     begins = steps(steady)["begins a rebalance"]
     assert not begins.must
@@ -98,7 +97,6 @@ def test_what_was_taken_from_somebody_is_not_released_by_them() -> None:
 
 
 def test_a_cooperative_rebalance_is_fair_at_once() -> None:
-    """Of four partitions a joiner gets two; the other member keeps the rest."""
     cooperative = attrs.evolve(COORDINATOR, cooperative=True)
     alone = Group(1, ("a",), ("a",) * 4, since=(1,) * 4, away=("b",))
     (joins,) = (step for step in cooperative.steps(Plain().write(GROUP, alone)) if "takes b in" in str(step.label))
@@ -133,7 +131,6 @@ def test_without_members_nobody_owns_anything() -> None:
 
 
 def test_a_commit_of_an_old_generation_is_refused() -> None:
-    """The position stays. A lower position of the current generation is accepted."""
     world = Plain().write(GROUP, Group(2)).write(committed(0), 2)
     assert list(BROKER(Commit(P0, 1, 3), world, "x")) == [(world, Refused("illegal generation"))]
     ((lower, reply),) = BROKER(Commit(P0, 2, 1), world, "x")
@@ -199,7 +196,6 @@ class Holds:
 
 
 def holding(state: Holds, event: Event) -> Step[Holds, Command]:
-    """Takes its assignment, commits once, and releases on request."""
     match event:
         case Assigned(partition, generation):
             return Step(Holds(generation), (Commit(partition, generation, generation),))
@@ -212,7 +208,6 @@ def holding(state: Holds, event: Event) -> Step[Holds, Command]:
 
 
 def grouped(*, cooperative: bool = False, means: Meaning = BROKER, budget: int = 1, crash: bool = False) -> Scenario:
-    """Two members that hold until asked: two partitions, or three if some stay."""
     numbers = range(3 if cooperative else 2)
     coordinator = Coordinator("t", lambda member, number: f"{member}.{number}", cooperative, evicts=True)
     lanes = {
@@ -276,7 +271,6 @@ def is_release(effect: Effect[object]) -> bool:
 
 
 def held(state: State, member: str, number: int) -> int:
-    """The generation under which it holds the partition, or -1."""
     machine = state.status(f"{member}.{number}")
     return machine.state.generation if isinstance(machine, Machine) and isinstance(machine.state, Holds) else -1
 

@@ -184,8 +184,6 @@ def test_notes_inboxes_and_states_of_reducers_that_grow_are_named() -> None:
 
 
 def test_a_retry_without_an_end_is_said_to_want_a_policy_that_gives_up() -> None:
-    """The default policy of contending transactions has no bound, and its locals are internal."""
-
     async def pays() -> None:
         await upsert_one("d", ROW, Add(N, 1))
 

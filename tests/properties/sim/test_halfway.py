@@ -43,7 +43,6 @@ OTHERS: Final[tuple[Effect[object], ...]] = (
     ask.update_one("rows", Eq(ID, "a"), Put(Field("n"), "no number")),
 )
 Case: TypeAlias = tuple[Effect[object], tuple[object, ...], list[Effect[object]]]
-"""A request, the documents "a", "b" and so on, and others' concurrent requests."""
 CASES: Final[st.SearchStrategy[Case]] = st.tuples(
     st.sampled_from(EFFECTS),
     st.lists(st.sampled_from((0, 0, 5, "no number")), min_size=1, max_size=3).map(tuple),
@@ -307,8 +306,6 @@ def test_what_two_documents_take_ends_a_statement_before_a_third_one_has_a_confl
 
 @pytest.mark.parametrize("order", ["vy", "yv"])
 def test_what_is_too_late_before_it_has_written_confirms_nothing(order: str) -> None:
-    """One of the two is missing and the other is locked."""
-
     async def asks() -> object:
         with suppress(NotDurable):
             await ask.update_one("rows", Eq(ID, "w"), Put(U, 7))
@@ -334,8 +331,6 @@ def test_what_is_too_late_before_it_has_written_confirms_nothing(order: str) -> 
 
 
 def test_what_begins_to_match_because_of_an_update_of_many_may_end_it() -> None:
-    """It takes another document's unique value and is refused."""
-
     async def asks() -> object:
         return await ask.update_many("rows", Exists(Field("many")), Add(U, 1))
 

@@ -607,14 +607,12 @@ WAYS: Final[Mapping[str, Exploration]] = {
 @pytest.mark.parametrize("how", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_hidden_state_is_told_apart_or_refused(program: Coded, how: Exploration) -> None:
-    """The search finds the bad end, or refuses the program."""
     assert verdict(program, how) in {Verdict.VIOLATED, None}
 
 
 @pytest.mark.parametrize("how", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("program", BY_CHANCE, ids=lambda program: program.__name__)
 def test_chance_and_the_hash_seed_are_refused(program: Coded, how: Exploration) -> None:
-    """Whatever is drawn here, under any hash seed."""
     assert verdict(program, how) is None
 
 
@@ -700,7 +698,6 @@ async def looks_into_a_table() -> None:
      remembers_what_it_has_worked_out, looks_into_a_table],
 )  # fmt: skip
 def test_a_program_without_any_is_complete(program: Coded) -> None:
-    """Sets, generators, caches and tables that decide nothing by chance."""
     report = explore(scenario(program))
     assert (report.verdict, report.uncovered) == (Verdict.COMPLETE, ())
 
@@ -740,7 +737,6 @@ WRITTEN: Final = ("NUMBERS", "EVENTS", "METRICS", "count")
 
 
 def test_what_is_declared_as_written_only_is_no_doubt() -> None:
-    """Counters and a list of events; the report names the assumption."""
     declared = attrs.evolve(scenario(only_writes), always={"holds": lambda _: True}, written_only=WRITTEN)
     report = explore(declared)
     assert report.verdict is Verdict.COMPLETE
@@ -769,7 +765,6 @@ async def sets_an_attribute() -> None:
     [(counts_or_starts, "NUMBERS"), (only_counts, "NUMBERS"), (sets_an_attribute, "sets_an_attribute.__dict__")],
 )
 def test_a_declaration_is_trusted(program: Coded, label: str) -> None:
-    """The program's use of the name is not checked."""
     report = explore(attrs.evolve(scenario(program), written_only=(label, "EVENTS")))
     assert report.verdict is Verdict.COMPLETE
     unreached = ("written_only names `EVENTS`, which no code reaches",) * (program is not counts_or_starts)
@@ -801,8 +796,6 @@ def test_without_a_second_process_a_hash_seed_is_not_seen(monkeypatch: pytest.Mo
 
 
 def test_without_the_adapters_there_is_no_second_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any other missing module is an error."""
-
     def missing(name: str) -> Callable[[str], object]:
         def import_module(_: str) -> object:
             raise ModuleNotFoundError(name=name)
@@ -817,7 +810,6 @@ def test_without_the_adapters_there_is_no_second_process(monkeypatch: pytest.Mon
 
 
 def test_what_cannot_be_sent_is_reported() -> None:
-    """Its program holds a local object of this process."""
     frame = sys._getframe()  # noqa: SLF001
 
     async def holds_a_frame() -> bool:
@@ -937,8 +929,6 @@ TICKED: Final = Cell[str](("ticked",), "")
 
 @attrs.frozen
 class Ticking:
-    """A user-defined actor."""
-
     blind: bool
     name: str = "t"
     place: None = None
@@ -1011,7 +1001,6 @@ async def counts_in_two_places() -> None:
 )
 @pytest.mark.parametrize("kind", ["always", "sometimes", "step", "faults"])
 def test_a_law_or_a_predicate_that_depends_on_state_outside_is_doubted(kind: str, law: Any) -> None:
-    """One call per state; also if the state is declared as written only."""
     process = Process("a", factory(counts_in_two_places))
     if kind == "faults":
         process = attrs.evolve(process, faults=Faults.of(Fault.CRASH_BEFORE, on=law))
@@ -1118,8 +1107,6 @@ LISTS: Final = {number: [number] for number in range(6_000)}
 
 
 def test_what_is_not_watched_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Too many objects, or a comparison that takes too long."""
-
     async def holds_lists() -> bool:
         await PAUSE
         return LISTS is None
@@ -1341,7 +1328,6 @@ def names_sources() -> object:
 
 
 def test_clocks_and_random_numbers_are_named() -> None:
-    """Also imported by name, or behind a class."""
     reach = reached(names_sources)
     assert reach.clocks == ("datetime.now", "now_ns")
     assert reach.randoms == ("drawn",)
@@ -1463,7 +1449,6 @@ class Keeper:
 def test_code_of_the_users_that_is_installed_is_watched_and_what_it_uses_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The package of a program or law, also if tidegate holds it."""
     (tmp_path / "site-packages" / "harbour").mkdir(parents=True)
     (tmp_path / "site-packages" / "harbour" / "__init__.py").write_text(INSTALLED)
     monkeypatch.syspath_prepend(tmp_path / "site-packages")
@@ -1506,7 +1491,6 @@ async def takes_a_snapshot(watched: Projection) -> None:
 
 
 def test_a_computed_value_that_counts_its_calls_makes_no_verdict_complete() -> None:
-    """It is in a tuple of the projection, and two programs use it."""
     programs = tuple(Process(name, factory(takes_a_snapshot, WATCHED)) for name in ("a", "b"))
     world = world_with({"rows": (Document.of({"_id": "x"}),)})
     report = explore(Scenario("computed", "", world, programs, always={"any": lambda _: True}))
@@ -1518,21 +1502,18 @@ def test_a_computed_value_that_counts_its_calls_makes_no_verdict_complete() -> N
 
 
 async def goes_between() -> None:
-    """Two nodes that lead to each other; the start leads to both."""
     said = await Call("ask", (0,))
     while True:
         said = await Call("ask", (said,))
 
 
 async def goes_on() -> None:
-    """Two paths that meet, without a way back."""
     await Call("ask")
     await Call("then")
 
 
 @pytest.mark.parametrize(("program", "cycles"), [(goes_between, 4), (goes_on, 0)])
 def test_each_cycle_is_repeated(program: Coded, cycles: int) -> None:
-    """Also one that skips nodes on the way, and as often as requested."""
     automaton = ProgramAutomaton(lambda _: cast("Program[object]", program()))
     automaton.start(0)
     for node in automaton.nodes:  # which grow on the way

@@ -100,7 +100,6 @@ def test_numbers_that_once_differed_agree(number: int) -> None:
 
 
 def leave_unconfirmed(patch: pytest.MonkeyPatch) -> None:
-    """The closest passing run is not compared, so it is not searched."""
     patch.setattr(Search, "confirm", nothing)
     patch.setattr(module("report"), "passing_near", nothing)
 
@@ -699,7 +698,6 @@ FOUND_AT: Mapping[str, int] = {
 
 @pytest.mark.parametrize("fault", PLANTED)
 def test_the_comparison_finds_a_planted_fault(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Including the meanings that both searches of `tidegate` share."""
     owner, name, planted = PLANTED[fault]
     leave_unconfirmed(monkeypatch)
     monkeypatch.setattr(owner, name, planted(getattr(owner, name)))

@@ -35,7 +35,6 @@ from tidegate.sim.world import world_with
 
 
 def register(state: Hashable, what: object) -> tuple[Hashable, object]:
-    """Write a number, read it, or swap it."""
     match what:
         case ("write", _, value):
             return value, None
@@ -84,7 +83,6 @@ def longest_by_force(history: History) -> tuple[bool, int]:
 
 
 def random_history(random: Random, size: int = 5, keys: str = "x") -> History:
-    """Some processes read a register that sometimes answers wrongly."""
     events: list[Began | Ended] = []
     running: dict[str, object] = {}
     states: dict[Hashable, Hashable] = {}
@@ -197,7 +195,6 @@ VALUE = Field[int]("value")
 
 
 async def writes_then_reads(me: int, *, is_cached: bool) -> None:
-    """A cached one reads its own write."""
     await Note(BEGAN, ("write", "x", me))
     try:
         await find_one_and_update("registers", Eq(ID, "x"), Put(VALUE, me))
@@ -226,7 +223,6 @@ def registers(*, is_cached: bool) -> Scenario:
 
 
 def test_a_register_in_a_document_is_linearizable_and_a_cached_one_is_not() -> None:
-    """Lost replies leave operations open, which may have happened."""
     assert explore(registers(is_cached=False)).verdict is Verdict.COMPLETE
     assert explore(registers(is_cached=True)).ok
 
@@ -248,8 +244,6 @@ CRASHES = Faults.of(Fault.CRASH_BEFORE, Fault.RESTART)
 
 
 def test_one_is_not_true() -> None:
-    """Neither as a state, a reply, nor a key."""
-
     def shows(state: Hashable, what: object) -> tuple[Hashable, object]:
         return (what, None) if what != "read" else (state, repr(state))
 

@@ -77,7 +77,6 @@ def test_a_livelock_is_found_exactly_where_there_is_one() -> None:
 
 
 async def polite(me: str, other: str) -> str:
-    """Takes a free lock; gives way to the other process."""
     while True:
         await update_one("locks", Eq(ID, me), Put(OWNER, me))
         theirs = await find_one("locks", Eq(ID, other))
@@ -87,14 +86,12 @@ async def polite(me: str, other: str) -> str:
 
 
 async def waits(me: str, other: str) -> str:
-    """Takes its lock, then waits for the other's."""
     await find_one_and_update("locks", Eq(ID, me), Put(OWNER, me))
     await Call("lock", (other,))
     return "both"
 
 
 def until_free(effect: Effect[object], world: World, who: str) -> Outcomes:
-    """A lock with waiting."""
     match effect:
         case Call("lock", (str() as name,)):
             held = world.read(document("locks", name))
@@ -240,13 +237,11 @@ def test_time_goes_on_in_a_livelock_and_time_cut_short_is_none(clock: Clock) -> 
 
 
 async def waits_until_it_is_stale() -> None:
-    """Asks again and again without a sleep."""
     while await find_one("c", OlderThan(Field[Instant]("at"), 60 * SECOND)) is None:
         pass
 
 
 async def waits_for_half_past() -> None:
-    """A polling cron, whose minute recurs each hour."""
     while (await StoreTime()).at // (10 * SECOND) % 60 != 30:
         pass
 
@@ -274,7 +269,6 @@ def waiting_for(program: Birth, moves: int) -> Scenario:
 def test_what_more_time_would_end_is_no_livelock(
     program: Callable[[], Program[None]], moves: int, cut_short: int, resting: int
 ) -> None:
-    """The naive search agrees; with enough time the law holds."""
     found = agree(waiting_for(factory(program), moves))
     assert (found.broken, found.cut_short, found.resting) == (None, cut_short, resting)
 
@@ -404,7 +398,6 @@ def test_an_open_transaction_that_nobody_ends_is_named(*, comes_back: bool) -> N
 
 
 def test_who_has_died_in_a_replay_is_named_by_the_step_of_the_whole_run() -> None:
-    """Whether the search goes on from the replay's end or before."""
     one = scenario(
         polite,
         actors=(Process("p", factory(writes), Faults.of(Fault.CRASH_BEFORE)),),
@@ -420,8 +413,6 @@ def test_who_has_died_in_a_replay_is_named_by_the_step_of_the_whole_run() -> Non
 
 
 def test_a_livelock_beside_a_dead_process_says_what_a_restart_means() -> None:
-    """The process that would let it rest is dead."""
-
     async def looks() -> None:
         while (found := await find_one("locks", Eq(ID, "a"))) is None or found[OWNER] == "":
             pass

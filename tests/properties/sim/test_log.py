@@ -143,7 +143,6 @@ def one_of_a_key(state: State) -> bool:
 
 
 def test_records_of_one_key_are_worked_on_one_after_the_other() -> None:
-    """Without an order by key the law is broken."""
     assert explore(by_key(Ordering.BY_KEY)).verdict is Verdict.COMPLETE
     assert explore(by_key(Ordering.UNORDERED)).law == "one of a key at a time"
 

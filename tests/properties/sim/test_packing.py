@@ -17,7 +17,6 @@ def lens(packing: Packing, *, blind: bool = False) -> Lens:
 
 
 def test_what_is_written_is_read_and_nothing_else_changes() -> None:
-    """Also in states that were packed before a cell was first used."""
     packing = Packing({})
     first = lens(packing).write(A, 1)
     second = first.write(B, "x").write(A, 2)

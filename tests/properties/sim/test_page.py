@@ -104,7 +104,6 @@ def test_of_a_long_run_the_page_holds_what_is_around_the_violation(steps: int, m
 
 
 def test_a_part_of_a_run_says_so_and_is_not_replayed() -> None:
-    """A replay would start in the middle."""
     run = windowed(counting(1_500), 1_000)
 
     assert dict(page_data_of(run, "").facts)["Steps"] == "1,500, of which this page holds 501 to 1,500"

@@ -34,7 +34,6 @@ def menus() -> st.SearchStrategy[Menu]:
 
 @given(st.lists(menus(), max_size=40), st.sampled_from([*PORTFOLIO, Pct(1)]), st.integers(0, 99))
 def test_what_is_picked_is_on_the_menu(offered: list[Menu], policy: Policy, seed: int) -> None:
-    """A step, or NOTHING if none may be taken."""
     pick = policy.begin(Random(seed), SHAPE)
     for menu in offered:
         taken = pick(menu)
@@ -100,7 +99,6 @@ def test_without_a_change_point_lanes_run_one_after_the_other() -> None:
 
 
 def ran(pick: Pick, lengths: list[int]) -> list[int]:
-    """The moves of lanes 0, 2 and 4 with these numbers of steps."""
     left, order = list(lengths), list[int]()
     while any(left):
         lanes = [2 * lane for lane, steps in enumerate(left) if steps]
@@ -146,7 +144,6 @@ def test_pct_finds_a_bug_of_its_depth_as_often_as_it_promises(
 
 
 def test_after_as_many_steps_as_were_measured_nobody_waits_for_ever() -> None:
-    """An endless lane has priority for 20 steps; then lanes alternate."""
     for seed in range(20):
         pick = Pct(3).begin(Random(seed), Shape(4, 20))
         taken = [pick(Menu((0, 2), (None, None), must=True)) for _ in range(200)]
@@ -178,7 +175,6 @@ def test_the_promise_is_what_was_proved() -> None:
 
 
 def test_a_swarm_leaves_kinds_of_faults_out_and_tells_which_it_kept() -> None:
-    """Each fault is in about half of the runs; only named ones strike."""
     menu = Menu((0, 1, 1), (None, CRASH, LATE), must=True)
     struck = Counter[frozenset[Fault]]()
     for run in range(400):
@@ -194,7 +190,6 @@ def test_a_swarm_leaves_kinds_of_faults_out_and_tells_which_it_kept() -> None:
 
 
 def test_a_swarm_ends_where_only_faults_that_it_left_out_could_happen() -> None:
-    """Such as a dead process without a restart."""
     menu = Menu((1,), (CRASH,), must=False)
     ends = {Swarm().begin(Random(run), SHAPE)(menu) for run in range(50)}
     assert ends == {0, NOTHING}

@@ -232,7 +232,6 @@ async def later(answer: Pair) -> int:
 
 
 def world(effect: Effect[object], number: int) -> object:
-    """Answers each effect differently each time."""
     match effect:
         case Call():
             return Pair(number, Colour.RED)
@@ -343,7 +342,6 @@ DAMAGED: Final = {
 
 @pytest.mark.parametrize("what", DAMAGED)
 def test_other_damage_is_an_error_that_names_the_line(what: str) -> None:
-    """Lines count from 1, with the first one."""
     text, said = DAMAGED[what]
     with pytest.raises(Misuse, match=said):
         read(text)
@@ -360,8 +358,6 @@ def test_a_run_that_was_ended_is_executed_until_then() -> None:
 
 
 def test_a_program_decides_alike_on_what_was_hidden() -> None:
-    """Equal secrets have equal labels."""
-
     async def forwards() -> bool:
         one, two = await Call("look"), await Call("look")
         assert isinstance(one, str)
@@ -431,7 +427,6 @@ def test_commands_of_every_kind_are_read_back() -> None:
 
 
 def test_what_is_not_a_value_is_recorded_by_its_class_and_is_not_read_back() -> None:
-    """Any value may be an argument of user code."""
     assert tagged([1]) == {"$other": "builtins.list"}
     assert matches(tagged([1]), tagged([2]))
     with pytest.raises(Misuse, match="nested deeper"):

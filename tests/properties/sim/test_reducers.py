@@ -57,15 +57,12 @@ Stepping = Callable[[tuple[object, ...], object], Step[tuple[object, ...], Effec
 
 
 def does(effect: Effect[object], world: World, who: str) -> Outcomes:
-    """Each command that takes effect is written down."""
     del who
     assert isinstance(effect, Call)
     yield world.write(DONE, (*world.read(DONE), effect.name)), f"did {effect.name}"
 
 
 def commands(*effects: Effect[object]) -> Stepping:
-    """Commands these on `go`, and remembers any other event."""
-
     def step(state: tuple[object, ...], event: object) -> Step[tuple[object, ...], Effect[object]]:
         return Step(state, effects) if event == "go" else Step((*state, event))
 
@@ -98,7 +95,6 @@ def found(*actors: Actor, events: tuple[object, ...] = ("go",), budget: int = 0)
 
 
 def ends(found: Found) -> set[tuple[object, tuple[object, ...]]]:
-    """Received events at rest, and the commands carried out."""
     machines = ((here.status("r"), here.read(DONE)) for here in found.states.values() if not here.read(inbox("r")))
     return {
         (machine.state, done)
@@ -243,7 +239,6 @@ def test_a_sleep_that_is_no_timer_is_refused() -> None:
 
 
 def test_a_timer_comes_true_by_a_stall_only() -> None:
-    """It spends a fault, needs no meaning, and its owner is at rest."""
     timer = reducer(commands(A, B), faults=Faults.of(Fault.GAVE_UP), is_timer=lambda command: command == A)
     did_b = "call b(): did b"
     assert ends(found(timer)) == set()
@@ -265,7 +260,6 @@ def test_a_crash_takes_all_that_is_in_memory() -> None:
 
 
 def test_a_late_wish_outlives_the_crash() -> None:
-    """Its request is in flight."""
     alive = reducer(commands(A), faults=Faults.of(Fault.LATE))
     whole = found(alive, Network(does), Crash("r's host", (alive,), DEAD), budget=2)
     late = [here for here in whole.states.values() if here.read(DEAD) and here.read(FLIGHT)]
@@ -310,7 +304,6 @@ NETWORK = (Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.DUPLICATE, Fault
 
 
 def carrying(program: Callable[[], Program[object]], *asked: Effect[object], **more: Any) -> ReducerProcess:
-    """A reducer whose PASS command runs the program."""
     carried = attrs.evolve(
         reducer(commands(*asked or (PASS,)), **more), carried_out=lambda command: program() if command == PASS else None
     )
@@ -365,7 +358,6 @@ def test_a_program_dies_with_its_owner_and_its_requests_go_on() -> None:
 
 
 def test_a_dead_process_starts_again_with_nothing_in_memory() -> None:
-    """It starts over, prepared as the scenario says."""
     carried = carrying(does_both)
 
     def prepared(world: World) -> World:
@@ -546,7 +538,6 @@ def test_what_never_returns_does_not_come_back_and_can_be_cancelled() -> None:
 
 @pytest.mark.parametrize("kind", [Fault.SINK_FAILED, Fault.DEAD_LETTER_FAILED, Fault.COMMIT_REFUSED])
 def test_what_is_refused_was_not_done(kind: Fault) -> None:
-    """Sinks, dead letters and commits."""
     refused = reducer(commands(A, B), faults=Faults({kind: lambda command: command == A}))
     assert {done for received, done in ends(found(refused, budget=1)) if "Refused" in str(received)} == {("b",)}
 

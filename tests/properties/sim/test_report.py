@@ -115,7 +115,6 @@ def test_an_expectation_is_met_by_its_own_law_only(what: str) -> None:
 
 
 def test_a_report_as_json_has_the_keys_of_the_command_line() -> None:
-    """The output of `tidegate explore --json` without seconds and trace path."""
     found = explore(
         scenario(sometimes=DONE, always=REST, step={"still": lambda *_: True}, eventually={"rest": lambda _: True})
     )
@@ -186,14 +185,12 @@ async def raises() -> None:
 
 
 def test_the_law_that_no_program_raises_can_be_expected_to_break_by_nobody() -> None:
-    """It is no law of the scenario."""
     report = explore(scenario(actors=(Process("p", factory(raises), meaning=calling({"ask": (1,)})),)))
     assert (report.verdict, report.law, report.ok) == (Verdict.VIOLATED, NO_ERROR, False)
     assert attrs.evolve(report, expect=NO_ERROR).ok
 
 
 def test_a_report_says_how_many_faults_a_run_may_have() -> None:
-    """None if no fault is allowed, even with a budget."""
     found = scenario()
     assert [explore(each).budget for each in (found, found.choosing(Fault), found.choosing(()))] == [1, 1, 0]
     bounded = [assert_no_counterexample(found, faults_max=faults_max) for faults_max in (None, 9, 1, 0)]
@@ -284,7 +281,6 @@ class Says(Mover):
 
 @pytest.mark.parametrize("found", [("moves", None), (Label("moves"), "unsent by name"), (None, Fault.LATE)])
 def test_an_actor_whose_steps_have_no_label_or_no_kind_of_fault_is_misuse(found: object) -> None:
-    """The counterexample could not be printed."""
     with pytest.raises(
         Misuse, match=r"the actor mover has a step .*(?s:.*)its label is a Label, and its fault a Fault or None"
     ):

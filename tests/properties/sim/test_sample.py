@@ -57,9 +57,7 @@ def sampled(
 def test_random_runs_find_a_specimen_and_its_seed_finds_it_again(
     name: str, runs: int, policies: tuple[Policy, ...]
 ) -> None:
-    """3 % of runs find the id bug, so 400 miss it at 3 in a million; the stall at 0.2 % of
-    3,000.
-    """
+    """3 % of runs find the id bug, so 400 miss it at 3 in a million; 0.2 % find the stall."""
     report = sampled(shipped(name), runs=runs, policies=policies)
     assert (report.verdict, report.law) == (Verdict.VIOLATED, shipped(name).expect)
     assert report.trace is not None
@@ -87,7 +85,6 @@ def test_no_program_runs_while_an_error_of_the_simulator_is_handled(
 
 @pytest.mark.parametrize("name", ["array_push_lock.late", "transition", "partition", "holds an instant"])
 def test_a_run_depends_on_its_seed_alone(name: str) -> None:
-    """Not on what earlier runs learned. Some of these programs need absolute time."""
     make = holding if name == "holds an instant" else partial(shipped, name)
     warm = Sampler(make(), Plan("3"), Random)
     several = [warm.tally(range(run, run + 1)) for run in (9, 8, *range(10), 6)]
@@ -166,7 +163,6 @@ def test_what_walks_see_is_part_of_what_there_is() -> None:
 
 
 def test_what_is_forgotten_is_learned_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The size of the state cache does not matter."""
     few = small_lock(2, 2, 1, 1)
     much = sample(few, Plan("0", steps_max=500), 30, seeding=Random, report=lambda found: found)
     monkeypatch.setattr("tidegate.sim.sample._NODES_MAX", 7)
@@ -180,8 +176,6 @@ def test_what_is_forgotten_is_learned_again(monkeypatch: pytest.MonkeyPatch) -> 
 
 @attrs.frozen(eq=False)
 class Counter:
-    """Counts, and may toggle the other cell meanwhile."""
-
     limit: int
     name: str = "counter"
     place: None = None
@@ -213,7 +207,6 @@ LAWS: dict[str, tuple[Callable[[], Scenario], int]] = {
 
 @pytest.mark.parametrize("kind", LAWS)
 def test_random_runs_judge_every_kind_of_law(kind: str) -> None:
-    """Also if a step law reads more than before."""
     make, least = LAWS[kind]
     report = sampled(make(), runs=50)
     assert (report.verdict, report.law) == (Verdict.VIOLATED, "law")
@@ -223,7 +216,6 @@ def test_random_runs_judge_every_kind_of_law(kind: str) -> None:
 
 
 def test_what_pct_promises_is_reported_where_it_finds_nothing() -> None:
-    """1 / (n k^(d-1)) of n lanes and k steps; here 2 lanes per actor."""
     scenario = counting()
     lanes = 2 * len(scenario.actors)
     report = sampled(scenario, runs=3, policies=(Pct(2),))
@@ -318,7 +310,6 @@ async def marks_and_inserts() -> None:
 
 
 def test_a_run_that_breaks_a_law_is_told_in_a_search_that_is_wide_enough() -> None:
-    """The step after the violation needs a new cell."""
     scenario = Scenario(
         name="marks",
         summary="",

@@ -196,8 +196,7 @@ def test_arguments_of_another_type_are_refused_at_once() -> None:
     refuses_wrong_types(partial(Faults.of, Fault.LATE), {"on": all_effects})
 
 
-async def returns() -> None:
-    ...
+async def returns() -> None: ...
 
 
 INSTEAD: dict[str, tuple[Callable[[Any], object], str]] = {
@@ -242,7 +241,6 @@ def test_what_can_be_explored_is_accepted() -> None:
 
 
 def test_a_label_tells_what_was_answered_if_it_says_anything() -> None:
-    """"Nothing found" is a reply; a missing reply is not."""
     found = Document.of({"_id": "x"})
     labels = [
         (Label("crashes"), "crashes"),
@@ -258,7 +256,6 @@ def test_a_label_tells_what_was_answered_if_it_says_anything() -> None:
 
 
 def test_only_a_kind_that_may_strike_less_often_than_all_has_a_budget_of_its_own() -> None:
-    """The others need no cell. Choosing kinds lets no other strike."""
     bounded = scenario(budget=2, budgets={Fault.LATE: 1, Fault.UNSENT: 2})
     assert bounded.allowance() == {FAULTS: 2, bound(Fault.LATE): 1}
     chosen = bounded.choosing([Fault.LATE]).allowance()
@@ -286,7 +283,6 @@ def test_rebalances_have_a_bound_of_their_own_whatever_all_faults_have() -> None
 
 
 def test_names_of_the_simulator_are_refused() -> None:
-    """The clock's lane, and the law of every scenario."""
     clock = Clock(SECOND, moves=1)
     named = scenario(actors=(Process("clock", factory(find_nothing)),))
     with pytest.raises(Misuse, match="an actor is called 'clock'"):
@@ -310,8 +306,6 @@ def held_since(state: State) -> Instant | None:
 
 
 def locked(seconds_at_most: int, *, horizon: int | None, moves: int = 0) -> Report:
-    """A lock held for up to two seconds, by the time of any process."""
-
     async def holds() -> None:
         await update_one("locks", Eq(ID, "x"), PutServerTime(SINCE))
         await Sleep(2 * SECOND)
@@ -340,7 +334,6 @@ def test_a_law_says_how_long_something_lasts_at_most(length: int, horizon: int |
 
 
 def test_a_length_that_time_cannot_reach_is_kept() -> None:
-    """Seven seconds in six moves; a condition that never holds keeps any length."""
     assert locked(6, horizon=None, moves=6).verdict is Verdict.COMPLETE
     nothing = scenario(always={"L": NoLongerThan(0, lambda _: None)}, actors=(Network(),))
     assert explore(nothing).verdict is Verdict.COMPLETE
@@ -381,7 +374,6 @@ async def says_bad() -> str:
 @pytest.mark.parametrize("answer", ALWAYS_TRUE)
 @pytest.mark.parametrize("kind", ["always", "step", "eventually", "sometimes"])
 def test_a_law_that_answers_no_bool_is_misuse_that_names_it(kind: str, answer: str) -> None:
-    """It would always be true, or always false."""
     with pytest.raises(Misuse, match="the law 'L' answered"):
         judged(kind, ALWAYS_TRUE[answer])
 
@@ -393,7 +385,6 @@ def test_a_law_that_is_a_coroutine_function_or_a_generator_is_refused_at_once(la
 
 
 def test_a_law_of_no_parts_is_refused() -> None:
-    """Except laws over every state, where the report notes it."""
     for kind in ("step", "eventually", "sometimes"):
         with pytest.raises(Misuse, match="has no parts"):
             scenario(**{kind: {"empty": ()}})

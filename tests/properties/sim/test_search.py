@@ -45,7 +45,6 @@ def with_moves(scenario: Scenario, moves: int) -> Scenario:
 
 
 def transition_of_two(budget: int) -> Scenario:
-    """Small enough for both searches to explore completely."""
     whole = transition(budget=budget)
     actors = tuple(actor for actor in whole.actors if actor.name != "r2")
     always = {
@@ -79,7 +78,6 @@ SMALL: Mapping[str, Callable[[], Scenario]] = {
 
 @cache
 def small(name: str) -> tuple[Scenario, Found]:
-    """A small scope, searched naively once per test run."""
     scenario = SMALL[name]()
     return scenario, plain_search(scenario)
 
@@ -117,8 +115,6 @@ class Leaf(Generic[T]):
 
 @attrs.frozen
 class Look(Generic[T]):
-    """Reads a cell of either state and branches on it."""
-
     cell: int
     side: int
     then: tuple[Leaf[T] | Look[T], ...]
@@ -150,8 +146,6 @@ class Move:
 
 @attrs.frozen(eq=False)
 class Table:
-    """An actor with a table of moves. All of its steps share what it writes `at_once`."""
-
     name: str
     moves: Tree[tuple[Move, ...]]
     at_once: tuple[int, ...] = ()
@@ -175,14 +169,12 @@ def always_law(tree: Tree[bool]) -> Law:
 
 
 def law_of_changes(cells: tuple[int, ...], tree: Tree[bool]) -> StepLaw:
-    """It reads more where a cell has changed."""
     return lambda before, after: (
         all(before.read(CELLS[cell]) == after.read(CELLS[cell]) for cell in cells) or decided(tree, before, after)
     )
 
 
 def law_of_growth(cells: tuple[int, ...], tree: Tree[bool]) -> StepLaw:
-    """It reads more if the previous state says so, in some states only."""
     return lambda before, after: (
         decided(tree, before, after) or all(before.read(CELLS[cell]) <= after.read(CELLS[cell]) for cell in cells)
     )
@@ -296,7 +288,6 @@ def late_footprint(*, is_broken: bool) -> Scenario:
 
 
 def changed_first() -> Scenario:
-    """Its reads of the later state depend on A's change."""
     return does(
         toggles(B),
         counts(A, (1, 2)),
@@ -319,7 +310,6 @@ def looks_elsewhere() -> Scenario:
 
 
 def branches_blindly(world: World) -> Iterator[tuple[str, World]]:
-    """The first write belongs to both steps, a dropped attempt to neither."""
     if world.read(A) != 2:
         shared = world.write(A, 2)
         shared.write(D, 1)
@@ -328,7 +318,6 @@ def branches_blindly(world: World) -> Iterator[tuple[str, World]]:
 
 
 def looks_blindly(world: World) -> Iterator[tuple[str, World]]:
-    """Reads C only if B is 1, and its own writes."""
     after = world.write(D, 3)
     if world.read(B) == 1 and world.read(C) == 2:
         after = after.write(B, 2)
@@ -480,7 +469,6 @@ ROW = Eq(ID, "x")
 
 
 async def little(words: tuple[str, ...], me: int, life: int) -> tuple[int, ...]:
-    """A program that obeys the words and remembers the replies."""
     seen: tuple[int, ...] = ()
     for number, word in enumerate(words):
         try:

@@ -84,8 +84,6 @@ def test_no_single_decision_can_be_left_out(name: str, states_max: int) -> None:
 
 
 def on_path(trace: Trace, name: str, states_max: int) -> tuple[Shrunk, list[Run]]:
-    """The shrunk run, and each replay without one of its decisions."""
-
     def shrunk_in(search: Search) -> tuple[Shrunk, list[Run]]:
         found = followed(trace, search)
         shrunk = shrunk_path(search, found.path, trace.law, Budget(5_000, states_max, lambda _: True))
@@ -124,8 +122,6 @@ def counting(**laws: Callable[[State], bool]) -> Scenario:
 
 
 def recorded(scenario: Scenario, names: list[str]) -> Trace:
-    """The run in which they move in this order."""
-
     def run(search: object) -> Trace:
         from tidegate.sim.search import Search
 
@@ -230,7 +226,6 @@ def test_what_a_search_says_of_shorter_runs_is_so() -> None:
 
 
 def late() -> Scenario:
-    """Breaks its own law after five rounds of the lock."""
     four = small_lock(4, 4, 2, 2)
     counter = document("counters", "counter")
 
@@ -242,7 +237,6 @@ def late() -> Scenario:
 
 
 def test_a_run_of_56_steps_is_shrunk_with_few_replays() -> None:
-    """Half its steps are polls, faults, and a process that never enters."""
     sampled = sample(
         late(), Plan("1", policies=(Uniform(),), steps_max=500), 200, seeding=Random, report=lambda found: found
     )
@@ -278,7 +272,6 @@ def test_the_budget_is_kept_and_what_was_reached_is_kept_too() -> None:
 
 
 def test_who_has_waited_long_enough_is_asked_no_more() -> None:
-    """Of 1,000 steps there are half a million candidates; the first refusal ends them all."""
     trace = failing("transition.not_read_again", "1")
     asked: list[int] = []
 

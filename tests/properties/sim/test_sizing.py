@@ -80,7 +80,6 @@ def test_a_small_search_is_over_before_anybody_could_tell() -> None:
 
 
 def test_a_walk_that_goes_round_for_ever_tells_nothing() -> None:
-    """A change stream can always be polled again."""
     assert (
         attempt(SHIPPED["change_stream"].default(), lambda search: longest_walk(search.steppers, [search.first])) == 0
     )
@@ -90,7 +89,6 @@ def test_a_walk_that_goes_round_for_ever_tells_nothing() -> None:
     ("states", "words"), [(7, "7"), (99, "99"), (1_234, "1,200"), (987_654, "990,000"), (995_000_000, "1,000,000,000")]
 )
 def test_an_estimate_is_rounded_to_two_digits(states: int, words: str) -> None:
-    """More digits would suggest more precision."""
     assert rounded(states) == words
 
 

@@ -1,6 +1,4 @@
-"""A change stream over the simulated store: every change once and in order, from a known
-position.
-"""
+"""A change stream over the simulated store: every change once and in order."""
 
 from __future__ import annotations
 

@@ -115,7 +115,6 @@ NAMES = ("a", "b", "c")
 
 
 def workers(pieces: int = 2, who: tuple[str, ...] = NAMES, faults: Faults | None = None) -> Scenario:
-    """Each has private work between two visible steps."""
     return Scenario(
         name="workers",
         summary="",
@@ -170,7 +169,6 @@ async def looks_on() -> str:
 
 
 async def opens(me: str) -> None:
-    """Begins a transaction; writes its own name in a note and a named tuple."""
     mine = Transaction(f"{me}-0", 1)
     await InTransaction(mine, find_one("locks", Eq(ID, "lock")), begins=True)
     await Note(me, Named(me))
@@ -268,7 +266,6 @@ def test_the_states_up_to_names_are_the_orbits_of_the_plain_ones(name: str) -> N
 
 
 async def favours(me: str) -> None:
-    """It does one more step for one of them."""
     await update_one("log", Eq(ID, me), Put(LEADER, me))
     if me == "b":
         await update_one("log", Eq(ID, me), Put(LEADER, ""))
@@ -318,8 +315,6 @@ def test_whoever_is_not_interchangeable_is_reported(name: str) -> None:
     ],
 )
 def test_a_name_that_something_else_has_is_told(names: tuple[str, ...], word: str, there: str) -> None:
-    """A field, a word of a text, or a note in a shared document or program."""
-
     async def notes_it() -> None:
         await Note("said", 1)
 
@@ -340,7 +335,6 @@ def test_groups_name_actors_once() -> None:
 
 
 def test_a_group_of_one_changes_nothing() -> None:
-    """The number of processes may be one."""
     alone = reduced(contenders(symmetric=(("a",), ())))
     assert alone.states == reduced(contenders(symmetric=())).states
 
@@ -389,7 +383,6 @@ def test_whoever_is_alike_is_not_taken_on_trust(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_runs_that_go_on_from_a_reduced_search_are_runs() -> None:
-    """With the real names, from the beginning."""
     unfinished = {"not all finish": lambda state: any(counted(state, name) < 3 for name in NAMES)}
     scenario = attrs.evolve(workers(3), always=unfinished)
     onward = portfolio(Plan("1"), 20, seeding=Random)
@@ -430,7 +423,6 @@ OWN_NOT_DURABLE = Faults.of(Fault.NOT_DURABLE, Fault.ROLLED_BACK)
 
 
 async def comes_again(me: str) -> None:
-    """Deletes and reinserts its own document."""
     with suppress(Failure):
         await delete_one("c", Eq(ID, me))
         await insert_one("c", Document.of({"_id": me, "v": 1}))
@@ -455,7 +447,6 @@ async def writes_all(me: str) -> None:
 def test_documents_that_come_again_are_in_the_order_of_who_came_first(
     program: Callable[[str], Program[object]], faults: Faults, last: str
 ) -> None:
-    """Also if that may roll back, or happens in a transaction."""
     names = ("p", "q")
     scenario = Scenario(
         name="come again",

@@ -48,12 +48,10 @@ def is_associative(then: Then, three: tuple[Tally, Tally, Tally]) -> bool:
 
 
 def averaging(one: Tally, two: Tally) -> Tally:
-    """A planted bug: the average depth of runs."""
     return attrs.evolve(one.then(two), depth=(one.depth + two.depth) // 2)
 
 
 def last_failure(one: Tally, two: Tally) -> Tally:
-    """A planted bug: the last failure hides the others."""
     return two if two.failed else one if one.failed else one.then(two)
 
 

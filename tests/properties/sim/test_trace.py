@@ -1,6 +1,4 @@
-"""A trace is a value: encoding, printing and replay are exact; a divergence is named where it
-begins.
-"""
+"""A trace is a value: encoding, printing and replay are exact, and divergences are located."""
 
 from __future__ import annotations
 
@@ -151,7 +149,6 @@ OLDER = {
         {"i": 1, "process": "p", "what": "w", "fault": "", "patch": [{"op": "replace", "path": "/n", "value": 2}]}
     ],
 }
-"""A trace from before the form was complete."""
 
 
 def damaged(*path: str | int, to: object = ...) -> object:
@@ -537,7 +534,6 @@ NO_RUN_PASSES: Final = ("transition.version_not_raised", "recovery.only_what_is_
 
 @pytest.mark.parametrize("name", NO_RUN_PASSES)
 def test_where_no_passing_run_is_found_there_is_none(name: str) -> None:
-    """In scenarios small enough to search whole."""
     assert trace_of(name).passing is None
     assert not attempt(shipped(name), some_run_passes)
 
@@ -565,7 +561,6 @@ def some_run_passes(search: Search) -> bool:
 
 
 def at_rest(trace: Trace, search: Search) -> tuple[Replayed, bool]:
-    """The end of the replay, and whether it is at rest."""
     run = followed(trace, search)
     return run.outcome, not any(way.step.must for way in ways(search, run.path[-1]))
 
@@ -617,7 +612,6 @@ def test_whoever_is_dead_commands_nothing() -> None:
 
 
 def test_traces_of_one_scenario_have_one_fingerprint_and_others_another() -> None:
-    """It shows whether a trace fits a scenario, without running either."""
     names = ("array_push_lock.late", "array_push_lock.lost_reply", "transition.version_not_raised")
     assert len({trace_of(name).fingerprint for name in names}) == 3
     again = explore(shipped(names[1])).trace
@@ -669,8 +663,6 @@ BROKEN: Final = Cell(("broken",), 0)
 
 
 def test_a_run_that_could_have_rested_is_its_own_passing_run() -> None:
-    """Up to the first optional step."""
-
     async def says() -> None:
         await Note("said", 1)
 
@@ -733,8 +725,6 @@ def test_a_counterexample_with_a_value_that_does_not_equal_itself_is_told() -> N
 
 
 def test_a_law_that_raises_is_an_error_unless_another_one_is_broken() -> None:
-    """It must not be hidden."""
-
     async def says() -> None:
         await Note("said", 1)
 
@@ -899,8 +889,6 @@ def test_a_run_with_hostile_names_can_be_printed_and_replayed(name: str) -> None
 
 @attrs.frozen(eq=False)
 class Nested:
-    """Its cell name is a prefix of another's."""
-
     name: str = "nested"
     place: None = None
     blind: bool = False

@@ -222,9 +222,7 @@ def test_who_writes_beside_a_transaction_waits_for_it(written: Operation, beside
 
 
 def test_values_of_a_unique_index_meet_as_documents_do() -> None:
-    """A value written by an open or later transaction conflicts, even if removed again. One that
-    the snapshot shows is a duplicate.
-    """
+    """Later or open writers' values conflict; a value that the snapshot shows is a duplicate."""
     two = Document.of({"_id": "two", "m": 2.0})
     for ways, reply in (
         ([begun(U, insert_one(ROWS, two))], CONFLICT),
@@ -262,7 +260,6 @@ def test_a_conflict_comes_before_a_duplicate() -> None:
 
 
 def test_what_was_there_is_saved_once() -> None:
-    """Otherwise states would grow."""
     store = Store()
     store.ask(begun(T, find_one(ROWS, AT_A)))
     for _ in range(3):
@@ -416,7 +413,6 @@ STEPS: Final[SearchStrategy[list[Step]]] = st.lists(
 
 
 def asked(store: Store, who: str, what: Any) -> object:
-    """The same for the simulated store; the first request begins a transaction."""
     if not who:
         return store.ask(what)
     now = store.world.read(known(who))
@@ -468,7 +464,6 @@ async def holds_one() -> None:
 
 
 def test_a_bulk_that_comes_late_keeps_its_limit() -> None:
-    """Its parts run separately, and each may be too late."""
     late = Process("late", factory(bulk_in_a_hurry), Faults.of(Fault.LATE), perform)
     owner = Process("owner", factory(holds_one), meaning=perform)
 
@@ -525,7 +520,6 @@ async def never_comes_back() -> None:
     ids=["for itself", "for each other", "for user code"],
 )
 def test_the_transaction_of_an_owner_that_waits_for_ever_is_over(births: tuple[Birth, ...]) -> None:
-    """It costs no stall."""
     faults = Faults.of(Fault.NEVER_RETURNS)
     owners = tuple(Process(f"p{at}", birth, faults, calling({"user": ()})) for at, birth in enumerate(births))
     scenario = Scenario(
@@ -539,7 +533,6 @@ def test_the_transaction_of_an_owner_that_waits_for_ever_is_over(births: tuple[B
 
 
 def test_a_transaction_that_a_program_of_a_reducer_has_begun_expires() -> None:
-    """An unknown owner is misuse."""
     owner = ReducerProcess(
         "owner",
         0,
@@ -623,7 +616,6 @@ def test_a_commit_confirms_what_was_written_before_it() -> None:
 
 
 def test_a_commit_that_is_asked_for_again_is_confirmed() -> None:
-    """The driver then asks for a majority, so nothing rolls it back."""
     store = Store()
     store.ask(begun(T, update_one(ROWS, AT_A, Add(N, 1))))
     ((done, _, overwritten),) = noted(perform, CommitTransaction(T), store.world, "p")
@@ -649,7 +641,6 @@ def test_a_stream_and_a_journal_hear_of_a_commit_and_of_nothing_before() -> None
 
 
 def test_a_stream_tells_each_write_of_a_transaction_in_order() -> None:
-    """Also for a second stream; none of an aborted one."""
     stream = Stream("s", (ROWS,))
     world: World = stream.begun(world_with({ROWS: (A, B)}))
     effects: tuple[Effect[object], ...] = (
@@ -730,7 +721,6 @@ def test_a_write_of_many_that_is_partly_done_waits_for_no_transaction() -> None:
 
 
 def test_a_part_of_a_bulk_that_is_too_late_is_not_done() -> None:
-    """So a bulk is never partly done within one of its parts."""
     bulk = Process("bulk", factory(bulk_that_stops), Faults.of(Fault.PARTLY_DONE), perform)
     owner = Process("owner", factory(holds_one), meaning=perform)
 

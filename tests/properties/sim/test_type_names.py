@@ -33,7 +33,6 @@ from tidegate.sim.type_names import FIELDS, NAMES, RENAMED, ROOMS, name_of, upgr
 GIVEN: Final = Path(__file__).parent / "type_names.txt"
 RECORDINGS: Final = Path(__file__).parent / "recordings"
 APART: Final = frozenset({"laws", "scenarios", "specimens", "strategies", "sim", "testing", "conformance", "__main__"})
-"""Parts of the core that no recording contains."""
 
 
 def classes() -> Iterator[type]:
@@ -50,7 +49,6 @@ KINDS: Final = tuple(classes())
 
 
 def test_no_two_types_are_called_alike() -> None:
-    """`NAMES` distinguishes two of one room."""
     counted = Counter(map(name_of, KINDS))
     assert [name for name, count in counted.items() if count > 1] == []
 
@@ -95,7 +93,6 @@ def test_what_old_names_became_is_there() -> None:
 
 
 async def counts(times: int) -> tuple[object, int]:
-    """The recorded program."""
     count, seen = Field[int]("count"), Field[tuple[str, ...]]("seen")
     for turn in range(times):
         found = await find_one("counters", AllOf((Eq(ID, "c"), Lt(count, 9))))
@@ -111,13 +108,11 @@ async def counts(times: int) -> tuple[object, int]:
 
 
 def test_an_old_recording_of_a_program_is_executed_again() -> None:
-    """Recorded before modules moved."""
     assert executed(recorded("counts"), counts(2), OURS) == Same(9, "finished: [orders-0, 9000000]")
     assert isinstance(executed(recorded("counts"), counts(3), OURS), Other)
 
 
 def test_an_old_recording_of_a_consumer_is_executed_again() -> None:
-    """With renamed events: a commit of unknown outcome, a drain, a stop."""
     rules = WorkerRules(ConsumerRules(partition=PartitionRules(hooks=True, fanout=fanout.Rules(task_delivery=True))))
     old = recorded("orders")
     events = {type(untagged(json.loads(each.asked), OURS)) for each in old.entries}
@@ -133,7 +128,6 @@ def test_an_old_recording_of_a_consumer_is_executed_again() -> None:
 
 
 def test_a_recording_of_the_second_version_is_executed_again() -> None:
-    """It lists each offset and key; rows are abbreviated today."""
     old, rules = recorded("orders", 2), WorkerRules(ConsumerRules(executors=8))
     assert stepped(old, WorkerState(), rules.step, OURS) == Same(4, "")
     other = WorkerRules(ConsumerRules(executors=7))
@@ -143,7 +137,6 @@ def test_a_recording_of_the_second_version_is_executed_again() -> None:
 
 
 def test_a_recording_from_before_a_field_was_renamed_is_read() -> None:
-    """User code requests were called tasks, also in files of this version."""
     old = recorded("orders")
     entries = [attrs.evolve(each, answer=each.answer.replace('"request"', '"task"')) for each in old.entries]
     assert entries != [*old.entries]

@@ -111,7 +111,6 @@ NEW: Final = AllOf((Eq(A_FIELD, 5), Eq(ID, "new"), Lt(N, 3)))
 
 
 def test_an_upsert_inserts_what_its_filter_equals_and_then_updates_it() -> None:
-    """The id, then the filter's equalities, then the updates."""
     world, reply = outcome(upsert_one("rows", NEW, Add(N, 1)))
     assert reply == Document((("_id", "new"), ("a", 5), ("n", 1)))
     assert rows(world) == (A, B, reply)
@@ -268,7 +267,6 @@ def test_a_write_of_many_comes_to_what_its_parts_come_to() -> None:
     ids=str,
 )
 def test_what_a_write_of_many_answers(effect: Many, left: list[tuple[int]], reply: object) -> None:
-    """No two rows have the same number."""
     world, found = outcome(effect, world_with({"rows": (A, B)}, {"rows": ((N,),)}))
     assert [(doc[N],) for doc in contents(world, "rows")] == left
     assert (found if isinstance(reply, int) else type(found)) == reply
@@ -513,7 +511,6 @@ def test_user_code_answers_what_the_scenario_says() -> None:
 
 
 def test_a_journal_keeps_every_version() -> None:
-    """Writes without effect, or elsewhere, are no versions."""
     means = journaled("rows", "a", lambda doc: Document.of({"n": doc[N]}))
     world: World = WORLD
     for effect in (

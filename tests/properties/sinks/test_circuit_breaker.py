@@ -59,15 +59,11 @@ def test_cb1_it_opens_at_the_threshold(
 
 @attrs.frozen
 class Asked:
-    """A worker asks to try the sink, this long after the previous event."""
-
     after: int
 
 
 @attrs.frozen
 class Ended:
-    """The outcome of an admitted attempt, perhaps repeated."""
-
     which: int
     outcome: AttemptOutcome
 
@@ -197,7 +193,6 @@ def test_a_circuit_opens_after_five_probes_after_30_s_and_closes() -> None:
 
 
 def outage(breaker: CircuitBreaker, payloads: int, away: int) -> tuple[int, int]:
-    """Payloads delivered and dead-lettered during an outage of `away` seconds."""
     circuit: CircuitState = Closed()
     states: list[Payload] = [Sending()] * payloads
     for second in range(away + 120):

@@ -52,7 +52,6 @@ def test_de1_letters_come_back(each: DeadLetter) -> None:
 @given(drawn.dead_letters(), st.integers(0), st.binary(max_size=2), st.integers(0, 2))
 @example(letter(b"payload"), len('{"format": "tidegate dead letter", "version": 1, "topic": "'), b"p", 1)
 def test_de2_changes_are_noticed(each: DeadLetter, at: int, other: bytes, length: int) -> None:
-    """A byte replaced, removed or inserted, a field replaced, or arbitrary bytes."""
     data = dead_letters.encode(each)
     at %= len(data)
     assert laws.notices_a_change(each, dead_letters.decode(data[:at] + other + data[at + length :]))
@@ -94,7 +93,6 @@ test_a_planted_bug_is_found = planted(
 
 
 def changed(each: DeadLetter, change: Callable[[dict[str, Any]], object]) -> bytes:
-    """A forged letter with a recomputed digest."""
     fields = json.loads(dead_letters.encode(each))
     del fields["sha256"]
     change(fields)
@@ -139,7 +137,6 @@ def test_a_dead_letter_may_be_written_otherwise() -> None:
 
 
 def test_the_same_payload_of_the_same_record_has_one_id() -> None:
-    """A lost reply leads to two letters with one key."""
     one = letter()
     others = (
         attrs.evolve(one, payload=b"other"),

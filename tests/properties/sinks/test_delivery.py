@@ -73,8 +73,6 @@ def test_dl1_payloads_are_settled_by_what_was_received(rules: DeliveryRules, eve
 
 @attrs.frozen
 class Attempt:
-    """The caller carries out the state's request."""
-
     index: int
     weather: int  # 0 fine, 1 lost before, 2 lost after, 3 refused
     answer: Action
@@ -82,8 +80,6 @@ class Attempt:
 
 @attrs.frozen
 class Arrived:
-    """A reply arrives, and perhaps again later."""
-
     which: int
     again: bool
 
@@ -115,9 +111,7 @@ WEATHER = (None, Ambiguous("no reply"), Ambiguous("no reply"), Refused("the tabl
 
 @attrs.define
 class World:
-    """An offset with three payloads, a sink, a dead-letter topic, and late, repeated or lost
-    replies.
-    """
+    """An offset with three payloads, a sink, a dead-letter topic, and unreliable replies."""
 
     rules: DeliveryRules
     outbox: OffsetDelivery = attrs.field(factory=lambda: delivery.added(OffsetDelivery(), 3))
@@ -167,7 +161,6 @@ class World:
 
 
 def lasting(index: int) -> list[Act]:
-    """A sink that is away for two attempts."""
     return [act for _ in range(2) for act in (Attempt(index, 1, Action.RETRY), Arrived(0, again=False))]
 
 
@@ -336,7 +329,6 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_a_sink_that_is_away_gets_three_attempts_and_then_the_dead_letters_have_it() -> None:
-    """Defaults: three attempts, 100 ms and 200 ms apart, then the dead letter."""
     payload: Payload = Sending()
     seen = list[Payload]()
     first, second, third = (START, START + 150 * MILLISECOND, START + SECOND)
@@ -390,7 +382,6 @@ def test_a_sink_that_is_away_gets_three_attempts_and_then_the_dead_letters_have_
 def test_a_failure_is_followed_by_what_is_answered_or_ruled(
     rules: DeliveryRules, event: Failed, expected: Payload
 ) -> None:
-    """User code first, then the rules."""
     assert delivery.step(rules, Sending(), event) == expected
 
 
@@ -490,7 +481,6 @@ def test_an_offset_without_payloads_is_complete_when_user_code_is_done() -> None
 
 
 def test_an_error_is_cut_and_masked_once() -> None:
-    """Storing a stored error again changes nothing, so a dead letter round-trips."""
     long = "x" * 4_090 + "mongodb://u:p@a,b/?x@y " + "\ud800" + "z" * 9
 
     assert len(delivery.shown(long)) == delivery.ERROR_MAX

@@ -1,6 +1,4 @@
-"""Payloads share a sink. The outbox picks one to try, so not all of them probe a sink that is
-down.
-"""
+"""Payloads share a sink. The outbox picks one to try, so not all probe a sink that is down."""
 
 from __future__ import annotations
 

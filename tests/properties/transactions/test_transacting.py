@@ -40,7 +40,6 @@ async def body() -> int:
 
 
 def course(program: effects.Program[Any], *replies: object) -> tuple[list[effects.Effect[object]], object]:
-    """Its requests under these replies (clock readings always succeed), and its result."""
     asked: list[effects.Effect[object]] = []
     left = list(replies)
     status = resume(program, None)
@@ -157,8 +156,6 @@ def test_a_body_gives_up_by_a_failure_of_its_own() -> None:
 
 
 def test_an_error_of_the_body_is_passed_on() -> None:
-    """The runner of the program ends the open transaction."""
-
     async def fails() -> None:
         await READ
         raise ZeroDivisionError
@@ -213,7 +210,6 @@ def test_it_pauses_as_the_drivers_do() -> None:
 
 
 def test_a_program_and_its_body_are_merged() -> None:
-    """Otherwise the search would not end."""
     report = explore(transferring(policy=POLICY))
     assert report.ok
     assert report.unmerged == ()

@@ -70,7 +70,6 @@ def test_the_laws_can_be_broken() -> None:
 
 @pytest.mark.parametrize("asked", [Transfer("r", "nobody", "a", 1), Transfer("r", "a", "nobody", 1)])
 def test_an_account_that_is_not_there_moves_nothing(asked: Transfer) -> None:
-    """The sender gets the amount back."""
     answer, world = made(WORLD, asked, "s")
     assert answer == NotDone(Refused("there is no such account"), 1)
     assert contents(world, "accounts") == contents(WORLD, "accounts")

@@ -223,7 +223,6 @@ def test_an_answer_has_its_reason(condition: Condition, context: Context, text: 
 
 
 def test_equal_values_are_equal_as_mongodb_has_it() -> None:
-    """1 equals 1.0 and not True."""
     assert holds(OnEvent("a", ONE), EventContext("a", "e", Document((("k", 1.0),)))) == Holds()
     assert condition_id(OnEvent("a", ONE)) != condition_id(OnEvent("a", TRUE))
 
@@ -251,13 +250,11 @@ def test_a_context_of_a_source_is_asked_about_what_it_is(drawn: tuple[Condition,
 
 @given(filters())
 def test_a_filter_shows_nothing_of_what_it_expects(each: ValueFilter) -> None:
-    """Only its kind and the function's name."""
     assert repr(each) in {"Everything()", "Equal()", *(f"Judge(name={judge.name!r})" for judge in JUDGES)}
 
 
 @given(contexts())
 def test_nothing_that_was_carried_is_shown(context: Context) -> None:
-    """Arguments, results, payloads and filters may be secret."""
     secret = Document((("password", "hunter2"),))
     carried = {"arguments", "payload", "result"} & attrs.fields_dict(type(context)).keys()
     loaded: Any = attrs.evolve(context, **dict.fromkeys(carried, secret))  # type: ignore[arg-type]  # of that class
@@ -366,7 +363,6 @@ GOOD: list[tuple[Callable[..., object], tuple[object, ...], range]] = [
 
 
 def test_an_id_is_made_of_json() -> None:
-    """Other types have several spellings."""
     endless: list[Any] = []
     endless.append(endless)
     nonsense: list[Any] = [object(), float("nan"), endless]

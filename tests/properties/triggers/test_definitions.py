@@ -81,8 +81,6 @@ def test_a_cell_is_forgotten_with_the_last_that_waits_for_it() -> None:
 
 
 def test_without_an_answer_it_is_not_known() -> None:
-    """The declaration is repeated; another process forgets."""
-
     def fails(effect: Effect[object]) -> Failure | None:
         return Ambiguous("?") if isinstance(effect, InsertMany) else None
 

@@ -143,7 +143,6 @@ class Store:
             return answer
 
     def run_beside(self, program: Coroutine[Effect[object], object, object]) -> None:
-        """Run another program without failures."""
         other = Store(self.world)
         other.run(program)
         self.world = other.world
@@ -297,7 +296,6 @@ def test_a_pass_waits_before_it_asks_again() -> None:
 
 
 def too_late(store: Store, effect: Effect[object]) -> object:
-    """Another process has written."""
     return 0 if isinstance(effect, UpdateOne) else store.do(effect)
 
 
@@ -317,8 +315,6 @@ def test_an_invocation_is_registered_with_what_it_is_of() -> None:
 
 
 def test_a_call_waits_where_its_task_says() -> None:
-    """Invalid arguments give a reason and stop no other (W20)."""
-
     def made(task: str, arguments: Document) -> Job:
         if task == "t":
             raise Misuse("t has no parameter 'n'")
@@ -420,7 +416,6 @@ def test_a_provider_is_given_what_was_uploaded(*, is_there: bool, is_given: bool
 
 
 def test_a_claim_that_expires_again_and_again_is_given_up() -> None:
-    """An expired claim counts as an attempt."""
     store = noticed(ON_A)
     for number in range(3):
         store.trouble = dict.fromkeys(range(8, 99), dropped)
@@ -479,7 +474,6 @@ BOTH: Final = Trigger(task="both", conditions=(A, OnEvent("b")), within=MINUTE)
 BAD: Final = Trigger(task="bad", conditions=(OnCron(Schedule("61 * * * *")),))
 LARGE: Final = Trigger(task="large", conditions=(OnEvent("large"),))
 PAGE: Final = 5
-"""The page size here; other tests cover `find_every`."""
 MANY: Final = 2 * PAGE + 2
 
 
@@ -494,7 +488,6 @@ USED: Final = TriggerRun(
 
 
 def full() -> Store:
-    """More than a page, with unreadable and unwritable documents."""
     waiting = [occurrence("a", f"a{number}", 1) for number in range(MANY)]
     fired = [
         TriggerRun(Firing(BOTH.id, (occurrence("a", f"{n}", 0), occurrence("b", f"{n}", 0)), n), Fired(Instant(0)))
@@ -565,7 +558,6 @@ def check_te7(monkeypatch: pytest.MonkeyPatch, **wrong: object) -> None:
 
 
 def fired_by(store: Store) -> dict[str, tuple[str, ...]]:
-    """Triggers' invocations."""
     origins = [doc[ORIGIN] for doc in contents(store.world, "calls")]
     return {origin[TRIGGER]: origin[Field[tuple[str, ...]]("of")] for origin in origins}
 
@@ -691,7 +683,6 @@ def burst(number: int) -> Store:
 
 
 def test_what_fires_together_costs_as_much_as_one() -> None:
-    """Eight requests per hundred, and one to drop them all."""
     programs, store = evaluator(ON_A), burst(250)
     assert store.run(programs.evaluate("p1")) == TriggerPass(is_whole=True)
     assert len(store.asked) == 4 + 3 * 8
@@ -723,7 +714,6 @@ def test_what_takes_longer_counts_for_more() -> None:
 
 
 def test_a_pass_whose_time_is_over_stops_between_two_hundreds() -> None:
-    """The first hundred always fires; the next pass fires the rest."""
     store, programs = burst(250), evaluator(ON_A)
     assert store.run(programs.evaluate("p1", Instant(0))) == TriggerPass(is_whole=False)
     assert [type(run.state) for run in store.runs] == [Fired] * 100
@@ -902,7 +892,6 @@ def test_what_was_uploaded_and_is_none_of_it_keeps_no_other() -> None:
 
 
 def test_a_cron_that_cannot_be_looked_at_keeps_no_other() -> None:
-    """Its cell is unreadable or unwritable, or the cron stopped naming instants."""
     crons = tuple(OnCron(Schedule(f"{number} * * * *", Missed.EACH)) for number in range(4))
     triggers = tuple(Trigger(task="t", conditions=(each,)) for each in crons)
     keys = tuple(map(condition_id, crons))
@@ -925,7 +914,6 @@ def test_a_cron_that_cannot_be_looked_at_keeps_no_other() -> None:
 
 
 def test_crons_are_looked_at_together() -> None:
-    """A find, the time and one write; one more write closes them."""
     crons = tuple(OnCron(Schedule(f"{number} * * * *", Missed.EACH)) for number in range(3))
     triggers = tuple(Trigger(task="t", conditions=(each,)) for each in crons)
     programs = attrs.evolve(evaluator(*triggers), next_after=lambda _, after: next_minute("* * * * *", after))
@@ -1050,8 +1038,6 @@ def test_a_purge_forgets_what_the_decision_says(found: strategies.Found, keep: i
 
 
 def storable(found: strategies.Found) -> strategies.Found:
-    """In whole milliseconds, each run once."""
-
     def later(at: Instant) -> Instant:
         return Instant(at.at * MILLISECOND, at.clock)
 

@@ -147,7 +147,6 @@ Planned = Callable[[Collection[Trigger], Collection[Occurrence], Collection[Trig
 def settled(
     by: Planned, triggers: Collection[Trigger], seen: Collection[Occurrence], looks: Collection[Instant]
 ) -> list[Firing]:
-    """Firings of plans at these instants, until none is left; droppable occurrences go."""
     runs: list[TriggerRun] = []
     dropped: set[str] = set()
     for now in looks:
@@ -215,8 +214,6 @@ MIXED = Trigger(task="m", conditions=(CRON, A), within=6)
 
 @attrs.define
 class World:
-    """The state shared by passes: occurrences, a cron's cell, runs, invocations."""
-
     line: tuple[Instant, ...]
     failures: list[bool]
     lost: list[bool]
@@ -236,14 +233,12 @@ class World:
         self.stored[occurrence.id] = occurrence
 
     def swap(self, before: TriggerRun | None, after: TriggerRun) -> bool:
-        """Compare-and-set; return whether the caller learns of its success."""
         if self.runs.get(after.id) != before:
             return False
         self.runs[after.id] = after
         return not (self.lost and self.lost.pop())
 
     def insert(self, firing: Firing) -> bool:
-        """Insert under the run's id; return whether the caller learns of it."""
         self.invocations.setdefault(firing.id, firing)
         return not (self.lost and self.lost.pop())
 
@@ -341,9 +336,7 @@ KILLED = [*[(0, "step")] * 7, (0, "kill"), (3, "wait"), *[(0, "step")] * 5, (0, 
 def test_in_a_race_nothing_is_lost_or_fires_twice(
     steps: list[tuple[int, str]], line: tuple[Instant, ...], failures: list[bool], lost: list[bool]
 ) -> None:
-    """Laws FI1 to FI10: three passes die, lose replies and meet failing providers; each due instant
-    and event fires each trigger once.
-    """
+    """Laws FI1 to FI10: three passes die, lose replies and meet failing providers."""
     world = World(line, list(failures), list(lost))
     passes: dict[int, Generator[None, None, None]] = {}
     for number, (who, what) in enumerate(steps):
@@ -366,7 +359,6 @@ def test_in_a_race_nothing_is_lost_or_fires_twice(
 
 @st.composite
 def refused(draw: st.DrawFn) -> TriggerRun:
-    """A new run with any contents."""
     happened = draw(st.lists(occurrences(), min_size=1, max_size=3, unique_by=lambda each: each.id))
     number = draw(st.integers(len(happened) > 1, 3))
     return TriggerRun(Firing("t", tuple(happened), number), Held("p", NOW))
@@ -381,7 +373,6 @@ def test_fi10_what_is_set_aside_carries_nothing(run: TriggerRun) -> None:
 
 
 def rest(world: World) -> int:
-    """Passes run alone until nothing is left; return their number."""
     world.failures, world.lost = [], []
     world.now += 100
     for number in range(100):
@@ -532,7 +523,6 @@ def test_a_set_lies_within_its_time_and_not_a_microsecond_more() -> None:
 
 
 def test_the_next_set_has_the_next_number() -> None:
-    """Its planner has seen what the previous one used."""
     four = (*AB, event("a", 3), event("b", 4))
     first = run(Firing(BOTH.id, AB, 1), Held("p", NOW))
 
@@ -594,9 +584,7 @@ FIRING = Firing(SINGLE.id, AB[:1])
     ],
 )
 def test_a_claim_holds_until_it_expires(state: RunState, attempt: int, at: int, expected: object) -> None:
-    """As in pynenc an expiry of now has expired. One's own claim is recognised after a lost
-    reply.
-    """
+    """As in pynenc an expiry of now has expired. One's own claim is recognised."""
     before, now = run(FIRING, state, attempt), Instant(at)
     answer = claim(FIRING, before, CLAIMS, by="p", now=now)
 
@@ -676,14 +664,12 @@ def test_a_run_reads_as_one_line() -> None:
 
 
 def test_a_plan_takes_time_in_proportion() -> None:
-    """Counts comparisons of instants."""
     work = [planned_work(count) for count in (400, 800, 1600)]
 
     assert all(more < 2.6 * less for less, more in pairwise(work))
 
 
 def planned_work(count: int) -> int:
-    """Subtractions of instants for half-met sets of this size and for single events."""
     calls = Counter[str]()
 
     class Counted(int):
@@ -750,7 +736,6 @@ def test_what_cannot_be_is_refused(make: Callable[[], object]) -> None:
 
 
 def test_an_instant_of_a_cron_fires_once_whoever_looked() -> None:
-    """The schedule names it."""
     trigger = Trigger(task="t", conditions=(CRON,))
     first, second = (ticks(CRON, ScheduleCell(NOW, version, (Instant(10),))) for version in (1, 2))
 

@@ -60,7 +60,6 @@ FAILS: Final = OnException("t", frozenset({"ValueError"}))
 
 
 def record(key: str, *statuses: str, notice: tuple[int, ...] = (), at: int = 0) -> Document:
-    """An invocation of `t` with these statuses; triggers have not seen some versions."""
     made = new_record(key, StatusRecord(statuses[0], None, 1), "r", Instant(at), more=Document.of({TASK.name: "t"}))
     entries = tuple(
         Document.of({"version": number, "request": f"r{number}", "status": each})
@@ -227,8 +226,6 @@ def test_a_pass_looks_at_all_however_many(page: int) -> None:
 
 
 def test_what_is_too_large_is_kept_without_what_it_carries() -> None:
-    """The rest of its page is kept whole, and it still fires (W20)."""
-
     def refuses(effect: Effect[object]) -> Failure | None:
         docs = effect.docs if isinstance(effect, InsertMany) else (effect.doc,) if isinstance(effect, InsertOne) else ()
         return Refused("too large") if any("." * 9 in str(doc) for doc in docs) else None
@@ -265,7 +262,6 @@ def test_a_filter_that_raises_is_said() -> None:
 
 
 def test_arguments_are_what_filters_see() -> None:
-    """A record has them as text."""
     waits = OnStatus("t", statuses_of("running"), Equal(Document.of({"n": 1})))
     made = record("x", "registered", "running").put(ARGUMENTS, Document.of({"n": "1"}))
 

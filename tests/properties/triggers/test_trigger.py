@@ -187,14 +187,13 @@ def test_a_condition_that_another_task_waits_for_stays(monkeypatch: pytest.Monke
 
 
 def test_an_unchanged_registration_writes_nothing() -> None:
-    """With one id, one trigger would be lost."""
     cron = Trigger(task="t", conditions=(OnCron(Schedule("0 0 1 1 *")),))
 
     assert registration((cron,), "t", (cron,)) == Registration((), (), ())
 
 
 def test_two_functions_of_one_name_are_noticed() -> None:
-    """One filter would answer for both."""
+    """With one id, one trigger would be lost."""
     one, other = (Trigger(task="t", conditions=(OnEvent("a", Judge("f", each)),)) for each in (yes, no))
     assert one.id == other.id
 
@@ -216,7 +215,6 @@ def test_two_conditions_of_one_id_are_noticed_whoever_waits_for_them() -> None:
 
 
 def test_a_trigger_of_another_task_is_not_registered() -> None:
-    """No registration would remove it."""
     with pytest.raises(Misuse, match="another task"):
         registration((), "t", (FOREIGN,))
 
@@ -250,7 +248,6 @@ def test_the_order_of_conditions_does_not_matter() -> None:
     ],
 )
 def test_a_provider_makes_arguments_or_tells_why_not(provider: Provider, expected: Provided | NotProvided) -> None:
-    """The first context of the kind counts; of an error only its type is shown."""
     some = (StatusContext("a", "i", 1, "retry"), EVENT, OTHER)
 
     assert provided(provider, some) == expected
@@ -296,7 +293,6 @@ GOOD: list[tuple[Callable[..., object], dict[str, Any]]] = [
     ids=lambda wrong: type(wrong).__name__,
 )
 def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
-    """Also in a call that evaluates no condition."""
     calls = [partial(function, **{**good, name: wrong}) for function, good in GOOD for name in good]
     for call in calls:
         with pytest.raises(Misuse):

@@ -29,7 +29,6 @@ RUN: Final = AtomicServiceRun("a", "a.0", Instant(0), Window(Instant(0), Instant
 
 
 def passing(effect: Effect[object], world: World, who: str) -> Outcomes:
-    """Sleeps pass time."""
     if isinstance(effect, Sleep):
         yield world.write(CLOCK, world.read(CLOCK) + effect.duration), None
     else:
@@ -37,8 +36,6 @@ def passing(effect: Effect[object], world: World, who: str) -> Outcomes:
 
 
 def duty(name: str, raises: Exception | None = None) -> Duty:
-    """A duty that records the time of each call."""
-
     async def does(turn: AtomicServiceRun, token: int, number: int) -> None:
         await insert_one("done", Document.of({"_id": f"{number}:{name}:{turn.run_id}:{token}"}))
         if raises is not None:

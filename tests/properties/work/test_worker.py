@@ -1,6 +1,4 @@
-"""A worker under random courses: polls, handlers, renewals, heartbeats and writes end in any way,
-order and time.
-"""
+"""A worker under random courses: every reply comes in any way, order and time."""
 
 from __future__ import annotations
 
@@ -117,8 +115,6 @@ def run_of(number: int, timeout: int | None = None, rejected: str | None = None,
 @final
 @attrs.frozen
 class Claim:
-    """A claim that the process does not track."""
-
     id: str
     token: int = 2
 
@@ -192,7 +188,6 @@ class Course:
         self.judge_all(before, event, commands)
 
     def hear(self, event: WorkerEvent) -> None:
-        """Update the world's knowledge, as the laws need it."""
         life, is_polling = self.state.membership, any(isinstance(each, Poll) for each, _ in self.state.requests)
         mine = 1 if life is None else life.life
         match event:
@@ -224,7 +219,6 @@ class Course:
                 pass
 
     def expect(self, event: WorkerEvent, commands: tuple[WorkerCommand, ...]) -> None:
-        """Record what is known to be due until it is polled."""
         match event:
             case WorkAnnounced(_, queue, None):
                 self.known.add(queue)
@@ -350,7 +344,6 @@ class Course:
             self.tell(HandlersEnded(at(self.now), tuple((run, NO_ANSWER) for run in late)))
 
     def suspend_or_resume(self) -> None:
-        """A run that wants its slot back may have another one suspended."""
         called = [run for run, how in self.handlers.items() if how != "told"]
         if not called:
             return
@@ -441,7 +434,6 @@ class Course:
         return tuple(Claim(each) for each in dict.fromkeys(run.id for run in found))
 
     def finish(self) -> None:
-        """A stop, and then every reply arrives, or none."""
         answers = self.random.random() < 0.8
         self.tell(StopRequested(at(self.now)))
         for _ in range(1_000):
@@ -566,7 +558,6 @@ MEMBER: Final = Worker(BY_LIFE)
 
 
 def told(of: Worker, *those: WorkerEvent) -> WorkerStep:
-    """The commands after these events, for a living member."""
     step = of.step(WorkerState(), TimerFired(at(0)))
     alive = (HeartbeatAcked(at(0), Heartbeat(1, ()), is_alive=True),) if of.rules.liveness != BY_LEASE.liveness else ()
     for event in (*alive, *those):
@@ -583,7 +574,6 @@ def written(*results: tuple[Run, object], life: int = 1) -> WriteResults:
 
 
 def idle() -> WorkerStep:
-    """Both queues are polled and empty."""
     return told(LEASED, taken(us=1), PollCompleted(at(1), Poll("ship", 1)))
 
 
@@ -646,7 +636,6 @@ def test_a_second_request_to_stop_gives_no_more_time(of: Worker) -> None:
 
 
 def test_capacity_is_granted_where_no_poll_wants_it() -> None:
-    """A grant is a poll in flight."""
     step = LEASED.step(idle().state, CapacityRequested(at(2), "bill", 9, "a request"))
     assert step.commands == (CapacityGranted("bill", "a request"),)
     assert granted(step) == {"a request": 3}
@@ -804,7 +793,6 @@ def test_a_result_that_is_not_confirmed_is_written_again() -> None:
 
 
 def test_where_handlers_are_short_more_is_taken_than_there_are_slots() -> None:
-    """As many as end within `PREFETCH_WINDOW`; late ones are requeued."""
     of = Worker(attrs.evolve(BY_LIFE, batch=50, results_max=50))
     runs = tuple(map(run_of, range(28)))
     ends = [tuple((run, "well") for run in runs[first : first + 4]) for first in range(0, 28, 4)]
@@ -867,7 +855,6 @@ def test_the_answer_of_an_interrupted_run_that_is_lost_does_not_count() -> None:
 
 
 def test_of_two_results_of_a_record_one_is_written_at_a_time() -> None:
-    """It was requeued without confirmation and claimed here again."""
     first, again = run_of(1), attrs.evolve(run_of(1), token=4)
     step = told(MEMBER, taken(first, again), HandlersEnded(at(1), ((first, 1), (again, 2))))
     assert written((first, 1)) in step.commands
@@ -921,7 +908,6 @@ def test_what_became_of_a_command_is_an_event(number: int) -> None:
 )
 @pytest.mark.parametrize("of", [LEASED, MEMBER])
 def test_a_late_answer_changes_nothing(of: Worker, event: WorkerEvent) -> None:
-    """An unexpected reply, and any event after the end."""
     stopped = attrs.evolve(WorkerState(), is_stopped=True)
     assert of.step(stopped, event) == WorkerStep(stopped)
     before = told(of).state

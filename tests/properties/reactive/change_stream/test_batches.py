@@ -28,13 +28,11 @@ def test_changes_are_collected_one_after_the_other_or_at_once(
 
 
 def test_a_document_that_changes_again_is_the_newest() -> None:
-    """It moves behind the documents that changed in between."""
     gone = DocumentChange("a", 1, is_gone=True)
     assert collected((), (A1, B1, gone)) == (B1, gone)
 
 
 def test_the_first_pass_of_a_collection_is_free() -> None:
-    """The others wait for it."""
     asked = passes(1, 0, (A1, A3, B1))
     assert free(asked) == (HandleDeleted(1, 0, "a", (3,)), HandleChanged(1, 0, "b", (1,)))
     assert free(()) == ()

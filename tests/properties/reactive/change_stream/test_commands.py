@@ -50,7 +50,6 @@ def test_changes_and_commands_say_what_they_are() -> None:
 
 
 STREAM: Final[Any] = change_stream
-"""Untyped, for calls that type checkers reject."""
 
 
 @pytest.mark.parametrize(

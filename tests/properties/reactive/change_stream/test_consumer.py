@@ -58,7 +58,6 @@ START: Final = After("t0")
 def follow(
     *events: StreamEvent, consumer: ChangeStreamConsumer = CONSUMER, start: Position | None = START
 ) -> StreamStep:
-    """The last step after these events, for a leader in epoch 5."""
     step = consumer.step(Following(), Elected(5, 2, start))
     for event in events:
         assert isinstance(step.state, Consuming)
@@ -137,9 +136,7 @@ def test_what_was_deleted_is_cleaned_up_before_its_collection_is_planned() -> No
 
 
 def test_what_failed_is_tried_again_after_a_pause_and_nothing_is_saved_meanwhile() -> None:
-    """Law CS6. mongodash: one of three inserts makes a computed size fail; none is planned, and the
-    token is saved.
-    """
+    """Law CS6. mongodash: one of three inserts fails; none is planned, and the token is saved."""
     full, plan, other = received(A1, A2, B1), HandleChanged(5, 0, "a", (1, 2)), HandleChanged(5, 0, "b", (1,))
     again = StartTimer(plan, SECOND)
 
@@ -153,9 +150,7 @@ def test_what_failed_is_tried_again_after_a_pause_and_nothing_is_saved_meanwhile
 
 
 def test_what_a_pass_leaves_out_is_looked_at_again_and_holds_up_nothing_else() -> None:
-    """Laws CS5 and CS6. It joins a later batch with its last change; until then no position is
-    saved.
-    """
+    """Laws CS5 and CS6. It joins a later batch with its last change."""
     plan, other, again = HandleChanged(5, 0, "a", (1, 2)), HandleChanged(5, 1, "b", (1,)), StartTimer(Again(5), SECOND)
     left = (received(A1, A2), TimerFired(StartTimer(Flush(5, 0), 500 * MILLISECOND)), PassLeft(plan, (1,)))
     assert follow(*left).commands == (again,)
@@ -196,8 +191,8 @@ def test_a_stream_that_broke_is_read_again_from_where_it_was() -> None:
 
 @pytest.mark.parametrize("code", sorted(CANNOT_RESUME))
 def test_a_history_that_is_lost_is_forgotten_before_the_next_begins(code: int) -> None:
-    """mongodash, 35, with code 280; the server sends 286 when its oplog has moved on. Law CS8 for
-    the next history.
+    """Law CS8 next. mongodash, 35, with code 280; the server sends 286 when its oplog has moved
+    on.
     """
     forget = ResetHistory(5, 3)
     lost = (received(A1), StreamFailed(Read(5, After("t1")), code))
@@ -228,7 +223,6 @@ def test_whoever_is_to_stop_flushes_what_it_has_and_saves_where_it_was() -> None
 
 
 def test_what_waited_to_be_tried_again_is_tried_at_the_stop() -> None:
-    """One retry without a pause, so that the lease lasts."""
     plan = HandleChanged(5, 0, "a", (1, 2))
     assert follow(received(A1, A2, B1), CommandFailed(plan), StopRequested()).commands == (plan,)
 

@@ -40,7 +40,6 @@ CONSUMER: Final = ChangeStreamConsumer()
 
 
 def test_an_event_says_what_became_of_a_command() -> None:
-    """Fenced refusals and stream codes have their own events; any other error is a failure."""
     save, plan, read, locate = Save(1, 0, START), HandleChanged(1, 0, "a", (1,)), Read(1, START), Locate(1)
     page = Page((), START)
 
@@ -68,7 +67,6 @@ def test_what_is_not_an_answer_is_refused(command: Effect[object], reply: object
 
 READ: Final = Read(1, START)
 WRONG: Final[Any] = change_stream
-"""Untyped, for calls that type checkers reject."""
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,6 @@ TASKS: Final = {"a": ("t1", "t2"), "b": ("t3",)}
 
 
 def deployed(version: int) -> Tasks:
-    """Tasks of two collections; t1's trigger depends on the version."""
     return {
         collection: frozenset(TaskTrigger(task, version if task == "t1" else 0) for task in tasks)
         for collection, tasks in TASKS.items()
@@ -94,8 +93,6 @@ AT_ONCE: Final = ChangeStreamConsumer(size=2, rest=0)
 
 @attrs.define(eq=False)
 class Running:
-    """A reconciliation in progress."""
-
     run: ReconciliationRun
     progress: Progress = attrs.Factory(Progress)
     scan: Scan | None = None
@@ -111,7 +108,6 @@ class Process:
     asked: list[Reconcile] = attrs.Factory(list)
     began: dict[Pass, int] = attrs.Factory(dict)
     batched: tuple[int, int] = (0, 0)
-    """The end of the last batch begun, and its epoch."""
 
     @property
     def epoch(self) -> int:
@@ -165,7 +161,6 @@ class World:
                 self.passed.update({(task, doc): len(self.log) for doc in docs})
 
     def scanned(self) -> Iterator[tuple[str, Doc]]:
-        """Tasks and documents that the next reconciliation covers."""
         for scan in scans(self.progress, deployed(self.version)):
             for doc in self.last:
                 is_left = scan.after is None or doc[1] > int(str(scan.after.last_id)) or not self.is_there(doc)
@@ -186,7 +181,6 @@ class World:
                     self.judge("CS12", self.is_looked_at_later(by.began[command], counted(asked or From(0)), scanned))
 
     def is_looked_at_later(self, began: int, asked: int, scanned: set[tuple[str, Doc]]) -> bool:
-        """Return whether all later changes are."""
         return all(
             laws.is_looked_at_later(at, asked, self.position, is_scanned=(task, doc_of(change)) in scanned)
             for at, change in enumerate(self.log[began:], began)
@@ -228,7 +222,6 @@ class World:
         return None
 
     def elect(self, by: Process) -> None:
-        """Take the lease, reset what another trigger asks for, and read the stored state."""
         if by.epoch == self.epoch > 0 or isinstance(by.state, Stopped):
             return
         self.epoch += 1
@@ -242,7 +235,6 @@ class World:
     # processes
 
     def tell(self, by: Process, event: StreamEvent) -> None:
-        """One consumer step; checks the laws of a step."""
         before = by.state
         step = self.consumer.step(before, event)
         self.judge("CS3", self.asks_well(by, step))
@@ -275,7 +267,6 @@ class World:
                 self.judge("CS5", self.may_save(command))
 
     def asks_well(self, by: Process, step: StreamStep) -> bool:
-        """Return whether a batch requests the collected changes and, when due, the skipped ones."""
         before, after = by.state, step.state
         if not laws.cleans_up_first(after) or not isinstance(after, Consuming):
             return not isinstance(after, Consuming)
@@ -293,9 +284,7 @@ class World:
         return max(counted(before.safe or From(0)), batched if epoch == before.epoch else 0)
 
     def may_save(self, command: Save) -> bool:
-        """Only the last change of a document counts: a pass rereads it, so a pass over earlier
-        changes may see nothing.
-        """
+        """A pass rereads a document, so only its last change counts."""
         saved, scanned = counted(command.position), set(self.scanned())
         happened = [(at, (task, doc)) for doc, at in self.last.items() for task in TASKS[doc[0]]]
         return all(
@@ -340,7 +329,6 @@ class World:
             self.receive(by, command, None)
 
     def run(self, by: Process, place: int, how: str) -> None:
-        """One step of a reconciliation: read the rest, process a batch, or write."""
         if not by.runs:
             return
         running = by.runs[place % len(by.runs)]
@@ -387,7 +375,6 @@ class World:
         return is_fit
 
     def crash(self, by: Process, version: int) -> None:
-        """Memory is lost; requests in flight may still arrive."""
         requests = [command for command in by.out if not isinstance(command, (StartTimer, Reconcile))]
         was = attrs.evolve(by)
         self.late.extend(partial(self.apply, was, command) for command in requests[:2])
@@ -428,7 +415,6 @@ class World:
         self.judge_all()
 
     def calm(self) -> None:
-        """No more faults, and one leader."""
         first, other = self.processes
         self.crash(other, 0)
         if isinstance(first.state, Stopped) or (isinstance(first.state, Consuming) and first.state.is_stopping):
@@ -564,9 +550,7 @@ LAWS: Final = "CS1 CS2 CS3 CS4 CS5 CS6 CS7 CS8 CS9 CS10 CS11 CS12"
     "consumer", [EAGER, RESTING, AT_ONCE], ids=["it saves at once", "it rests", "it does not wait"]
 )
 def test_the_consumer_keeps_the_laws(consumer: ChangeStreamConsumer) -> None:
-    """Laws CS1 to CS12: two processes, crashes, lost leaderships, lost histories, missing
-    replies.
-    """
+    """Laws CS1 to CS12."""
     keeps(LAWS, consumer=consumer)
 
 

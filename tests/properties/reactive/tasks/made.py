@@ -40,14 +40,12 @@ def doc(**items: object) -> Document:
 
 
 def first(rules: TaskRules = T, **items: object) -> TaskRecord:
-    """The record of a new document."""
     verdict = tasks.plan(None, Matching(doc(**items)), rules=rules, now=at(0), new_id="r1")
     assert isinstance(verdict, InsertRecord)
     return verdict.record
 
 
 def seen(record: TaskRecord, now: Instant, rules: TaskRules = T, **items: object) -> TaskRecord:
-    """The record after a look, written or not."""
     verdict = tasks.plan(record, Matching(doc(**items)), rules=rules, now=now, new_id="r2")
     return verdict.record if isinstance(verdict, UpdateRecord) else record
 

@@ -49,9 +49,7 @@ from tidegate.reactive.tasks import (
 
 
 def test_a_burst_is_one_run_with_the_last_value() -> None:
-    """mongodash, 3: an insert and two updates within a debounce of 500 ms make one run with the
-    last value.
-    """
+    """mongodash, 3: an insert and two updates within 500 ms make one run with the last value."""
     record = seen(seen(first(a=1), at(200), a=2), at(400), a=3)
 
     assert tasks.claim(record, worker="w1", rules=T, now=at(899)) == Wait(WhyNot.NOT_DUE, at(900))
@@ -70,9 +68,7 @@ def test_ceaseless_changes_are_run_at_the_maximum() -> None:
 
 
 def test_it_fails_twice_then_succeeds() -> None:
-    """mongodash, 4: three runs, completed, three attempts; the history has the errors and the
-    streak is over.
-    """
+    """mongodash, 4: three runs, completed, three attempts; errors stay in the history."""
     record, now = first(a=1), at(500)
     ends: tuple[HandlerOutcome, ...] = (failed(1_000), failed(2_000), Succeeded())
     for turn, outcome in enumerate(ends, start=1):
@@ -104,9 +100,7 @@ def test_it_is_given_up_when_the_policy_says() -> None:
 
 
 def test_a_change_while_it_is_processed_runs_again() -> None:
-    """mongodash, 2: success makes it pending, due a debounce after the change; the change does not
-    touch the lease.
-    """
+    """mongodash, 2: success makes it pending, due a debounce later; the lease is untouched."""
     held, claim = taken(first(a=1), at(500))
     dirty = seen(held, at(600), a=2)
 
@@ -117,7 +111,6 @@ def test_a_change_while_it_is_processed_runs_again() -> None:
 
 
 def test_a_change_and_its_opposite_run_again() -> None:
-    """A-B-A: the values equal those of the run's start, but differed in between."""
     held, claim = taken(first(a=1), at(500))
     back = seen(seen(held, at(600), a=2), at(650), a=1)
 
@@ -126,9 +119,7 @@ def test_a_change_and_its_opposite_run_again() -> None:
 
 
 def test_a_stalled_worker_changes_nothing() -> None:
-    """mongodash: A stalls past its lease, B completes, a change makes it pending, and A's success
-    loses the change.
-    """
+    """mongodash: A stalls, B completes, a change makes it pending, and A's success loses it."""
     held, stalled = taken(first(a=1), at(500))
     other, claim = taken(held, at(60_500), worker="w2", lapsed=TryAgain(at(0)))
     for record in (other, seen(over(other, claim, Succeeded(), at(60_600)), at(60_700), a=2)):
@@ -174,9 +165,7 @@ def test_a_lease_is_renewed_until_it_is_taken_over() -> None:
 
 
 def test_a_run_that_never_comes_back_is_a_failure() -> None:
-    """mongodash: a handler that kills its process was claimed forever, with 5 attempts of at most
-    2.
-    """
+    """mongodash: a handler that kills its process ran forever, with 5 attempts of at most 2."""
     record, now = taken(first(a=1), at(500))[0], at(60_500)
     record, claim = taken(record, now, worker="w2", lapsed=TryAgain(at(0)))
 
@@ -196,9 +185,7 @@ def test_what_has_changed_is_taken_over_without_asking() -> None:
 
 
 def test_what_no_longer_matches_completes_without_its_handler() -> None:
-    """mongodash, 8 and 10: no extra run, and none for a document that left before it was due; the
-    other handler is called once.
-    """
+    """mongodash, 8 and 10: no extra run, nor one for a document that left before it was due."""
     completed = over(*taken(first(a=1), at(500)), Succeeded(), at(600))
     for record in (first(a=1), completed, over(*taken(first(a=1), at(500)), failed(None), at(600))):
         gone = left(record, at(700))
@@ -226,9 +213,7 @@ def test_what_leaves_while_it_is_processed_is_looked_at_again() -> None:
 
 
 def test_what_comes_back_is_seen_for_the_first_time() -> None:
-    """In mongodash a leaving document loses its record, so equal values run again when it comes
-    back.
-    """
+    """In mongodash a leaving document loses its record, so equal values run again."""
     held, claim = taken(left(first(a=1), at(100)), at(600))
     skipped = begun(held, claim, NotMatching())
 
@@ -252,9 +237,7 @@ def test_a_look_at_what_is_processed_makes_a_version() -> None:
 
 
 def test_a_handler_begins_with_what_is_there() -> None:
-    """mongodash, 12: a changed document runs with its current values; one whose values cannot be
-    computed does not run.
-    """
+    """mongodash, 12: it runs with the current values, or not if they cannot be computed."""
     held, claim = taken(first(a=1), at(500))
 
     assert begun(held, claim, Matching(doc(a=1.0))) == Go(claim)
@@ -281,9 +264,7 @@ def test_what_a_handler_begins_with_need_not_run_again() -> None:
 
 
 def test_a_deferral_is_not_an_attempt() -> None:
-    """mongodash, 26: pending, no attempt, due at the requested time; earlier failures still
-    count.
-    """
+    """mongodash, 26: pending, due at the requested time; earlier failures still count."""
     held, claim = taken(first(a=1), at(500))
     deferred = over(held, claim, Deferred(at(1_500)), at(600))
 
@@ -294,9 +275,7 @@ def test_a_deferral_is_not_an_attempt() -> None:
 
 
 def test_a_change_ends_a_failing_streak_unless_it_is_asked_to_keep_it() -> None:
-    """mongodash, 23: without a reset the first error stays; here the attempts and the retry delay
-    stay too.
-    """
+    """mongodash, 23: without a reset the first error stays; here attempts and delay stay too."""
     record = over(*taken(first(a=1), at(500)), failed(9_000), at(600))
 
     fresh, kept = seen(record, at(700), a=2), seen(record, at(700), KEEPING, a=2)
@@ -311,9 +290,7 @@ def test_a_change_ends_a_failing_streak_unless_it_is_asked_to_keep_it() -> None:
 
 
 def test_a_handler_that_changes_its_own_document_is_given_up_when_it_stops() -> None:
-    """mongodash: a handler that edits its document 8 times ran 11 times, with 3 attempts and no
-    reset; here 9 times.
-    """
+    """mongodash: 8 edits of its own document made 11 runs with 3 attempts; here 9."""
     record, now, runs = first(KEEPING, a=0), at(500), 0
     while record.status is TaskStatus.PENDING:
         held, claim = taken(record, now, KEEPING)
@@ -353,7 +330,7 @@ def test_a_success_ends_a_streak_that_changes_keep() -> None:
 
 
 def test_what_failed_and_has_changed_is_tried_again_no_earlier() -> None:
-    """Without reset a retry delay still holds and a deferral does not; with reset only the debounce
+    """Without reset a retry delay holds, a deferral does not; with reset only the debounce
     counts.
     """
     for rules, when in ((T, at(1_050)), (KEEPING, at(9_000))):
@@ -382,8 +359,7 @@ def test_new_data_does_not_wait_for_a_deferral(rules: TaskRules, *, is_failing: 
 def test_a_reset_counts_anew() -> None:
     """mongodash, 41: failed becomes pending and keeps the error; processed becomes dirty.
 
-    mongodash keeps `dueAt`, so the lag is that of a change handled long ago; here it is kept only
-    while a change waits.
+    mongodash keeps `dueAt`, an old change's time; here it stays only while a change waits.
     """
     held, claim = taken(first(a=1), at(500))
     gave_up = over(held, claim, failed(None), at(600))
@@ -413,9 +389,7 @@ def test_a_reset_counts_anew() -> None:
 
 
 def test_the_history_is_as_long_as_it_is_configured_to_be() -> None:
-    """mongodash, 29: of ten runs the last five, three, or none; the last success is kept
-    separately.
-    """
+    """mongodash, 29: of ten runs the last five, three, or none; the last success is separate."""
     for history_max in (5, 3, 0):
         rules = attrs.evolve(T, history_max=history_max)
         record, now = first(rules, a=1), at(500)

@@ -50,7 +50,6 @@ BUSY: Final = tuple(status for status in TaskStatus if status in PROCESSED)
 
 
 def ended(kind: str, given: Situation, verdict: laws.TaskVerdict) -> Ended | None:
-    """How the run ended, if the verdict writes its end."""
     match kind, given.outcome:
         case "finalise", Succeeded():
             return Ended.SUCCEEDED
@@ -68,7 +67,6 @@ Judge: TypeAlias = Callable[[str, Situation, Any], bool]
 
 
 def keeps(name: str, law: Judge, *kinds: str) -> Law:
-    """Check the law for questions of these kinds, or of any."""
     held = (*BUSY, *BUSY, *TaskStatus) if set(kinds) & set(OF_A_CLAIM) else tuple(TaskStatus)
 
     @settings(max_examples=200)

@@ -84,7 +84,6 @@ class World:
         return Matching(taken)
 
     def carry_out(self, verdict: laws.TaskVerdict) -> bool:
-        """Return whether the store has written it."""
         write = laws.write_of(verdict)
         if write is None:
             return False
@@ -99,7 +98,6 @@ class World:
         return True
 
     def look(self) -> Generator[None, None, tuple[TaskRecord | None, Seen]]:
-        """Read the record and then the document."""
         if self.is_record_first:
             record = self.record
             yield
@@ -178,8 +176,8 @@ class World:
 
 @attrs.frozen
 class Schedule:
-    """Bytes that choose the order: a process starts or goes on, the document changes, or time
-    passes. 0 is nothing.
+    """Bytes choose the order: a process goes on, the document changes, or time passes. 0 is
+    nothing.
     """
 
     steps: bytes
@@ -197,7 +195,6 @@ TIMES: Final = (1, 499, 500, 5_000)
 
 
 def run(schedule: Schedule) -> World:
-    """The final state, once all processes are done and everything due has run."""
     world = World(schedule.rules, schedule.outcomes)
     processes: list[Process] = [world.planner()]
     for step in schedule.steps:
@@ -275,7 +272,6 @@ right_plan, right_claim, right_finalise = tasks.plan, tasks.claim, tasks.finalis
 def whichever_run(
     record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **rest: Any
 ) -> UpdateRecord | Leave:
-    """mongodash: any worker may complete it, even one that lost its lease long ago."""
     if record is None:
         return Leave(WhyNot.NO_RECORD)
     held = attrs.evolve(

@@ -56,7 +56,6 @@ def test_a_task_that_means_nothing_is_refused(broken: dict[str, Any]) -> None:
 
 
 TASKS: Final[Any] = tasks
-"""Untyped, for calls that type checkers reject."""
 
 
 @pytest.mark.parametrize(
