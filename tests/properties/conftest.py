@@ -1,4 +1,4 @@
-"""Settings of the property tests. Derandomised: a failure on one machine is a failure on all.
+"""Settings of the property tests. Derandomised: one machine's failure is every machine's.
 
 A property runs 30 examples (200 in `make thorough`), or TIDEGATE_EXAMPLES. The search for a planted
 bug runs much longer and does not shrink; a change to a test or strategy draws other examples.

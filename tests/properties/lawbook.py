@@ -77,7 +77,6 @@ def _name(law: Law) -> str:
 
 
 def plant(bug: Bug, module: ModuleType, patch: pytest.MonkeyPatch) -> None:
-    """Put the faulty code in place for every user of the module."""
     faulty = variant(module, *bug.replacements, **bug.names)
     changed = {name: made for name, made in vars(faulty).items() if getattr(module, name, None) is not made}
     classes = {made for made in changed.values() if isinstance(made, type)}
@@ -99,7 +98,6 @@ def plant(bug: Bug, module: ModuleType, patch: pytest.MonkeyPatch) -> None:
 
 
 def _methods(made: type, faulty: ModuleType) -> Iterator[tuple[str, object]]:
-    """The methods from the module's own text, without those that attrs adds."""
     for name, each in vars(made).items():
         function = getattr(each, "__func__", getattr(each, "fget", each))
         if getattr(function, "__globals__", None) is vars(faulty):

@@ -1,5 +1,3 @@
-"""Runs programs on documents outside scenarios, and spoils records."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -51,7 +49,6 @@ def one(program: Callable[[], Program[object]], contents: Mapping[str, tuple[Doc
 
 
 def spoiled(value: Value) -> Iterator[Value]:
-    """The value with one fault: replaced, a field missing, or a part spoiled."""
     yield from WRONG
     if isinstance(value, Document):
         for name, part in value.items:

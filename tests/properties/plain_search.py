@@ -49,12 +49,9 @@ class Found:
     """The result of a search.
 
     Attributes:
-        transitions: The number of steps, with all ways to a state counted.
-        depth: The length of the longest shortest path.
+        transitions: Steps, with all ways to a state counted.
         resting: The number of states in which no step must happen.
-        cut_short: The number of further such states, where only the clock has no moves left.
-        faults: Transitions that are faults, by kind.
-        broken: Each broken law, with the fewest steps to break it.
+        cut_short: Further such states, where only the clock has no moves left.
         must: The targets of the steps that must happen.
     """
 
@@ -83,7 +80,6 @@ class Found:
         return {key: beyond[key] for key in beyond if all(key in beyond[after] for after in beyond[key])}
 
     def untimely(self, scenario: Scenario) -> int:
-        """The number of such cycles where a law about rest fails but more time might end it."""
         return sum(
             any(not whole(holds)(self.states[each]) for each in cycle for holds in scenario.eventually.values())
             for cycle in self.cyclic().values()
@@ -222,7 +218,6 @@ def steps(actors: tuple[Actor, ...], world: World) -> Iterator[ActorStep]:
 
 
 def resting_in(must: Mapping[Key, frozenset[Key]]) -> set[Key]:
-    """States where no step must happen, or from which mandatory steps lead to one."""
     restful = {key for key, after in must.items() if not after}
     while more := {key for key, after in must.items() if key not in restful and after & restful}:
         restful |= more

@@ -148,9 +148,7 @@ def methods(classes: Mapping[str, Callable[..., object]]) -> dict[str, Callable[
 
 
 def is_checked(kind: object) -> bool:
-    """Events and values that only tidegate makes are not checked; of a tracker only the start
-    is.
-    """
+    """Values that only tidegate makes and events are not checked; of a tracker only its start."""
     if kind is OffsetTracker:
         return False
     return not attrs.has(kind) or not attrs.fields(kind) or hasattr(kind, "__attrs_post_init__")  # type: ignore[arg-type]
@@ -258,8 +256,6 @@ POISONS: Final[Mapping[str, object]] = {
 
 
 class Sample:
-    """A labelled argument: very long numbers and deep nests have no repr."""
-
     def __init__(self, label: str, value: object) -> None:
         self.label, self.value = label, value
 
@@ -289,8 +285,6 @@ MISSING: Final = object()
 
 
 class Pool:
-    """Valid values of every public class, found by trial."""
-
     def __init__(self) -> None:
         self.found: dict[type, list[object]] = {each: [] for each in PUBLIC.values() if isinstance(each, type)}
         chance = random.Random(6)
@@ -392,7 +386,6 @@ class Pool:
 
 
 def varied(values: Iterable[Any]) -> list[Any]:
-    """At most twelve values, and at least one of each class."""
     by_class: dict[type, list[Any]] = {}
     for value in values:
         by_class.setdefault(type(value), []).append(value)
@@ -575,14 +568,12 @@ def valid_call(name: str, choices: Mapping[str, Sequence[Sample]]) -> Mapping[st
 
 
 def ungated(value: Any) -> Iterator[Sample]:
-    """A value with one invalid field that a gate checks."""
     for name in AT_THE_GATE.get(type(value), ()):
         for wrong in WRONG:
             yield Sample(f"{type(value).__name__}({name}={wrong})", attrs.evolve(value, **{name: wrong.value}))
 
 
 def infected(samples: Iterable[Sample]) -> Iterator[Sample]:
-    """Tuples, mappings and events with one invalid value or key."""
     for sample in samples:
         yield from ungated(sample.value)
         if type(sample.value) is tuple and sample.value:

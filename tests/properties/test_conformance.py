@@ -46,7 +46,6 @@ def right(operation: Operation, world: World) -> tuple[World, object]:
 
 
 def asked(operations: tuple[Operation, ...], store: Store) -> tuple[tuple[object, ...], World]:
-    """The store starts empty; its clock advances one second per operation."""
     program, reply = agreement(operations), None
     world: World = Plain().write(CLOCK, Instant(10**6 * SECOND))
     while True:
@@ -149,7 +148,6 @@ def loose(operation: Operation, world: World) -> tuple[World, object]:
 
 
 def unbounded(operation: Operation, world: World) -> tuple[World, object]:
-    """A bounded push keeps all elements."""
     if isinstance(operation, FindOneAndUpdate):
         updates = tuple(attrs.evolve(each, last=None) if isinstance(each, Push) else each for each in operation.updates)
         operation = attrs.evolve(operation, updates=updates)
@@ -174,7 +172,6 @@ def in_the_given_order(operation: Operation, world: World) -> tuple[World, objec
 
 
 def null_is_not_missing(operation: Operation, world: World) -> tuple[World, object]:
-    """A missing field does not equal null."""
     after, reply = right(operation, world)
     if isinstance(operation, FindOne) and isinstance(reply, Document) and isinstance(operation.where, AllOf):
         nulls = [each.field for each in operation.where.parts if isinstance(each, Eq) and each.value is None]
@@ -199,7 +196,6 @@ def updates_the_first(operation: Operation, world: World) -> tuple[World, object
 
 
 def does_not_count(operation: Operation, world: World) -> tuple[World, object]:
-    """A deletion of many returns no count."""
     if isinstance(operation, DeleteMany):
         world, _ = right(operation, world)
         return world, 0

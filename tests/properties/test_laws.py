@@ -1,5 +1,3 @@
-"""Each law in a header of the core is judged by a predicate or a test."""
-
 from __future__ import annotations
 
 import re

@@ -33,8 +33,6 @@ FACES: Final = (*KINDS, "catalogue", "conformance", "testing")
 SERVED: Final[Mapping[str, tuple[str, ...]]] = {
     "group": ("consumer",), "log": ("consumer",), "planners": ("reactive",), "streams": ("reactive",),
 }  # fmt: skip
-"""The simulated servers, and the rooms whose clients use them."""
-
 
 ADAPTERS: Final = (
     "base", "embedded", "mongo", "runtime", "kit", "observe", "sinks", "page", "exploring", "shell", "kafka", "cli", "testing",
@@ -97,7 +95,6 @@ def reached(graph: Imports, start: str) -> set[str]:
 
 
 def placed(module: str) -> tuple[str, str]:
-    """The room and kind of a core module. The room is "" for faces such as `tidegate.laws`."""
     _, *parts = module.split(".")
     if not parts or parts[0] not in (*ROOMS, "sim"):
         return "", ""

@@ -1,5 +1,3 @@
-"""`python -m tidegate` without its dependencies, interrupted, and at work."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,5 +1,3 @@
-"""Programs on documents outside scenarios: their refusals, and steps that run alone."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping

@@ -1,5 +1,3 @@
-"""The names that users import exist, are listed, and change only on purpose."""
-
 from __future__ import annotations
 
 import ast
@@ -18,8 +16,6 @@ from tidegate import ExitCode
 NAMES: Final = Path(__file__).with_name("public_names.txt")
 
 BESIDE: Final = frozenset({"laws", "scenarios", "specimens", "strategies"})
-"""Modules beside a room's modules share their names on purpose."""
-
 QUALIFIED: Final = {
     ("consumer", "NEXT"),
     ("consumer", "check_event"),
@@ -79,6 +75,5 @@ def test_the_public_names_are_those_on_record() -> None:
 
 
 def test_exit_codes_are_those_of_the_field() -> None:
-    """The shells' codes of signals follow these."""
     assert [code.value for code in ExitCode][:7] == [0, 1, 2, 3, 4, 5, 6]
     assert tidegate.__version__.count(".") == 2

@@ -301,7 +301,6 @@ def test_what_is_not_pure_is_found(planted: str) -> None:
 
 
 def python(paths: Sequence[Path], *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Python with only the standard library and `paths` on its path, and an empty environment."""
     path = f"import sys; sys.path[:0] = {[str(path) for path in paths]!r}; sys.dont_write_bytecode = True; "
     return subprocess.run(
         [sys.executable, "-I", "-S", "-W", "error", "-c", path + arguments[0], *arguments[1:]],

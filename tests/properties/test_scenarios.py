@@ -164,7 +164,6 @@ def test_the_counterexample_is_a_shortest_one(name: str) -> None:
 
 @OF_DESIGNS
 def test_transition_is_right_under_every_fault() -> None:
-    """Three runners, two under one id, one recovering; six fault kinds fired."""
     report, scenario = report_on("transition"), shipped("transition")
     assert report.verdict is Verdict.COMPLETE
     assert set(report.faults) == {

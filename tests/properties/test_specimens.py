@@ -73,7 +73,6 @@ CLAIMS: Final = {
     "its hooks": r"answered for, up to (\d+) rebalance and (\d+) fault \((\d+) faults in `make thorough`\);",
     "a group": r"; (\d+) consumers with up to (\d+) rebalance and (no) fault, .* \((\d+) fault in `make thorough`\);",
 }
-"""Patterns of the bounds in docs/guarantees.md."""
 
 
 def bounds(name: str) -> tuple[int, int, int]:
@@ -127,7 +126,6 @@ STRIKES: Final = "| Scenario | What struck |\n|---|---|\n"
 
 
 def struck_in(name: str) -> frozenset[Fault]:
-    """Faults that fired in a design; the recorded ones if it is not explored here."""
     if name not in LARGE:
         return frozenset(report_on(name).faults)
     row = f"| `{name}` | "

@@ -34,7 +34,6 @@ OFFERED = dict(offered())
 
 @pytest.mark.parametrize("name", OFFERED)
 def test_a_strategy_draws_values(name: str) -> None:
-    """Values are frozen, or a list or dictionary of frozen ones."""
     strategy = OFFERED[name]()
 
     @settings(max_examples=5, phases=(Phase.generate,))

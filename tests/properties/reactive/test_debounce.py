@@ -1,5 +1,3 @@
-"""When a document that keeps changing is due."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -66,7 +64,6 @@ test_a_planted_bug_is_found = planted(
 
 
 def runs(debounce: Debounce, burst: Burst, due: Due, until: Instant) -> int:
-    """Count the runs of a machine that remembers the first and the last waiting change."""
     count, first, last = 0, burst[0], burst[0]
     for change in (*burst[1:], until):
         if change - due(debounce, first, last) >= 0:
@@ -86,7 +83,6 @@ def test_ceaseless_changes_do_not_starve_it() -> None:
     [(0, 0, 600), (0, 500, 1_100), (0, 1_400, 2_000), (0, 1_900, 2_000), (0, 9_000, 2_000), (5, 0, 600)],
 )
 def test_it_is_due_after_the_quiet_or_at_the_maximum(first: int, last: int, expected: int) -> None:
-    """600 ms after the last change, at most 2 s after the first. A clock set back does no harm."""
     assert due(SHORT, at(first), at(last)) == at(expected)
 
 

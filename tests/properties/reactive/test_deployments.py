@@ -106,7 +106,6 @@ def test_a_task_that_is_new_is_remembered_and_reconciled() -> None:
 
 
 def test_a_higher_version_with_another_trigger_does_all_of_it_over() -> None:
-    """Finished records are reset; the flag and the checkpoint of the collection go."""
     half = Checkpoint("orders", frozenset({TRIGGER}), 7)
     known = RememberedTasks(((TASK.name, FIRST.definition),), Progress(4, frozenset({TRIGGER}), (half,)))
     plan = decide_deployment(known, (SECOND,))
@@ -117,7 +116,6 @@ def test_a_higher_version_with_another_trigger_does_all_of_it_over() -> None:
 
 
 def test_a_version_that_is_rolled_back_remembers_the_higher_one() -> None:
-    """When the higher version returns it redoes only what its trigger requires."""
     known = decide_deployment(RememberedTasks(), (SECOND,)).known
     back = decide_deployment(known, (FIRST,))
     assert back.resets == ()
@@ -144,9 +142,7 @@ def test_of_a_task_that_is_not_known_the_definition_stays_and_the_flag_goes() ->
 
 
 def test_a_task_says_what_triggers_it_and_how_it_is_asked_for() -> None:
-    """As data; without conditions of Python only. Ours once ignored a move to another
-    collection.
-    """
+    """An earlier version missed that the documents had moved to another collection."""
     trigger = SECOND.scanned.trigger
     watched = Document.of({"paths": ("total",), "computed": ()})
     expected = {"source": "orders", "records": "records", "where": 'state = "paid"', "watched": watched}
@@ -201,7 +197,6 @@ def test_what_is_over_is_reset_once_and_then_remembered(lost: int) -> None:
 
 
 def test_a_record_that_cannot_be_reset_ends_it() -> None:
-    """A record whose number cannot grow models a refusal by the store."""
     full = over(1).put(Field[int]("version"), INT64_MAX)
     known = decide_deployment(RememberedTasks(), (FIRST,)).known
     run = Run(begun(known, full, *(over(key) for key in (2, 3, 4))))
@@ -224,7 +219,6 @@ def test_what_was_reset_for_a_version_is_not_reset_for_it_again() -> None:
 
 
 def test_what_has_moved_on_is_left() -> None:
-    """Invalid records stay too; failures report them (`set_aside`)."""
     moved = update_one("records", Eq(ID, record_id(TASK.name, "x")), Put(STATUS, "processing"))
     broken = over("b").put(Field[object]("version"), "?")
     run = Run(begun(RememberedTasks(), over("x"), over("y"), broken), between={2: moved})

@@ -145,7 +145,6 @@ def test_who_names_no_task_of_the_application_is_told_which_there_are() -> None:
 
 
 def nth(wanted: int, failure: Failure, kind: type[Effect[object]] | tuple[type[Effect[object]], ...]) -> Any:
-    """The n-th request of a kind fails before it is carried out."""
     numbers = count(1)
     return lambda effect: failure.fresh() if isinstance(effect, kind) and next(numbers) == wanted else None
 
@@ -161,7 +160,6 @@ def test_what_was_not_done_is_asked_again(failure: Failure, kind: type[Effect[ob
 
 
 def replied_late(replies: int) -> Any:
-    """Writes are carried out, and the first replies are lost."""
     numbers = count()
 
     def means(effect: Effect[object], world: World, who: str) -> Any:

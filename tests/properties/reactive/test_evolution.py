@@ -1,5 +1,3 @@
-"""What to redo when a task is deployed with another definition."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -67,7 +67,6 @@ RUNS: Final = (
 
 @st.composite
 def theirs(draw: st.DrawFn) -> Document:
-    """Records of mongodash, some with missing fields or unexpected values."""
     fields = {
         name: draw(TIMES) for name in ("nextRunAt", "dueAt", "createdAt", "updatedAt", "startedAt", "firstErrorAt")
     }

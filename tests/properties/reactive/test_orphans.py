@@ -1,5 +1,3 @@
-"""Whether a task record is an orphan."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -124,9 +122,7 @@ test_a_planted_bug_is_found = planted(
 def test_a_record_goes_when_it_is_of_no_use(
     record: TaskRecord, source: Source, policy: CleanUp, now: Instant, expected: SweepVerdict
 ) -> None:
-    """mongodash, 37 and 38: gone or not matching, within the time and after; a running one
-    stays.
-    """
+    """mongodash, 37 and 38: gone or not matching, within the time and after; running ones stay."""
     assert clean_up(record, source, policy, now) == expected
 
 

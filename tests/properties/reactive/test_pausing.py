@@ -1,5 +1,3 @@
-"""Pausing tasks. Scenarios explore how two operators meet (`test_scenarios`)."""
-
 from __future__ import annotations
 
 from typing import Any, Final

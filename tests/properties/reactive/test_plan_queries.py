@@ -101,7 +101,6 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_where_the_store_cannot_tell_it_is_looked_at() -> None:
-    """A digest, or a duplicate record. A filter by age is refused."""
     doc = Document.of({"_id": "x", "a": 1})
     record = Document.of({"_id": "r", "task": "bill", "document": "x", "status": "completed", "snapshot": {"a": 1}})
     query = asked(Projection(("a",)))
@@ -191,7 +190,6 @@ def test_a_page_that_goes_on_behind_what_is_cut_off_breaks_the_law() -> None:
 
 
 def test_a_task_asks_by_its_own_rules() -> None:
-    """Documents that left the filter count as gone if leaving removes the record."""
     expected = FindChanged("orders", "orders_tasks", "bill", Projection(), Exists(A), 5, ("x",))
     leaves = CleanUp(delete_when=DeleteWhen.SOURCE_GONE_OR_LEFT)
     for cleaning, where in ((CleanUp(), None), (leaves, Exists(A))):

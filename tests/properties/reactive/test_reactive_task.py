@@ -112,7 +112,6 @@ class Store:
         return reply
 
     def _updated(self, effect: UpdateOne | BulkUpdate) -> object:
-        """Updates in order, up to one that is held, as a server does."""
         total, ways = 0, tuple(Eq(ID, record_id("bill", key)) for key in self.held)
         for each in effect.updates if isinstance(effect, BulkUpdate) else (effect,):
             if not isinstance(each.where, AllOf) or each.where.parts[0] in ways:
@@ -227,7 +226,6 @@ def the_first_alone(store: Store, effect: Effect[object]) -> object:
 
 
 def test_a_thousand_new_documents_are_planned_and_removed_in_a_few_requests() -> None:
-    """Documents that are planned before or meanwhile are read again, and no others."""
     keys = tuple(f"{number:03}" for number in range(FOUND_MAX))
     store = Store(world_with({"orders": tuple(DOC.put(ID, key) for key in keys)}))
     assert store.run(TASK.plan_pass(keys[::2], "p1")) == ()
@@ -315,7 +313,6 @@ def test_where_nobody_answers_nothing_is_known() -> None:
 
 
 def test_a_run_that_cannot_begin_leaves_its_claim() -> None:
-    """No reply while it reads the document, or the record is gone at the second read."""
     store = planned()
     store.trouble = {4: dropped, 5: dropped}
     assert store.run(TASK.work_one("w1")) is Idle.UNHEARD
@@ -777,7 +774,6 @@ def test_a_record_that_is_held_holds_up_no_other_claim() -> None:
 
 
 def test_a_record_that_is_held_holds_up_no_other_renewal_and_no_other_end() -> None:
-    """Its outcome is unknown and it is not retried here, unless its own handler completes it."""
     store, runs = running(*KEYS)
     store.held = ("b",)
     claims, (_, held, _) = tuple((run.key, run.claim) for run in runs), runs

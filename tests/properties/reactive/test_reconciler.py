@@ -33,7 +33,6 @@ def record(**values: object) -> Document:
 def carried_out(
     reconciler: Reconciler, world: World, trouble: dict[int, Trouble] | None = None, run: ReconciliationRun = RUN
 ) -> tuple[World, list[Effect[object]]]:
-    """The world after a run, and its requests."""
     program, asked, reply = reconciler.run(run), [], None
     try:
         while True:
@@ -65,8 +64,6 @@ def overtaken(**values: int) -> Trouble:
 
 
 def reconciler(looked: list[tuple[Value, ...]], fails: int = 0) -> Reconciler:
-    """A reconciler that records its looks, of which the first fail."""
-
     def look(_: str, ids: tuple[Value, ...], __: frozenset[str]) -> Program[tuple[Value, ...]]:
         looked.append(ids)
         return answering(ids if len(looked) <= fails else ())
@@ -222,7 +219,6 @@ def test_what_one_of_several_tasks_asks_for_is_looked_at_as_far_as_all_were_aske
 def test_where_few_have_changed_it_asks_about_ever_more_and_looks_at_no_more_than_before(
     changed: set[int], limits: list[int], looks: list[tuple[int, ...]]
 ) -> None:
-    """Each changed document is looked at once, a batch at a time."""
     asked: list[int] = []
     looked: list[object] = []
 

@@ -217,7 +217,6 @@ def test_a_run_ends_with_its_history() -> None:
 
 
 def test_a_null_id_is_an_id() -> None:
-    """The scan continues behind null and does not restart."""
     (scan,) = scans(Progress(), BOTH)
     write = reconcile(RUN, Progress(), scan, BatchPlanned((None,)))
     assert isinstance(write, WriteProgress)

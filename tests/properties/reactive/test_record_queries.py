@@ -1,5 +1,3 @@
-"""Record listings: filters, order and pages: laws RQ1 and RQ2."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

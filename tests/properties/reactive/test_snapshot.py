@@ -1,5 +1,3 @@
-"""Whether anything watched has changed."""
-
 from __future__ import annotations
 
 import hashlib
@@ -62,7 +60,6 @@ AB = st.sampled_from(("a", "b"))
 
 @st.composite
 def watched(draw: st.DrawFn) -> Watched:
-    """Two documents with few keys, deep enough for paths, and a projection."""
     before, after = draw(foreign_document_pairs(AB))
     few = st.sampled_from(((), ("a",), ("a.b",), ("a.a", "a.b"), ("b.a.b",), ("b.a", "a"), ("a.a.a", "a.b", "b.b")))
     return before, after, draw(st.one_of(few.map(Projection), strategies.projections()))
@@ -180,7 +177,6 @@ def flat(document: Document, projection: Projection) -> Document:
 
 
 def never(_: Document | None, __: Document) -> SnapshotVerdict:
-    """Planted bug: nothing is a change, not even first sight."""
     return Unchanged()
 
 
@@ -208,7 +204,6 @@ def by_python(before: Document | None, after: Document) -> SnapshotVerdict:
 
 
 def backwards(before: Document | None, after: Document) -> SnapshotVerdict:
-    """Planted bug: the patch leads from after to before."""
     verdict = changed(before, after)
     return Changed(difference(after, before)) if isinstance(verdict, Changed) and before is not None else verdict
 
@@ -288,7 +283,6 @@ def of_text(document: Document) -> Digest:
 
 
 def of_sorted_keys(document: Document) -> Digest:
-    """Planted bug: key order is lost."""
     return digest(Document.of(json.loads(json.dumps(to_json(document), sort_keys=True))))
 
 
@@ -424,13 +418,11 @@ def test_what_cannot_be_computed_is_reported() -> None:
 
 
 def left_out(document: Document, projection: Projection) -> Document | NotComputed:
-    """Planted bug: a failing value is left out as if it were missing."""
     result = snapshot(document, projection)
     return document if isinstance(result, NotComputed) else result
 
 
 def never_computed(document: Document, projection: Projection) -> Document | NotComputed:
-    """Planted bug: every computed value is reported as failed."""
     return NotComputed("z.fails", "it is computed") if projection.computed else snapshot(document, projection)
 
 
@@ -558,14 +550,12 @@ def test_the_server_sees_the_same() -> None:
 
 
 def flat_expression(projection: Projection) -> Value:
-    """Planted bug: dotted keys in place of nested ones."""
     return (
         Document(tuple((path, f"${path}") for path in projection.paths)) if projection.paths else expression(projection)
     )
 
 
 def without_computed(projection: Projection) -> Value:
-    """Planted bug: computed values are left out."""
     return expression(Projection(projection.paths))
 
 
@@ -575,7 +565,6 @@ def not_literal(projection: Projection, before: Document | str) -> Value:
 
 
 def equal_instead(projection: Projection, before: Document | str) -> Value:
-    """Planted bug: the opposite comparison."""
     return Document((("$eq", differs(projection, before).items[0][1]),))
 
 
@@ -691,7 +680,7 @@ def test_a_snapshot_is_nested_as_its_paths_are(document: Document, paths: tuple[
     ],
 )
 def test_values_compare_as_in_mongodb(before: Document, after: Document, same: bool) -> None:
-    """mongodash's table: missing is not null, 1 is 1.0 but not true, NaN is NaN, order counts."""
+    """Of mongodash: missing is not null, 1 is 1.0 but not true, NaN is NaN, order counts."""
     assert isinstance(changed(before, after), Unchanged) == same
     assert isinstance(changed(after, before), Unchanged) == same
 

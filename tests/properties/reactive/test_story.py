@@ -1,5 +1,3 @@
-"""The history of a document's task as a timeline: law TL1."""
-
 from __future__ import annotations
 
 import attrs

@@ -22,8 +22,6 @@ TakeOver = Callable[[str, str, int], Program[Elected | None]]
 
 
 class Store:
-    """The record; requests by number get no reply although they are carried out."""
-
     def __init__(self, lost: int | None = None) -> None:
         self.world: World = world_with({STREAMS: ()})
         self.lost, self.asked = lost, 0
@@ -70,8 +68,6 @@ def test_the_next_one_is_told_what_is_stored(position: Position) -> None:
 
 
 def by_any_epoch(streams: str, stream: str, epoch: int) -> Program[Elected | None]:
-    """Takes over from any stored epoch."""
-
     async def run() -> Elected | None:
         record = await find_one_and_update(streams, Eq(ID, stream), Put(EPOCH, epoch))
         return None if record is None else Elected(epoch, record[HISTORY], position_of(record))

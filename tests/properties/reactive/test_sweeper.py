@@ -58,8 +58,6 @@ def begun(sweeps: Sweeps | None = None, epoch: int = 3) -> World:
 
 
 class Run:
-    """Runs programs in turn; some replies are lost, some requests are never carried out."""
-
     def __init__(self, world: World, lost: tuple[int, ...] = (), refused: tuple[int, ...] = ()) -> None:
         self.world, self.lost, self.refused = world, lost, refused
         self.asked: list[Effect[object]] = []

@@ -1,5 +1,3 @@
-"""A task record as a document, and back."""
-
 from __future__ import annotations
 
 from itertools import product
@@ -24,8 +22,6 @@ NOW: Final = Instant(0)
 
 
 def whole(record: TaskRecord) -> TaskRecord:
-    """The record with times in whole milliseconds, as decisions write them (law RE14)."""
-
     def rounded(value: Any) -> Any:
         match value:
             case Instant(at, clock):

@@ -1,5 +1,3 @@
-"""The invariants of task records."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-"""Runs of reactive tasks as a worker sees them, and their results."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

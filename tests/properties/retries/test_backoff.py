@@ -282,7 +282,6 @@ def test_any_number_of_attempts_is_answered_at_once(attempts: int, schedule: Del
 
 @given(drawn.crons(), drawn.clock_times())
 def test_a_cron_comes_round_at_each_of_its_times(cron: Cron, now: Instant) -> None:
-    """Agrees with a walk over the cron's times."""
     policy = Policy(backoff=cron, attempts_max=None)
     for attempts in range(1, 4):
         verdict, due = backoff.decide(policy, attempts, now, now), cron.next_after(cron.expression, now)

@@ -97,8 +97,6 @@ class Weather:
 
 @attrs.define
 class Server:
-    """A document with a counter. It recognises a counted request, unless the operation is blind."""
-
     count: int = 0
     asked: int = 0
 

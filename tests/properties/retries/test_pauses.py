@@ -180,7 +180,6 @@ PROGRAMS = (
     ("triggers.all_conditions", "reporter"),
     ("reactive_task.indexed", "planner 1"),
 )
-"""One process per scenario whose program retries requests by itself."""
 TROUBLE: Mapping[str, Callable[[Effect[object]], object]] = {
     "no reply": lambda _: Ambiguous("no reply"),
     "not sent": lambda _: NotApplied("not sent"),
@@ -191,7 +190,6 @@ TROUBLE: Mapping[str, Callable[[Effect[object]], object]] = {
         0 if isinstance(effect, UpdateOne) else None if isinstance(effect, FindOneAndUpdate) else ...
     ),
 }
-"""Replies to a request that is not carried out; `...` elsewhere."""
 
 
 def course(process: Process, scenario: str, at: int, trouble: Callable[[Effect[object]], object]) -> Iterator[object]:
@@ -387,7 +385,6 @@ def test_a_step_that_is_sent_again_is_an_attempt_like_any_other() -> None:
 
 
 def trying() -> dict[str, object]:
-    """Coroutine functions of the core that ask for another attempt, with their code."""
     found = dict[str, object]()
     for module in walk_packages(tidegate.__path__, "tidegate."):
         if {"sim", "scenarios", "specimens", "strategies", "laws", "__main__"} & {*module.name.split(".")}:

@@ -69,7 +69,6 @@ async def made(name: str) -> Sent[None]:
 
 
 async def alter() -> None:
-    """Another process changes the document, so its writer does not recognise it."""
     await update_one(ALL, KEY, Put(MADE_BY, "another"))
 
 

@@ -130,7 +130,6 @@ class Race:
 
     @staticmethod
     def swapped(current: ScheduleCell | None, seen: ScheduleCell | None) -> bool:
-        """A compare-and-set on the version; an insert if there is no cell."""
         return (current and current.version) == (seen and seen.version)
 
     @staticmethod
@@ -341,7 +340,7 @@ def test_no_minute_is_blind() -> None:
 
 
 def test_an_hourly_cron_that_is_looked_at_late_is_made_up_for() -> None:
-    """pynenc skips it at five minutes late."""
+    """pynenc: skips it at five minutes late."""
     found = look(Schedule("0 * * * *"), every(60 * MINUTE), ScheduleCell(NOON), NOON + 65 * MINUTE)
 
     assert isinstance(found, Due)

@@ -72,7 +72,6 @@ def won_a_look(workers: int, *, adapts: bool) -> float:
 
 
 def test_of_four_workers_each_wins_most_of_what_it_asks_for() -> None:
-    """Without a draw one of four wins all; with it each wins at least half."""
     assert won_a_look(4, adapts=False) == 25 / 4
     assert won_a_look(4, adapts=True) > 25 / 2
     assert won_a_look(1, adapts=True) == 25

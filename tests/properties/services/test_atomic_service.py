@@ -539,7 +539,7 @@ class Vector:
     ],
 )
 def test_the_described_vectors_hold(vector: Vector) -> None:
-    """pynenc's answers at its defaults: 300 s, margin 60 s, start fraction 0.5."""
+    """Answers of pynenc at its defaults: 300 s, margin 60 s, start fraction 0.5."""
     now = Instant(vector.now_ms * MILLISECOND)
     claim = View(vector.service, vector.runners, now).claim(vector.caller)
 
@@ -572,7 +572,7 @@ def test_an_invalid_window_comes_before_grace() -> None:
     ],
 )
 def test_the_cleared_seconds_of_the_defaults(count: int, windows: list[tuple[int, int]]) -> None:
-    """pynenc's table: 1 to 6 runners are cleared in the first half of their window."""
+    """Table of pynenc: 1 to 6 runners are cleared in the first half of their window."""
     view = View(DEFAULT, crowd(count), EPOCH)
     at_the_start = view.claims()
 
@@ -751,7 +751,7 @@ def test_two_lists_clear_two_runners() -> None:
     ],
 )
 def test_the_tolerance_of_the_defaults(count: int, service: AtomicService, expected: Tolerance) -> None:
-    """pynenc's least differences that clear two: 105, 80, 67.5 s."""
+    """Of pynenc: the least differences that clear two: 105, 80, 67.5 s."""
     assert tolerance(service, count) == expected
 
 
@@ -777,7 +777,7 @@ def test_the_tolerance_of_the_defaults(count: int, service: AtomicService, expec
     ],
 )
 def test_start_up_tells_what_will_not_work(service: AtomicService, runners: int, expected: StartUp) -> None:
-    """pynenc judges the window of two runners, and accepts four that miss their 7.5 s."""
+    """pynenc: it judges the window of two runners, and accepts four that miss their 7.5 s."""
     assert check_start_up(service, Claiming(), runners) == expected
 
 
@@ -862,7 +862,7 @@ def test_a_name_is_a_string_that_is_not_empty(name: str) -> None:
     ],
 )
 def test_a_way_of_asking_that_means_nothing_is_refused(settings: dict[str, int]) -> None:
-    """pynenc refuses a check interval of 0 at start-up."""
+    """pynenc: refuses a check interval of 0 at start-up."""
     with pytest.raises(Misuse):
         Claiming(**settings)
 

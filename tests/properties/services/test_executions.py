@@ -142,9 +142,7 @@ class World:
     tokens: list[int] = attrs.field(factory=list)
 
     def swap(self, seen: Gate, to: Gate) -> bool:
-        """Return whether the caller learns of its success; an unreported write may have
-        happened.
-        """
+        """Return whether the caller learns of its success; unreported writes may have happened."""
         if self.gate != seen:
             return False
         self.gate = to
@@ -372,7 +370,7 @@ def test_a_runner_knows_itself_again() -> None:
 
 
 def test_a_runner_that_was_killed_at_work_is_reaped() -> None:
-    """pynenc documents it, but its shipped gate stays shut."""
+    """pynenc: documented, but its shipped gate stays shut."""
     admission = executions.admit(IN, run_of("r1", "y"), live={"r1"}, now=FAR)
 
     assert isinstance(admission, Admitted)
@@ -395,7 +393,7 @@ def test_a_runner_that_was_killed_at_work_is_reaped() -> None:
     ],
 )
 def test_a_claim_at_the_end_of_its_slot_does_no_work(least: int, at: int, expected: Enough | NoMargin) -> None:
-    """pynenc grants a claim 10 ms before the end of the slot."""
+    """pynenc: grants a claim 10 ms before the end of the slot."""
     run = run_of("a", "x", Window(EPOCH, Instant(90 * SECOND)))
 
     assert executions.margin(run, least, Instant(at)) == expected
@@ -494,7 +492,6 @@ ROW: dict[str, Any] = {"id": "x", "runner_id": "r0", "start": Instant(5)}
     ids=lambda wrong: type(wrong).__name__,
 )
 def test_an_execution_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
-    """It has an end exactly if it is over, after its start; blocked ones take no time."""
     with pytest.raises(Misuse):
         Execution(**{**ROW, **wrong})
 

@@ -1,5 +1,3 @@
-"""Members on a document store: each life begins once and ends once."""
-
 from __future__ import annotations
 
 from itertools import count, product

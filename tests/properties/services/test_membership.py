@@ -82,8 +82,6 @@ class Forgets:
 
 Event: TypeAlias = Joins | Beats | Leaves | Passes | Forgets
 SILENCE = 4
-"""Small, so that instants coincide."""
-
 somebody, names = st.integers(0, 5), st.sampled_from((None, "a", "b"))
 joining = st.builds(Joins, names, st.sampled_from((None, None, None, 0, 1, 2)), st.sampled_from((0, 0, 0, 1, 2)))
 events = st.one_of(
@@ -405,7 +403,6 @@ GROUP = of(
     ],
 )
 def test_it_is_said_who_is_alive_and_why_not(who: str, after: Duration, expected: Liveness, text: str) -> None:
-    """A worker with a runner's name is not its next life."""
     found = liveness(GROUP, who, START + after)
 
     assert found == expected
@@ -460,7 +457,7 @@ def restarted(known: Membership, now: Instant, *, named: bool, leaves: bool = Fa
 
 
 def test_ghosts_take_no_slots() -> None:
-    """pynenc counts two twice-restarted runners as six for ten minutes; it allows five."""
+    """pynenc: counts two twice-restarted runners as six for ten minutes; it allows five."""
     later = START + 3 * MINUTE
 
     assert len(runners(restarted(Membership(), START, named=False), later)) == 6
@@ -511,7 +508,6 @@ def test_a_join_may_be_repeated_and_takes_no_id_of_another() -> None:
 
 
 def test_a_worker_joins_a_runner_that_is_alive() -> None:
-    """Otherwise it would never go with a runner."""
     known = of(member("a"), member("d", left=START))
 
     assert join(known, "w", START, runner="a") == Joined(member("w", runner="a"))

@@ -1,5 +1,3 @@
-"""Hostile runs for tests of the page."""
-
 from __future__ import annotations
 
 from itertools import pairwise
@@ -77,7 +75,6 @@ def traces(draw: st.DrawFn) -> Trace:
 
 
 def everywhere(text: str) -> Trace:
-    """A run with `text` in every field, twice as a fault."""
     key = text.replace("\0", "")
     after = Document(((key, text), ("again", (Document(((key, text),)),))))
     return telling(text, difference(Document(), after))

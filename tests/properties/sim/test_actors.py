@@ -216,8 +216,6 @@ def test_each_outcome_of_an_effect_may_lose_its_reply() -> None:
 
 
 def test_an_effect_that_must_wait_can_still_be_lost() -> None:
-    """It has no outcome yet, so only the request or the process can be lost."""
-
     def never(effect: Effect[object], world: World, who: str) -> Outcomes:
         del effect, world, who
         return iter(())
@@ -390,7 +388,6 @@ def test_a_late_request_arrives_at_any_later_point() -> None:
 
 
 async def adds_or_skips(_: int) -> object:
-    """Adds one, or first asks for less if a request could not be sent."""
     with suppress(NotApplied):
         await find_one("rows", ROW)
         await find_one("rows", ROW)
@@ -641,7 +638,6 @@ async def sees_and_upserts() -> str:
 def test_an_upsert_that_asks_for_more_than_an_id_looks_and_inserts_later(
     process: Process, other: Process | Network, said: set[str]
 ) -> None:
-    """An insert in between takes its id although it matches; afterwards it does not."""
     made = Scenario(name="upsert", summary="", world=world_with({"rows": ()}), actors=(process, other), budget=1)
     status = [here.status("p0") for here in checked(made).states.values()]
     assert {each.value for each in status if isinstance(each, Returned)} == said

@@ -128,7 +128,6 @@ def with_clock(scenario: Scenario, moves: int) -> Scenario:
 
 
 def forms(found: Explored, horizon: Duration) -> set[object]:
-    """States with instants relative to the clock, saturated at the horizon, without the clock."""
     packing = found.search.space.packing
     slots = [slot for slot in packing.slots.values() if slot.name not in (CLOCK.name, MOVES.name)]
     now = packing.slot(CLOCK)
@@ -593,8 +592,6 @@ class Stamped(NamedTuple):
 
 
 def stamping(*asks: Effect[object], clock: Clock, **changes: object) -> Scenario:
-    """Two stamps at any times; a second process makes requests."""
-
     async def stamps_both() -> None:
         await update_one("jobs", A_JOB, PutServerTime(SEEN))
         await update_one("jobs", B_JOB, PutServerTime(SEEN))
@@ -834,6 +831,5 @@ def test_an_instant_ages_wherever_it_is() -> None:
 
 @pytest.mark.parametrize("held", [[Instant(0)], {Instant(0)}, {"at": Instant(0)}], ids=["list", "set", "dict"])
 def test_an_instant_is_found_also_in_what_is_not_a_value(held: object) -> None:
-    """The argument of an unmerged program may be a list."""
     assert holds_instant(held)
     assert not holds_instant(type(held)())

@@ -239,7 +239,6 @@ def test_a_program_that_asks_or_returns_what_may_change_is_misuse(program: Coded
 
 @pytest.mark.parametrize("reply", [[1], {"a": 1}, object()], ids=["list", "dict", "object"])
 def test_a_reply_that_may_change_is_misuse(reply: object) -> None:
-    """So is the reply of a meaning."""
     with pytest.raises(Misuse, match=r"a reply is an? .*not known to be immutable"):
         explore(scenario(passes_on, reply))
 

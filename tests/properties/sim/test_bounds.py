@@ -1,5 +1,3 @@
-"""A bounded search names the bound and returns the frontier, from which nothing is missed."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

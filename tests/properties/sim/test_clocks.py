@@ -1,5 +1,3 @@
-"""Several clocks, the store's and one per machine: readings and lengths of sleeps."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -359,8 +359,6 @@ def test_a_sleep_in_a_loop_that_ends_in_no_run_is_reported(moves: int, told: str
 
 
 def test_who_keeps_an_instant_does_not_sleep_elsewhere_each_time() -> None:
-    """A kept instant is always the last when the moves run out."""
-
     async def waits() -> bool:
         began = await StoreTime()
         row = await find_one("rows", Eq(ID, "0"))

@@ -54,8 +54,6 @@ class Grows(list[int]):
 
 @attrs.frozen
 class Unseen:
-    """Equality ignores the contents."""
-
     held: object = attrs.field(eq=False)
 
 

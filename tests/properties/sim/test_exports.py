@@ -74,7 +74,6 @@ def test_a_table_has_fixed_columns(name: str) -> None:
 # --- Mermaid ------------------------------------------------------------------------------------------------------------
 
 WORDS = r"[^#;<>&%$\n]*(?:#\d+;[^#;<>&%$\n]*)*"
-"""Text of a statement, with special characters as entities."""
 STATEMENT = re.compile(
     rf"  (?:participant [ps]\d+ as {WORDS}|Note over p\d+: {WORDS}|[ps]\d+(?:->>|-->>|-x|--x|-\))[ps]\d+: {WORDS})"
 )

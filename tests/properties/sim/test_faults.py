@@ -1,5 +1,3 @@
-"""Which faults strike, and what they spend."""
-
 from __future__ import annotations
 
 import ast

@@ -666,7 +666,6 @@ def test_merging_what_is_compiled_twice_changes_nothing_that_can_be_seen(monkeyp
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("wrong", [without_arguments, without_handlers, without_jumps, without_direction])
 def test_classes_that_leave_something_out_are_found(wrong: _Classes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Random programs differ by arguments, handlers, successors, and branch directions."""
     classes = _first_of_each_class
 
     def is_found(seed: int) -> bool:
@@ -907,8 +906,6 @@ async def keeps_one_error_of_two_lines() -> object:
 
 
 class Both:
-    """Its awaitable keeps its argument and an empty stack slot."""
-
     def __init__(self, held: object) -> None:
         self.held = held
 
@@ -1119,8 +1116,6 @@ class Failing(Exception):  # noqa: N818  as users name them
 
 @attrs.frozen
 class Length:
-    """A slotted value that caches a result in a slot."""
-
     text: str
 
     @cached_property

@@ -1,5 +1,3 @@
-"""The consumer group as cells and one actor: generations, releases, evictions, fences."""
-
 from __future__ import annotations
 
 from typing import Any, Final

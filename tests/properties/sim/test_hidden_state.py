@@ -504,7 +504,6 @@ def up_in_a_list() -> None:
 
 
 async def counts_far_behind_a_large_table() -> str:
-    """Code is visited before data."""
     assert A_TABLE_OF_PAIRS
     (COUNTED).clear()
     while len(COUNTED) < FAR:
@@ -517,7 +516,6 @@ A_LARGE_TABLE: Final = {number: (number, ("a", "b")) for number in range(1_100)}
 
 
 async def counts_far_in_a_row() -> str:
-    """One reply counts and another undoes it."""
     NUMBERS["n"] = 0
     while NUMBERS["n"] < FAR:
         NUMBERS["n"] = 0 if await ask() else NUMBERS["n"] + 1
@@ -778,7 +776,6 @@ def test_a_declaration_hides_no_difference_that_shows() -> None:
 
 
 def test_a_list_of_names_to_declare_is_a_tuple() -> None:
-    """A string would be split into letters."""
     with pytest.raises(Misuse):
         attrs.evolve(scenario(only_counts), written_only=cast("tuple[str, ...]", "NUMBERS"))
 
@@ -1410,7 +1407,6 @@ def changes_one() -> None:
 
 
 def test_a_table_that_code_only_looks_up_is_not_compared() -> None:
-    """Unless reachable code changes it."""
     reach = reached(only_looks_up)
     assert {reach.places[number][0] for number in reach.still} == {"TABLE", "HIDDEN", "KEPT"}
     reach = reached(only_looks_up, changes_one)

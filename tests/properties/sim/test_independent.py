@@ -259,7 +259,6 @@ def also_unaged(*kinds: str) -> Callable[[Any], Any]:
 
 
 def reads_no(kind: str) -> Callable[..., Any]:
-    """Reads of this kind of cell are not noted."""
     return lambda read: (
         lambda self, cell: self.packing.slot(cell).get(self.state) if cell.name[0] == kind else read(self, cell)
     )
@@ -296,8 +295,6 @@ def keeps_the_last(taken: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def never_looks(taken: Callable[..., Any]) -> Callable[..., Any]:
-    """A step does not depend on the rest of the budget."""
-
     def took(self: Lens, budget: Cell[int]) -> Lens | None:
         after: Lens | None = taken(attrs.evolve(self, looked=Looked()), budget)
         return after and attrs.evolve(after, looked=self.looked)
@@ -343,8 +340,6 @@ def seldom_must(number: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def follows_all(_: object) -> Callable[..., Any]:
-    """Faults lead out of cycles."""
-
     def following(self: Graph, state: int) -> Iterator[tuple[str, int]]:
         for stepper in self.steppers:
             for _, after in stepper.steps(state):
@@ -361,7 +356,6 @@ def short_cycles(cycles: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def summary_of(kind: str, summary: Callable[[Any], object]) -> Callable[..., Any]:
-    """A summary replaces the values of this kind of cell."""
     return lambda key: lambda self, value: summary(value) if self.name[0] == kind else key(self, value)
 
 
@@ -400,7 +394,6 @@ def knows_what_came_again(natural: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def leaves(kind: type) -> Callable[..., Any]:
-    """Names in values of this type are not renamed."""
     return lambda value: lambda self, item: item if isinstance(item, kind) else value(self, item)
 
 
@@ -412,7 +405,6 @@ def without(fault: str) -> Callable[..., Any]:
 
 
 def once(arrived: Callable[..., Any]) -> Callable[..., Any]:
-    """Equal events are received once."""
     return lambda self: arrived(attrs.evolve(self, arrived=tuple(dict.fromkeys(self.arrived))))
 
 

@@ -66,7 +66,6 @@ def explains(order: tuple[Operation, ...]) -> bool:
 
 
 def longest_by_force(history: History) -> tuple[bool, int]:
-    """Whether any order covers all ended operations, and the longest count of those that fits."""
     every = operations(history)
     ended = {operation for operation in every if operation.end is not None}
     longest = 0
@@ -228,7 +227,6 @@ def test_a_register_in_a_document_is_linearizable_and_a_cached_one_is_not() -> N
 
 
 def test_a_process_that_starts_again_has_left_its_operation_open() -> None:
-    """One life cannot have two open operations."""
     crashing = attrs.evolve(
         registers(is_cached=False),
         actors=tuple(

@@ -40,7 +40,6 @@ OWNER = Field[str]("owner")
 
 
 def must_lead(search: Search, before: Packed, after: Packed) -> set[str]:
-    """Whose mandatory steps lead from one state to the other, by asking the actors."""
     return {
         stepper.name for stepper in search.steppers for step, to in stepper.steps(before) if to == after and step.must
     }
@@ -157,7 +156,6 @@ def lock_of(state: State, name: str) -> str:
 
 
 async def spins(me: str, other: str) -> str:
-    """Polls until the other process has its lock, which never happens."""
     while True:
         theirs = await find_one("locks", Eq(ID, other))
         if theirs is not None and theirs[OWNER] == other:

@@ -1,5 +1,3 @@
-"""A partitioned log: ordered records, invisible gaps, compaction, pausing consumers."""
-
 from __future__ import annotations
 
 from typing import Final
@@ -109,7 +107,6 @@ def test_what_was_paused_is_forgotten_by_who_starts_again_or_gets_it_anew() -> N
 
 
 def by_key(ordering: Ordering) -> Scenario:
-    """One consumer of a log of two keys, with gaps that compaction extends."""
     processor = PartitionRules(running_max=3, ordering=ordering, metadata_max=0, batch_max=1)
 
     consumer = ReducerProcess(

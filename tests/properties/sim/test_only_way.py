@@ -280,7 +280,6 @@ async def adds_to(row: str) -> object:
 
 
 def failing_over(meaning: Meaning = perform) -> Scenario:
-    """Three writers, two documents; any write may stay unconfirmed and roll back."""
     faults = Faults.of(Fault.NOT_DURABLE, Fault.ROLLED_BACK)
     rows = (Document.of({"_id": "x", "n": 0}), Document.of({"_id": "y", "n": 0}))
     writers = (("w1", "x"), ("w2", "x"), ("w3", "y"))
@@ -399,7 +398,6 @@ async def looks_up() -> int | None:
 
 
 def behind(meaning: Meaning) -> Scenario:
-    """A reader whose replica may lag one version behind."""
     stale = Faults.of(Fault.STALE_READ)
     return Scenario(
         name="behind",

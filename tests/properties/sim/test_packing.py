@@ -1,5 +1,3 @@
-"""States as integers: a slot per cell, a number per value, and a record of every read."""
-
 from __future__ import annotations
 
 import pytest
@@ -70,7 +68,6 @@ def test_two_ways_of_writing_blindly_do_not_know_of_each_other() -> None:
 
 
 def test_a_slot_that_is_too_narrow_is_noticed() -> None:
-    """The slot counts as full and gets wider, and so do others that are nearly full."""
     packing = Packing({A.name: 3})
     world = lens(packing)
     for value in range(1, 8):

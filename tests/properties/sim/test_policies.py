@@ -21,7 +21,6 @@ SHAPE = Shape(lanes=4, steps=20)
 
 
 def menus() -> st.SearchStrategy[Menu]:
-    """Faults have their own lane."""
     hands = st.lists(st.tuples(st.integers(0, 1), st.sampled_from([None, None, CRASH, LATE])), max_size=6)
     return hands.map(
         lambda steps: Menu(

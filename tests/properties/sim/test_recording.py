@@ -348,7 +348,6 @@ def test_other_damage_is_an_error_that_names_the_line(what: str) -> None:
 
 
 def test_a_run_that_was_ended_is_executed_until_then() -> None:
-    """The last effect may or may not have been carried out."""
     program = counts(2)
     standing = resume(program, None)
     program.close()

@@ -268,7 +268,6 @@ def test_a_late_wish_outlives_the_crash() -> None:
 
 
 def test_late_requests_may_hold_instants() -> None:
-    """The network tells two of them apart without using an instant as a number."""
     event = (0, Instant(0))
     puts = attrs.evolve(
         reducer(lambda state, event: Step(state, (Call("a", (event,)),)), faults=Faults.of(Fault.LATE)),
@@ -598,7 +597,6 @@ def test_notes_of_a_reducer_die_with_it() -> None:
 
 
 def test_a_program_may_not_carry_out_a_command_with_an_instant_in_relative_time() -> None:
-    """It holds an instant while it runs, so time is absolute."""
     asked = Call("pass", (Instant(0),))
     carried = attrs.evolve(reducer(commands(asked)), carried_out=lambda command: sleeps() if command == asked else None)
     world = Plain().write(inbox("r"), ("go",))

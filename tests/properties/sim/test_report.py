@@ -1,5 +1,3 @@
-"""A report has one of three verdicts, and gives a reason if it is inconclusive."""
-
 from __future__ import annotations
 
 import json

@@ -277,7 +277,6 @@ async def looks_at_the_time() -> Duration:
 
 
 def test_a_law_about_rest_is_asked_in_runs_for_which_relative_time_does_not_fit() -> None:
-    """Absolute-time runs teach nothing about relative time."""
     report = sampled(
         Scenario(
             name="looks",

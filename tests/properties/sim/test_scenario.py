@@ -1,5 +1,3 @@
-"""A scenario refuses what cannot be explored, and describes itself."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator, Mapping

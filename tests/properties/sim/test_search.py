@@ -124,7 +124,6 @@ Tree: TypeAlias = Leaf[T] | Look[T]
 
 
 def decided(tree: Tree[T], *sides: World | State) -> T:
-    """Which cells are read depends on earlier reads, as footprints must track."""
     while isinstance(tree, Look):
         tree = tree.then[sides[tree.side].read(CELLS[tree.cell]) % len(tree.then)]
     return tree.value

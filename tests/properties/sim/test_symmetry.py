@@ -63,7 +63,6 @@ def is_a_run(found: Explored, path: tuple[Packed, ...]) -> bool:
 
 
 def is_broken_at_the_end(found: Explored, scenario: Scenario) -> bool:
-    """A law over states; the last step broke a step law."""
     assert found.broken is not None
     last = found.search.space.view(found.broken.path[-1], Looked())
     laws = {**scenario.always, **scenario.eventually}

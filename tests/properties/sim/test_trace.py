@@ -152,7 +152,6 @@ OLDER = {
 
 
 def damaged(*path: str | int, to: object = ...) -> object:
-    """The valid trace with one part replaced or left out."""
     copy = json.loads(json.dumps(VALID))
     at = copy
     for part in path[:-1]:
@@ -227,7 +226,6 @@ def test_an_older_trace_is_read() -> None:
 
 
 def extended(value: object) -> object:
-    """Adds a key to each object except values and patches, where keys have meaning."""
     match value:
         case {"op": _}:
             return value
@@ -403,7 +401,6 @@ async def inserts() -> None:
 
 
 def sometimes_lost(effect: Effect[object], world: World, who: str) -> Outcomes:
-    """Two outcomes with the same text."""
     yield world, None
     yield from perform(effect, world, who)
 
@@ -431,7 +428,6 @@ async def notes_why() -> None:
 
 
 def answers_what_reads_alike(effect: Effect[object], world: World, who: str) -> Outcomes:
-    """Two errors with the same text."""
     if isinstance(effect, Call):
         yield world, ImportError("no", name="a")
         yield world, ImportError("no", name="b")
@@ -483,7 +479,6 @@ def only(trace: Trace, numbers: frozenset[int]) -> list[tuple[str, str]]:
 
 
 def taken(decisions: list[tuple[str, str]], search: Search) -> list[tuple[str, str]]:
-    """The decisions in turn; of equal-looking steps, the one that leads further."""
     states, done = {search.first}, []
     for who, what in decisions:
         could = (way for state in states for way in ways(search, state))
@@ -544,7 +539,6 @@ def test_most_counterexamples_have_a_passing_run_beside_them() -> None:
 
 
 def some_run_passes(search: Search) -> bool:
-    """Search all runs for one that breaks no law and comes to rest."""
     seen, todo = {search.first}, [search.first]
     while todo:
         assert len(seen) < NEAREST_STATES_MAX, "small enough to be seen whole"

@@ -1,5 +1,3 @@
-"""Names of types in recordings: unique, complete, and old ones still readable."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""What each effect means for documents, clocks, notes, calls and journals."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping

@@ -212,10 +212,7 @@ def outage(breaker: CircuitBreaker, payloads: int, away: int) -> tuple[int, int]
 
 
 def test_an_outage_does_not_empty_the_topic_into_the_dead_letters() -> None:
-    """Two minutes of outage: only the payload of two probes is dead-lettered.
-
-    Without a breaker all are; Drakkar's diverts all while it is open.
-    """
+    """Without a breaker all are dead-lettered; Drakkar's diverts all while it is open."""
     assert outage(CircuitBreaker(), 100, 120) == (99, 1)
     assert outage(CircuitBreaker(threshold=10**9), 100, 120) == (0, 100)
 

@@ -1,5 +1,3 @@
-"""Dead-letter topics: laws DT1 and DT2, and planted bugs."""
-
 from __future__ import annotations
 
 import attrs

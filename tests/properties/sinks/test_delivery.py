@@ -86,8 +86,6 @@ class Arrived:
 
 @attrs.frozen
 class Looked:
-    """An operator releases or dismisses a payload."""
-
     index: int
     event: Released | Dismissed
 

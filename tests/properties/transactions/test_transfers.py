@@ -1,5 +1,3 @@
-"""Transfers move amounts whole and once, and report the truth."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-"""Versions of an application that run side by side."""
-
 from __future__ import annotations
 
 from typing import Final

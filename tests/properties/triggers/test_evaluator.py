@@ -484,7 +484,6 @@ def occurrence(code: str, name: str, second: int) -> Occurrence:
 USED: Final = TriggerRun(
     Firing(BOTH.id, (occurrence("a", "used", 1), occurrence("b", "used", 0)), 3), Fired(Instant(0))
 )
-"""Its used occurrence still waits, and the run cannot be read."""
 
 
 def full() -> Store:
@@ -507,8 +506,6 @@ def full() -> Store:
 
 
 def takes_not(reason: str, is_it: Callable[[str, Document], bool]) -> Trouble:
-    """A store that refuses some documents, alone and in a batch."""
-
     def told(store: Store, effect: Effect[object]) -> object:
         if not isinstance(effect, (InsertOne, InsertMany)):
             return store.do(effect)
@@ -568,7 +565,6 @@ def test_a_pass_does_what_there_is_to_do_whatever_becomes_of_the_rest(monkeypatc
 
 
 async def one_page(collection: str, *where: Filter) -> tuple[Document, ...]:
-    """Planted: later pages are never read."""
     return await find_all(collection, *where, limit=PAGE)
 
 
@@ -580,7 +576,6 @@ def all_or_none(
 
 
 def silent(_: str, reason: str) -> Skipped:
-    """Planted: failures go unreported."""
     return Skipped("", reason)
 
 
@@ -851,7 +846,6 @@ def wanted_of(store: Store) -> list[str]:
 
 
 def test_a_request_that_is_refused_is_asked_for_one_by_one() -> None:
-    """For example when writes are not authorised."""
     store, programs = burst(2), evaluator(ON_A)
     store.trouble = dict.fromkeys(range(5, 99), refused)
     answer = store.run(programs.evaluate("p1"))
@@ -1067,7 +1061,6 @@ def storable(found: strategies.Found) -> strategies.Found:
 
 
 def old_ones(found: strategies.Found, runs: tuple[TriggerRun, ...], keep: int) -> set[str]:
-    """The decision of `purge`, by the end of runs."""
     events = {
         each.context.event_id: each.seen
         for run in runs

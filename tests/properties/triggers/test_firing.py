@@ -267,7 +267,6 @@ def look(world: World) -> Generator[None, None, None]:
 
 
 def one_pass(world: World, me: str) -> Generator[None, None, None]:
-    """At each `yield` others go on, or this pass dies."""
     yield from look(world)
     now = world.now
     yield
@@ -531,7 +530,7 @@ def test_the_next_set_has_the_next_number() -> None:
 
 
 def test_what_nobody_waits_for_is_dropped() -> None:
-    """pynenc keeps it forever."""
+    """pynenc: keeps it forever."""
     assert plan((), AB, (), NOW).dropped == tuple(each.id for each in AB)
     assert plan((SINGLE,), AB, (), Instant(3)).dropped == (AB[1].id,)
 

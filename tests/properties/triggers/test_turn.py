@@ -1,5 +1,3 @@
-"""A service turn and its end. Scenarios explore that recovery works."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -128,7 +126,6 @@ def test_where_nobody_says_the_time_the_turn_is_over() -> None:
 
 
 def test_what_recovers_comes_first() -> None:
-    """Then notices, triggers and user work; it recovers no more than necessary."""
     recoverer = Recoverer(me="a", dead_after=MINUTE, tasks=("recover",))
     noticer, evaluator = Noticer(conditions=()), Evaluator(triggers=(), next_after=lambda _, __: None)
 

@@ -419,7 +419,6 @@ class Course:
         )
 
     def untracked(self, heartbeat: Heartbeat) -> tuple[Claim, ...]:
-        """Untracked claims under its name, until a confirmed requeue."""
         gone = {each.id for each in heartbeat.untracked if self.random.random() < 0.8}
         life = heartbeat.life
         self.hidden = [
@@ -523,7 +522,6 @@ PLANTED: Final[dict[str, tuple[str, ModuleType, tuple[tuple[str, str], ...]]]] =
     "one queue keeps others unpolled": ("WK23", worker, ((_GROUPS + _POLLED, _POLLED + _GROUPS),)),
     "a failed queue is polled with its group": ("WK24", worker, (("known.is_woken or result.has_failed", "known.is_woken"),)),
 }  # fmt: skip
-"""The law, the module, and the planted replacements."""
 
 
 def finds(law: str, stepping: Stepping) -> bool:
@@ -758,7 +756,6 @@ def test_a_worker_that_has_lost_claims_chooses_among_more_at_once_and_comes_back
 
 
 def test_claims_that_a_poll_did_not_tell_of_are_given_back() -> None:
-    """At once, and each twelfth of the lease until its end; meanwhile the queue is not polled."""
     step = told(LEASED, taken(run_of(1)), WorkAnnounced(at(1), "bill"))
     assert Poll("bill", 2) in step.commands
     failed = PollResult(has_failed=True, is_uncertain=True)

@@ -1,5 +1,3 @@
-"""Collecting changes of a stream, and the passes of a batch."""
-
 from __future__ import annotations
 
 from hypothesis import given

@@ -1,5 +1,3 @@
-"""Positions, changes and commands: printing, comparison, validation."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -71,6 +69,5 @@ def test_what_means_nothing_is_refused(construct: Callable[[], object]) -> None:
 
 
 def test_positions_are_compared_exactly() -> None:
-    """A token is data: 1 is not 1.0."""
     assert After(Document.of({"_data": "82"})) == After(Document.of({"_data": "82"}))
     assert After(1) != After(1.0)

@@ -1,5 +1,3 @@
-"""The stream consumer, event by event."""
-
 from __future__ import annotations
 
 from typing import Any, Final
@@ -191,9 +189,7 @@ def test_a_stream_that_broke_is_read_again_from_where_it_was() -> None:
 
 @pytest.mark.parametrize("code", sorted(CANNOT_RESUME))
 def test_a_history_that_is_lost_is_forgotten_before_the_next_begins(code: int) -> None:
-    """Law CS8 next. mongodash, 35, with code 280; the server sends 286 when its oplog has moved
-    on.
-    """
+    """Law CS8. mongodash, 35, with code 280; a server whose oplog has moved on sends 286."""
     forget = ResetHistory(5, 3)
     lost = (received(A1), StreamFailed(Read(5, After("t1")), code))
 
@@ -257,7 +253,6 @@ def test_an_idle_position_is_saved_only_where_nothing_waits() -> None:
 
 
 def test_a_pass_that_nobody_knows_of_changes_nothing() -> None:
-    """No step reaches this state."""
     plan = HandleChanged(5, 0, "a", (1,))
     state = Consuming(5, 2, START, START, START, awaited=frozenset({plan}))
     step = CONSUMER.step(state, CommandDone(plan))

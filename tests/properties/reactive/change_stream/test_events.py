@@ -1,5 +1,3 @@
-"""Replies to commands become events; validation of events."""
-
 from __future__ import annotations
 
 from typing import Any, Final

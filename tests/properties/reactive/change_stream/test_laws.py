@@ -155,7 +155,6 @@ class World:
             self.log.append(DocumentChange(*doc, is_gone=is_gone))
 
     def mark(self, by: Process, tasks: Iterable[str], docs: Iterable[Doc]) -> None:
-        """A pass by another trigger than the stored one does not count."""
         for task in tasks:
             if task != "t1" or by.version == self.version:
                 self.passed.update({(task, doc): len(self.log) for doc in docs})
@@ -190,7 +189,6 @@ class World:
     # server
 
     def apply(self, by: Process, command: Request, skipped: int = 0) -> object:
-        """Carry out a command, or a pass without the skipped part."""
         match command:
             case Locate():
                 return From(len(self.log))
@@ -279,7 +277,6 @@ class World:
         return laws.asks_for_each_once(tuple(changes), after.flushing.left)
 
     def collected_from(self, by: Process, before: Consuming) -> int:
-        """A batch begins where the previous one ended."""
         batched, epoch = by.batched
         return max(counted(before.safe or From(0)), batched if epoch == before.epoch else 0)
 
@@ -471,9 +468,7 @@ TURNS: Final = st.lists(
 
 
 def turns(story: str) -> list[Turn]:
-    """Parse a schedule: `change-3` is of the third document, `2*serve` runs twice, `elect!` is the
-    other process.
-    """
+    """Parse a schedule: `change-3` is the third document, `2*serve` twice, `elect!` the other."""
     schedule: list[Turn] = []
     for word in story.split():
         times, _, turn = word.rpartition("*")
@@ -485,8 +480,6 @@ def turns(story: str) -> list[Turn]:
 LED: Final = "elect 3*serve "
 """It leads, knows and has stored the stream position, and has read."""
 DONE: Final = LED + "13*run "
-"""And has reconciled."""
-
 STORIES: Final = {
     "a collection fails": DONE + "change-0 change-1 serve-0 part-0 9*serve crash elect",
     "the same id in two collections": DONE + "change-0 change-1 serve-0 9*serve crash elect",

@@ -1,5 +1,3 @@
-"""Rules, decisions and claimed records for the tests of `tidegate.reactive.tasks`."""
-
 from __future__ import annotations
 
 from typing import Any, Final

@@ -1,5 +1,3 @@
-"""Decisions about a task record."""
-
 from __future__ import annotations
 
 import attrs
@@ -178,7 +176,6 @@ def test_a_run_that_never_comes_back_is_a_failure() -> None:
 
 
 def test_what_has_changed_is_taken_over_without_asking() -> None:
-    """No run has used the change yet, however many failed before."""
     dirty = seen(taken(first(a=1), at(500))[0], at(600), a=2)
 
     assert taken(dirty, at(60_500))[1].snapshot == doc(a=2)
@@ -202,7 +199,6 @@ def test_what_no_longer_matches_completes_without_its_handler() -> None:
 
 
 def test_what_leaves_while_it_is_processed_is_looked_at_again() -> None:
-    """However the run ends, the handler is called again only if the document has come back."""
     held, claim = taken(first(a=1), at(500))
     processed = left(held, at(600))
     ends: tuple[HandlerOutcome, ...] = (Succeeded(), failed(900), failed(None), Deferred(at(900)))
@@ -254,7 +250,6 @@ def test_a_handler_begins_with_what_is_there() -> None:
 
 
 def test_what_a_handler_begins_with_need_not_run_again() -> None:
-    """A change seen between the claim and the start is part of the run."""
     held, claim = taken(first(a=1), at(500))
     adopted = begun(seen(held, at(550), a=2), claim, Matching(doc(a=2)))
 
@@ -317,7 +312,6 @@ def test_a_lost_run_is_a_failure_also_where_something_has_changed() -> None:
 
 
 def test_a_success_ends_a_streak_that_changes_keep() -> None:
-    """Attempts count the failures since the last success."""
     held, claim = taken(
         over(*taken(first(KEEPING, a=1), at(500), KEEPING), failed(800), at(600), KEEPING), at(800), KEEPING
     )
@@ -330,9 +324,7 @@ def test_a_success_ends_a_streak_that_changes_keep() -> None:
 
 
 def test_what_failed_and_has_changed_is_tried_again_no_earlier() -> None:
-    """Without reset a retry delay holds, a deferral does not; with reset only the debounce
-    counts.
-    """
+    """Without reset a retry delay holds; with reset only the debounce counts."""
     for rules, when in ((T, at(1_050)), (KEEPING, at(9_000))):
         held, claim = taken(first(rules, a=1), at(500), rules)
         assert over(seen(held, at(550), rules, a=2), claim, failed(9_000), at(600), rules).next_run_at == when
@@ -357,10 +349,7 @@ def test_new_data_does_not_wait_for_a_deferral(rules: TaskRules, *, is_failing: 
 
 
 def test_a_reset_counts_anew() -> None:
-    """mongodash, 41: failed becomes pending and keeps the error; processed becomes dirty.
-
-    mongodash keeps `dueAt`, an old change's time; here it stays only while a change waits.
-    """
+    """mongodash, 41. It keeps `dueAt`, an old change's time; here only while a change waits."""
     held, claim = taken(first(a=1), at(500))
     gave_up = over(held, claim, failed(None), at(600))
 
@@ -424,7 +413,6 @@ def test_ten_records_are_claimed_once_each() -> None:
 
 
 def test_a_large_snapshot_is_kept_as_its_digest() -> None:
-    """A change is still noticed, and a run knows that it must read the document."""
     small = attrs.evolve(T, snapshot_bytes_max=10)
     record = first(small, a="x" * 100)
 

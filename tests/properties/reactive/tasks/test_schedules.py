@@ -52,15 +52,7 @@ Process: TypeAlias = Generator[None, None, None]
 
 
 class World:
-    """A document, its record, a clock, and processes that may stop between any two steps.
-
-    Args:
-        outcomes: Results of the runs, in order; later runs succeed.
-
-    Attributes:
-        is_guarded: Whether the store checks guards.
-        is_record_first: Whether records are read BEFORE documents.
-    """
+    """Processes may stop anywhere. `outcomes` end the runs; a planted store ignores guards."""
 
     is_guarded = is_record_first = True
 
@@ -176,9 +168,7 @@ class World:
 
 @attrs.frozen
 class Schedule:
-    """Bytes choose the order: a process goes on, the document changes, or time passes. 0 is
-    nothing.
-    """
+    """Bytes choose the order: a process goes on, the document changes, time passes."""
 
     steps: bytes
     outcomes: tuple[HandlerOutcome, ...] = ()
@@ -186,7 +176,6 @@ class Schedule:
 
 
 BROKEN: Final = doc(a="!")
-"""Its watched value cannot be computed."""
 CONTENTS: Final = (
     *(doc(a=0), doc(a=1), doc(a=0), doc(a=1), doc(b=1), None, doc(a=0), doc(a=1)),
     *(doc(a=0), doc(a=1), doc(b=1), None, BROKEN, BROKEN, doc(a=0), doc(a=1)),

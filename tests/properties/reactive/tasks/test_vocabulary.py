@@ -1,5 +1,3 @@
-"""Inputs and verdicts of decisions: printing and validation."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
