@@ -141,7 +141,7 @@ class World:
     def judge(self, law: str, verdict: bool) -> None:
         assert verdict or law not in self.law.split(), law
 
-    # what is there
+    # state
 
     def is_there(self, doc: Doc) -> bool:
         return doc in self.last and not self.log[self.last[doc]].is_gone
