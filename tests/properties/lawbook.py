@@ -5,7 +5,7 @@ the laws that find it:
 
     test_a_planted_bug_is_found = planted(
         backpressure,
-        bug("it never opens", ("load <= thresholds.low", "load < 0"), test_b3_nothing_is_held_below_low),
+        bug("it never opens", ("load <= low", "load < 0"), test_b3_nothing_is_held_below_low),
     )
 
 Importers of the module or of its functions use the faulty version meanwhile; laws and strategies do

@@ -67,4 +67,4 @@ def is_read_or_misuse(read: Callable[[Document], object], good: Document) -> boo
             _ = read(bad)  # type: ignore[arg-type]
         except Misuse:
             refused += 1
-    return refused > len(WRONG)  # which are not records, but for the last
+    return refused > len(WRONG)  # these are no records, except the last

@@ -86,7 +86,6 @@ class Found:
         )
 
     def may_end_later(self, scenario: Scenario, key: Key, holds: Law) -> bool:
-        """Return whether it reaches rest, or all cycles keep the law, where the clock is ahead."""
         if scenario.clock is None or not scenario.clock.moves:
             return False
         now = self.states[key].world.read(CLOCK)

@@ -110,7 +110,7 @@ WRITTEN: Final[Mapping[str, str]] = {
 """Parameters that are not input: the calling code writes the checks' texts and limits."""
 
 
-# --- what is public -----------------------------------------------------------------------------------------------------
+# --- public names -------------------------------------------------------------------------------------------------------
 
 
 def modules() -> Iterator[types.ModuleType]:
@@ -184,7 +184,7 @@ AT_THE_GATE: Final[Mapping[type, tuple[str, ...]]] = {
     },
 }
 
-# --- what they are given ------------------------------------------------------------------------------------------------
+# --- valid arguments ----------------------------------------------------------------------------------------------------
 
 
 def nest(depth: int) -> tuple[object, ...]:
@@ -300,8 +300,8 @@ class Pool:
         for _ in range(6):
             for each in (each for each in PUBLIC.values() if is_checked(each) or each in EVENTS):
                 self._try(each, chance)
-        for each in [*self.found] * 3:  # some are made of others of them
-            if not self.found[each]:  # of values that only tidegate makes, those that no call above has brought about
+        for each in [*self.found] * 3:  # some are built from others
+            if not self.found[each]:  # tidegate's own values that no call above has produced
                 self._try(each, chance)
 
     def _lacks(self, each: Any) -> bool:
@@ -312,7 +312,7 @@ class Pool:
         if not all(args.values()) or inspect.iscoroutinefunction(each) or not self._lacks(each):
             return
         for _ in range(60 if isinstance(each, type) and not self.found[each] else 5):
-            with suppress(Exception):  # which is found by the test, not here
+            with suppress(Exception):  # the test finds it, not this code
                 self._keep(each(**{name: chance.choice(choices) for name, choices in args.items()}))
 
     def _keep(self, value: object, depth: int = 3) -> None:
@@ -428,7 +428,7 @@ def hint_of(callee: Callable[..., object], name: str) -> Any:
                 one = types.SimpleNamespace(__annotations__={"it": hint})
                 try:
                     return typing.get_type_hints(one, {**ALIASES, **vars(import_module(each.__module__))})["it"]
-                except (NameError, TypeError):  # imported for the type checkers only, or an alias of itself
+                except (NameError, TypeError):  # imported for type checkers only, or an alias of itself
                     return object
     return object
 
@@ -474,7 +474,7 @@ def taken() -> frozenset[object]:
     return frozenset(found)
 
 
-# --- what comes back ----------------------------------------------------------------------------------------------------
+# --- answers ------------------------------------------------------------------------------------------------------------
 
 
 class TooLongError(BaseException):

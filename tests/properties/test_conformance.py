@@ -81,7 +81,7 @@ def test_nothing_is_left_behind() -> None:
     assert right(insert_one("c", Document.of({"_id": X})), left)[1] == Refused("duplicate key")
 
 
-# --- stores that are wrong ----------------------------------------------------------------------------------------------
+# --- faulty stores ------------------------------------------------------------------------------------------------------
 
 
 def overwrites(operation: Operation, world: World) -> tuple[World, object]:

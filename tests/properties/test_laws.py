@@ -28,5 +28,5 @@ def test_every_numbered_law_is_judged() -> None:
 
     assert {law for law, count in numbers.items() if count > 1} == set()
     assert numbers.keys() - known == set()
-    assert {"W1", "W10", "TR6", "AL4", "P6", "D2", "T1"} <= numbers.keys()  # for else nothing was checked
+    assert {"W1", "W10", "TR6", "AL4", "P6", "D2", "T1"} <= numbers.keys()  # otherwise nothing was checked
     assert cited("Laws P1, P2 and P4, also Law TR3: so. A law of S1 is none.") == {"P1", "P2", "P4", "TR3"}

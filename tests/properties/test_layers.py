@@ -115,7 +115,7 @@ def is_wrong(module: str, room: str, kind: str, other: str) -> bool:
     if not other.startswith("tidegate."):
         return False
     theirs, their_kind = placed(other)
-    if not theirs:  # a face re-exports from all rooms, so whatever stands in one of them must not need it
+    if not theirs:  # a face re-exports from all rooms, so no module of a room may need it
         return other.split(".")[1] in FACES
     if room == "sim":
         return theirs not in ("sim", "model", *SERVED.get(module.rpartition(".")[2], ())) or bool(their_kind)
@@ -124,7 +124,7 @@ def is_wrong(module: str, room: str, kind: str, other: str) -> bool:
     return (theirs if theirs == "sim" else their_kind) in NEVER[kind]
 
 
-# --- it holds -----------------------------------------------------------------------------------------------------------
+# --- the order holds ----------------------------------------------------------------------------------------------------
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
@@ -168,7 +168,7 @@ def test_no_file_and_no_class_is_too_long_to_read_at_once() -> None:
     assert longer == set()
 
 
-# --- and it could fail --------------------------------------------------------------------------------------------------
+# --- the checks can fail ------------------------------------------------------------------------------------------------
 
 
 def test_what_only_a_checker_imports_counts() -> None:

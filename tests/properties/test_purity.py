@@ -132,7 +132,7 @@ def parsed() -> dict[str, ast.Module]:
 MODULES: Final = sorted(parsed())
 
 
-# --- what each module may do ------------------------------------------------------------------------------------------
+# --- what each module may use -----------------------------------------------------------------------------------------
 
 
 def imported(tree: ast.Module) -> set[str]:
@@ -254,7 +254,7 @@ def test_no_more_is_allowed_than_is_needed() -> None:
 
 def test_nothing_in_the_core_reaches_outside() -> None:
     found = {each: names for each, tree in parsed().items() if (names := reaches_outside(tree))}
-    assert found == {"sim.variants": {"compile", "exec"}}  # of our own modules, with a bug in them
+    assert found == {"sim.variants": {"compile", "exec"}}  # our modules, with a bug
 
 
 def test_no_module_keeps_state() -> None:
@@ -297,7 +297,7 @@ def test_what_is_not_pure_is_found(planted: str) -> None:
     assert imports_too_much("status", tree) | reaches_outside(tree) | keeps_state(tree)
 
 
-# --- alone in the world -----------------------------------------------------------------------------------------------
+# --- in isolation -----------------------------------------------------------------------------------------------------
 
 
 def python(paths: Sequence[Path], *arguments: str) -> subprocess.CompletedProcess[str]:

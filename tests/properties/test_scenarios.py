@@ -45,7 +45,7 @@ def test_every_shipped_scenario_meets_its_expectation(name: str) -> None:
     assert all(report.goals.values()) or report.verdict is Verdict.VIOLATED
 
 
-if THOROUGH_SCOPES:  # it takes minutes
+if THOROUGH_SCOPES:  # takes minutes
 
     @pytest.mark.parametrize("name", THOROUGH)
     def test_every_thorough_scope_has_as_many_states_as_on_record(name: str) -> None:
@@ -105,7 +105,7 @@ def test_every_scope_can_be_made() -> None:
             assert each.scenario(scope).name == (each.name if scope is Scope.DEFAULT else f"{each.name}@{scope}")
 
 
-# --- what exploration must show -----------------------------------------------------------------------------------------
+# --- expectations -------------------------------------------------------------------------------------------------------
 
 WRONG: Mapping[str, tuple[str, int]] = {
     "array_push_lock.stall.2": (array_push_lock.ALONE, 16),
@@ -211,7 +211,7 @@ def test_some_answers_are_grants_and_some_are_not() -> None:
     assert explore(attrs.evolve(transition.transition(budget=0), sometimes=goals)).ok
 
 
-# --- every law can be broken --------------------------------------------------------------------------------------------
+# --- each law can be broken ---------------------------------------------------------------------------------------------
 
 
 def laws_of(name: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""What a new leader does for its version. Scenarios explore how versions meet."""
+"""Deployment by a new leader. Scenarios explore how versions meet."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Run:
         return Ambiguous("no reply") if len(self.asked) in self.lost else reply
 
 
-# --- what is decided ----------------------------------------------------------------------------------------------------
+# --- decisions ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_task_that_is_new_is_remembered_and_reconciled() -> None:
@@ -169,7 +169,7 @@ def test_who_does_not_lead_knows_which_of_its_tasks_nobody_plans() -> None:
     assert unplanned(stream_of(begun(RememberedTasks())), ("a",)) == unplanned(None, ("a",)) == ()
 
 
-# --- what is carried out ------------------------------------------------------------------------------------------------
+# --- execution ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("lost", range(8))
@@ -189,7 +189,7 @@ def test_what_is_over_is_reset_once_and_then_remembered(lost: int) -> None:
     assert {each[STATUS] for each in of_task} == {"pending"}
     assert found[other[ID]] == other
     assert dict(remembered_in(stream_of(run.world)).definitions)[TASK.name].version == 2
-    is_of_a_page = lost in {3, 5}  # which is written again at once
+    is_of_a_page = lost in {3, 5}  # it is rewritten at once
     assert any(isinstance(each, Sleep) for each in run.asked) == (lost > 0 and not is_of_a_page)
     again = Run(run.world)
     assert again.of(deploy(STREAMS, "s", 3, (SECOND,))) is None

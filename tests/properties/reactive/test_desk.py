@@ -141,7 +141,7 @@ def test_who_names_no_task_of_the_application_is_told_which_there_are() -> None:
         _ = Desk(tasks=(BILL, BILL))
 
 
-# --- what becomes of requests -------------------------------------------------------------------------------------------
+# --- request failures ---------------------------------------------------------------------------------------------------
 
 
 def nth(wanted: int, failure: Failure, kind: type[Effect[object]] | tuple[type[Effect[object]], ...]) -> Any:

@@ -89,7 +89,7 @@ def test_a_new_version_runs_again_what_the_policy_says() -> None:
 
 
 def test_another_trigger_has_every_document_looked_at() -> None:
-    """mongodash, 30 and 32: another filter or projection. KEEP leaves documents at rest."""
+    """mongodash, 30 and 32: another filter or projection. Without `reconciles` nothing."""
     old, new = Definition("status = 'A'"), Definition("status in 'AB'")
 
     assert evolve(old, new, EvolutionPolicy()) == (ForgetReconciled(), Remember(new))

@@ -166,7 +166,7 @@ def test_whatever_stands_there_is_a_record_or_is_said_to_be_none() -> None:
     assert is_read_or_misuse(lambda doc: translated(doc, TASK, NOW), their(1, "x", **FAILING, executionHistory=RUNS))
 
 
-# --- all of them --------------------------------------------------------------------------------------------------------
+# --- a whole import -----------------------------------------------------------------------------------------------------
 
 MATCHED: Final[tuple[Value, ...]] = ("a", 7, oid(9), "b")
 THEIRS: Final = (

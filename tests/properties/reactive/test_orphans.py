@@ -90,7 +90,7 @@ test_a_planted_bug_is_found = planted(
     # mongodash: the status is ignored.
     bug("whatever runs", ("record.status in PROCESSED and record.next_run_at is not None and now - record.next_run_at < 0", "False"), RE42),
     bug("what nobody could read is taken for gone", (f"{UNKNOWN}        return KeepRecord(WhyKept.UNKNOWN)", f"{UNKNOWN}        source = Source.GONE"), RE43),
-    # mongodash: ids are listed first and deleted later whatever they are by then, or the clean-up
+    # mongodash: ids are listed first and deleted later without a new check, or the clean-up
     # never began.
     bug("by id", ("RemoveRecord(record.guard)", "RemoveRecord(Guard(record.id, 1, None, 0))"), RE44),
     bug("never", (UNKNOWN, f"    return KeepRecord(WhyKept.WANTED)\n{UNKNOWN}"), RE44),

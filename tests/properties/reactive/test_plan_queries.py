@@ -1,4 +1,4 @@
-"""Planner queries select exactly the documents whose look would write: laws PQ1 to PQ5."""
+"""Planner queries select exactly the documents that a look would change: laws PQ1 to PQ5."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_where_the_store_cannot_tell_it_is_looked_at() -> None:
     assert of_document(query, 7.0, (record.put(DOCUMENT, 7),)) == (record.put(DOCUMENT, 7),)
 
 
-# --- what the simulated store answers -----------------------------------------------------------------------------------
+# --- the simulated store's answers --------------------------------------------------------------------------------------
 
 
 def answer(effect: Effect[PlanPage], world: World) -> PlanPage:
@@ -170,7 +170,7 @@ test_a_planted_page_is_found = planted(
     # The page ends with the longest answer, so shorter ones skip ids.
     bug("the longest", ("end = min(ends", "end = max(ends"), test_what_several_have_to_look_at_is_one_page),
     bug(
-        "the first",  # the ids of one task stand for those of all
+        "the first",  # one task's ids count for all
         ("    ends = [", "    if all(page.after == pages[0].after for page in pages):\n        return pages[0]\n    ends = ["),
         test_what_several_have_to_look_at_is_one_page,
     ),
@@ -213,7 +213,7 @@ def test_a_task_asks_by_its_own_rules() -> None:
         {"where": "a"},
         {"watched": Projection((), (("sum", Computed(lambda doc: doc)),))},
     ],
-    ids=lambda wrong: next(iter(wrong)),  # a function is shown with its address
+    ids=lambda wrong: next(iter(wrong)),  # its repr holds an address
 )
 def test_a_question_is_checked(wrong: dict[str, Any]) -> None:
     with pytest.raises(Misuse):

@@ -196,7 +196,7 @@ def test_a_look_sees_the_same_in_the_fields_that_it_reads(
         assert where is None or matches(where, read, no_clock) == matches(where, doc, no_clock)
 
 
-# --- what becomes of requests -----------------------------------------------------------------------------------------
+# --- request failures -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
@@ -274,7 +274,7 @@ def test_whatever_becomes_of_one_request_the_next_worker_goes_on(at: int, troubl
     """Laws RT1 and RT5."""
     store = planned()
     store.trouble = {at: trouble}
-    if at == 6:  # it is the handler that is called
+    if at == 6:  # the handler is called
         store.trouble = {}
     store.run(TASK.work_one("w1"))
     store.later(LEASE)
@@ -362,7 +362,7 @@ def refused(store: Store, effect: Effect[object]) -> object:
     return Refused("not authorised")
 
 
-# --- what handlers come to --------------------------------------------------------------------------------------------
+# --- results of handlers ----------------------------------------------------------------------------------------------
 
 
 def test_records_are_kept_beside_their_documents() -> None:
@@ -497,7 +497,7 @@ def test_nothing_waits_behind_what_is_no_record(doc: Document) -> None:
         store = Store(world_with({"orders": (DOC, other), "orders_tasks": (doc,)}), trouble={at: trouble})
         if at:
             assert store.run(TASK.work_one("w1")) is Idle.NOT_CLAIMED
-        if at != 3:  # then it was set aside, and nobody has heard of it
+        if at != 3:  # it was quarantined then, unreported
             told = store.run(TASK.work_one("w1"))
             assert isinstance(told, SetAside)
             assert (told.record, str(told).startswith(f'set "{doc[ID]}" aside: ')) == (doc[ID], True)
@@ -607,7 +607,7 @@ def test_what_comes_back_as_it_was_keeps_its_record() -> None:
     assert store.run(task.work_one("w1")) == Ran(store.calls[1], Why.SUCCEEDED)
 
 
-# --- how long it waits ------------------------------------------------------------------------------------------------
+# --- delays -----------------------------------------------------------------------------------------------------------
 
 
 def test_retries_are_scattered_as_the_policy_says() -> None:
@@ -745,7 +745,7 @@ async def _asked() -> Instant:
     return await StoreTime()
 
 
-# --- records that transactions hold -------------------------------------------------------------------------------------
+# --- records held by transactions ---------------------------------------------------------------------------------------
 
 KEYS: Final = ("a", "b", "c")
 
@@ -786,7 +786,7 @@ def test_a_record_that_is_held_holds_up_no_other_renewal_and_no_other_end() -> N
     assert [type(each) for each in updates] == [BulkUpdate, UpdateOne]
     ends = store.run(TASK.completer.end(tuple((run, None) for run in runs)))
     assert ends[1] is None
-    assert {ends[0], ends[2]} <= {Why.SUCCEEDED, WhyNot.ENDED}  # the first one was written by the request of all
+    assert {ends[0], ends[2]} <= {Why.SUCCEEDED, WhyNot.ENDED}  # the joint request wrote the first one
     store.held = ()
     assert store.run(TASK.completer.end(((held, None),))) == (Why.SUCCEEDED,)
 

@@ -99,7 +99,7 @@ def test_a_scan_that_is_interrupted_looks_at_all(there: set[int], size: int, fau
         outcome: PassOutcome = PassFailed() if fault == "x" else BatchPlanned(batch) if batch else CleanedUp()
         verdict = reconcile(RUN, stored, scan, outcome)
         if fault == "c":
-            continue  # it crashes after the passes and before the write
+            continue  # it crashes between the passes and the write
         if isinstance(outcome, BatchPlanned):
             passed |= set(batch)
             assert all(laws.goes_on_after_an_interruption(each, batch) for each in kept), "RL6"
@@ -182,7 +182,7 @@ test_a_planted_bug_is_found = planted(
 )  # fmt: skip
 
 
-# --- what it does, one by one -------------------------------------------------------------------------------------------
+# --- examples -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_scan_goes_on_behind_its_checkpoint() -> None:

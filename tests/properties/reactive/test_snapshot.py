@@ -196,7 +196,7 @@ def by_python(before: Document | None, after: Document) -> SnapshotVerdict:
             case tuple():
                 return [plain(item) for item in value]
             case float():
-                return float(str(value))  # another object, for a list compares by identity first
+                return float(str(value))  # a new object: a list compares by identity first
             case _:
                 return value
 

@@ -64,7 +64,7 @@ def test_what_was_stored_is_loaded_the_same(record: TaskRecord) -> None:
 
 @given(RECORDS, RECORDS)
 def test_what_a_write_has_made_is_loaded_the_same(before: TaskRecord, after: TaskRecord) -> None:
-    """Law TK1 of a write: it sets only what differs, and unsets what has become None."""
+    """Law TK1 of a write: it sets only fields that differ, and unsets fields that became None."""
     after = attrs.evolve(after, id=before.id, version=before.version + 1)
     changed = changes(before, after)
 

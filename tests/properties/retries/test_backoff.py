@@ -189,7 +189,7 @@ test_a_planted_bug_is_found = planted(
 )  # fmt: skip
 
 
-# --- vectors of the systems that this is learnt from --------------------------------------------------------------------
+# --- vectors from other systems -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

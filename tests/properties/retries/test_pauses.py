@@ -243,7 +243,7 @@ def test_without_pauses_every_program_asks_again_at_once(
     assert again_at_once(scenario, who) != []
 
 
-# --- for as long as they may ----------------------------------------------------------------------------------------------
+# --- time limits ----------------------------------------------------------------------------------------------------------
 
 MINUTE_LONG = Pauses(Exponential(100 * MILLISECOND, cap=10 * SECOND), elapsed_max=60 * SECOND)
 CALL = Called("t")
@@ -381,7 +381,7 @@ def test_a_step_that_is_sent_again_is_an_attempt_like_any_other() -> None:
     eight = begun(increment("counters", "c", "t", attempts=8), 300, lambda effect, _: unconfirmed(effect, 60 * SECOND))
 
     assert 50 * SECOND < minute[-1] <= 60 * SECOND
-    assert len(eight) == 1 + 8  # a look, and the step
+    assert len(eight) == 1 + 8  # a read and the step
 
 
 def trying() -> dict[str, object]:

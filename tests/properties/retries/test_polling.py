@@ -136,7 +136,7 @@ class Process:
                 else:
                     self.paces[source] = self.answered(self.paces[source], kept)
             case _:
-                pass  # a worker that is busy takes no turn, and one that asked nothing receives nothing
+                pass  # a busy worker takes no turn, and one without a question gets no answer
 
     @staticmethod
     def answered(now: Pace, kept: Pace) -> Pace:

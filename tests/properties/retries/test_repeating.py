@@ -27,7 +27,7 @@ from tidegate.retries.strategies import pauses as drawn
 from tidegate.sim.automaton import Asking, Failed, Returned, resume
 
 PLENTY: Final = 30
-"""One of the first 30 runs gets replies, so an endless repetition ends."""
+"""A limit for endless repetitions without pauses; at most nine runs fail."""
 TROUBLE: Final = (NotApplied("a"), Ambiguous("b"), NotDurable("c"), Refused("d"), Unreadable("e"))
 
 

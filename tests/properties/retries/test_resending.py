@@ -1,4 +1,4 @@
-"""The result of a resent effect is true, whatever the network and other processes do."""
+"""The result of a resent effect is true under any faults and any other writers."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ test_a_planted_bug_is_found = planted(
 )  # fmt: skip
 
 
-# --- in words, reply by reply -------------------------------------------------------------------------------------------
+# --- texts and replies --------------------------------------------------------------------------------------------------
 
 START: Final = Instant(0, WALL)
 TAKEN: Final = duplicate_key("_id")

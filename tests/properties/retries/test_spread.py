@@ -62,7 +62,7 @@ def won_a_look(workers: int, *, adapts: bool) -> float:
         }
         taken: set[str] = set()
         first = looks % 7
-        for worker in (*range(first % workers, workers), *range(first % workers)):  # who writes first has them
+        for worker in (*range(first % workers, workers), *range(first % workers)):  # the first writer has them
             mine = {*claims[worker]} - taken
             taken |= mine
             looks, won = looks + 1, won + len(mine)

@@ -259,7 +259,7 @@ def test_without_grace_creations_do_not_matter(view: View, cycles: int) -> None:
     assert all(laws.moved_by_whole_cycles(claim, other, by) for claim, other in zip(claims, later, strict=True))
 
 
-# --- a dumb twin, and what goes wrong with it -------------------------------------------------------------------------
+# --- a naive twin, and planted faults of it ---------------------------------------------------------------------------
 
 
 class Twin:
@@ -733,7 +733,7 @@ def test_two_lists_clear_two_runners() -> None:
     assert isinstance(asked("b", listed("b", "c"), DEFAULT, 10).verdict, Assigned)
 
 
-# --- what a configuration bears ---------------------------------------------------------------------------------------
+# --- tolerances of a configuration ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

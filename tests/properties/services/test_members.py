@@ -239,7 +239,7 @@ def test_who_comes_to_life_while_others_are_forgotten_stays() -> None:
     world, _ = ran(world, join(MEMBERS, "w", DEAD_AFTER, runner="a"))
     late = world.write(CLOCK, Instant(9 * DEAD_AFTER))
     program, reply = forget(MEMBERS, DEAD_AFTER, DEAD_AFTER), None
-    for _ in range(2):  # who is there, and when
+    for _ in range(2):  # members and times
         ((_, reply),) = perform(program.send(reply), late, "a")
     revived = done(late, beat(MEMBERS, "w"))
     delete = program.send(reply)

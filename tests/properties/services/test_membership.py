@@ -50,7 +50,7 @@ from tidegate.services.membership import (
 )
 from tidegate.services.strategies.membership import answers_to_members, livenesses, memberships, short_times
 
-# --- random lives of a group ------------------------------------------------------------------------------------------
+# --- random histories of a group --------------------------------------------------------------------------------------
 
 
 @attrs.frozen
@@ -247,7 +247,7 @@ def test_m7_an_instant_keeps_its_list(happened: list[Event]) -> None:
         if not isinstance(each, Forgets)
     ]
     moments = play(kept)
-    over = {moment.now: moment.known for moment in moments}  # the last one of each instant
+    over = {moment.now: moment.known for moment in moments}  # the last of each instant
     last = moments[-1].known
     for at, known in over.items():
         assert laws.an_instant_keeps_its_list(runners(known, at), runners(last, at), last, at)

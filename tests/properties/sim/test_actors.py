@@ -778,7 +778,7 @@ def test_trouble_reads_as_it_is() -> None:
     assert str(Trouble("could not be sent")) == "could not be sent"
 
 
-# --- what comes last ----------------------------------------------------------------------------------------------------
+# --- quiet --------------------------------------------------------------------------------------------------------------
 
 
 def tidied(faults: Faults = Faults(), *, comes_back: bool = False) -> Scenario:

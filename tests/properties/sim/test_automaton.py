@@ -1,4 +1,4 @@
-"""A program as an automaton: what it may await, return and raise, and signs of nondeterminism."""
+"""A program as an automaton: legal awaits, results and errors, and signs of nondeterminism."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def scenario(program: Coded, *replies: object) -> Scenario:
     )
 
 
-# --- what it does -------------------------------------------------------------------------------------------------------
+# --- behaviour ----------------------------------------------------------------------------------------------------------
 
 
 async def asks_twice() -> object:
@@ -169,7 +169,7 @@ def test_a_program_that_uses_tidegate_wrongly_ends_the_search() -> None:
         explore(scenario(uses_it_wrongly, 1))
 
 
-# --- what it may not do -------------------------------------------------------------------------------------------------
+# --- forbidden behaviour ------------------------------------------------------------------------------------------------
 
 
 class Bare:
@@ -352,7 +352,7 @@ async def asks(_: object) -> None:
 
 @pytest.mark.parametrize("values", [(1, 2, 3, 4), (1, True, 1, True)], ids=["numbers", "a number and a bool"])
 def test_a_program_that_asks_for_something_else_in_a_replay_is_not_deterministic(values: tuple[object, ...]) -> None:
-    hidden = iter(values).__next__  # which is not seen to be used up
+    hidden = iter(values).__next__  # its exhaustion is not visible
 
     async def depends() -> object:
         await Call("ask")

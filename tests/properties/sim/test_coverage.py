@@ -170,7 +170,7 @@ def test_a_fault_that_is_declared_may_strike_once_unless_another_budget_is_said(
 
     assert (crashing().verdict, crashing().budget) == (Verdict.VIOLATED, 1)
     assert crashing(budget=0).verdict is Verdict.COMPLETE
-    assert scenario(actors=(Process("p", factory(says)),)).budget == 1  # as it was said
+    assert scenario(actors=(Process("p", factory(says)),)).budget == 1  # as stated
     assert Scenario("s", "", Plain(), (Process("p", factory(says)),)).budget == 0
 
 

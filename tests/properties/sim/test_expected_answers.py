@@ -163,7 +163,7 @@ def test_what_values_and_errors_hide_is_told_apart_or_refused(program: Callable[
     assert verdict(program, Exploration()) in {Verdict.VIOLATED, None}
 
 
-# --- shared outside of the world ----------------------------------------------------------------------------------------
+# --- shared outside the world -------------------------------------------------------------------------------------------
 
 SHARED: Final[dict[str, Any]] = {}
 
@@ -226,7 +226,7 @@ def nobody_ends_badly(state: State) -> bool:
     return Returned(BAD) not in map(state.status, "ab")
 
 
-# --- who waits, and who goes round --------------------------------------------------------------------------------------
+# --- deadlocks and livelocks --------------------------------------------------------------------------------------------
 
 X, Y = Eq(ID, "x"), Eq(ID, "y")
 
@@ -313,7 +313,7 @@ def test_who_waits_and_who_goes_round_is_told(name: str, reductions: Reductions)
     assert explore(scenario, Exploration(reductions=reductions)).verdict is wanted
 
 
-# --- laws that single somebody out --------------------------------------------------------------------------------------
+# --- laws about one process ---------------------------------------------------------------------------------------------
 
 OWNER: Final = Field[str | None]("owner")
 

@@ -492,7 +492,7 @@ def test_a_poll_without_end_is_a_finite_cycle() -> None:
     assert (report.verdict, report.states) == (Verdict.COMPLETE, 4)
 
 
-# --- what is compiled twice ---------------------------------------------------------------------------------------------
+# --- code that is compiled twice ----------------------------------------------------------------------------------------
 
 
 async def polls_in_the_body() -> object:
@@ -678,7 +678,7 @@ def test_classes_that_leave_something_out_are_found(wrong: _Classes, monkeypatch
     assert any(map(is_found, range(RANDOM_PROGRAMS)))
 
 
-# --- what is told apart -------------------------------------------------------------------------------------------------
+# --- programs that stay apart -------------------------------------------------------------------------------------------
 
 
 class Won(NamedTuple):
@@ -1000,9 +1000,7 @@ def results(found: Explored) -> set[object]:
 @pytest.mark.parametrize("program", TOLD_APART, ids=by_name)
 def test_programs_that_go_on_differently_are_told_apart(program: Coded) -> None:
     alone = scenario(program, 1, 2)
-    alone = attrs.evolve(
-        alone, actors=alone.actors[:1]
-    )  # each reply is received once, so nobody can stand in for another
+    alone = attrs.evolve(alone, actors=alone.actors[:1])  # a reply is received once, so none replaces another
     assert results(explored(alone)) == TOLD_APART[program]
 
 

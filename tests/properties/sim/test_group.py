@@ -181,7 +181,7 @@ def test_what_is_not_a_wish_of_a_partition_has_no_meaning() -> None:
     assert attrs.evolve(Group(), generation=1) == Group(1)
 
 
-# --- all that a group may do --------------------------------------------------------------------------------------------
+# --- all behaviour of a group -------------------------------------------------------------------------------------------
 
 MEMBERS: Final = ("a", "b")
 

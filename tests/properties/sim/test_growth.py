@@ -37,7 +37,7 @@ async def collects() -> None:
 
 
 async def counts_for_another() -> None:
-    begun = ["kept"]  # which is no value, so the first await is not merged
+    begun = ["kept"]  # it is no value, so the first await is not merged
     await asks("first")
     tries, kept = 0, begun[0]
     del begun

@@ -54,8 +54,8 @@ CASES: Final[st.SearchStrategy[Case]] = st.tuples(
 class Run:
     effect: Effect[object]
     before: World
-    wrote: tuple[tuple[object, ...], ...]  # the ids, by each of its steps
-    is_alone: bool  # nobody else did anything
+    wrote: tuple[tuple[object, ...], ...]  # the ids that each step touches
+    is_alone: bool  # no other process did anything
     world: World  # at the end
     reply: object
 
@@ -282,7 +282,7 @@ def test_orders_in_which_other_documents_are_refused_or_none_are_tried_at_once(h
 @pytest.mark.parametrize("order", ["xyz", "zxy"])
 def test_what_two_documents_take_ends_a_statement_before_a_third_one_has_a_conflict(order: str) -> None:
     async def asks() -> object:
-        await QUIET  # so z is held
+        await QUIET  # so z is locked
         many = ask.update_many("rows", Exists(U), Put(U, 5))
         return await InTransaction(Transaction("p", 1), many, begins=True)
 

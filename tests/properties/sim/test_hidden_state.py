@@ -171,7 +171,7 @@ async def counts_in_notes() -> str:
     return BAD
 
 
-# --- by what was answered before ----------------------------------------------------------------------------------------
+# --- by earlier replies -------------------------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -638,7 +638,7 @@ def test_what_a_module_hands_out_once_is_refused_or_doubted(which: str, monkeypa
     assert verdict(takes_a_number, Exploration()) is not Verdict.COMPLETE
 
 
-# --- what is fine -------------------------------------------------------------------------------------------------------
+# --- no hidden state ----------------------------------------------------------------------------------------------------
 
 
 async def keeps_all_in_locals() -> str:
@@ -700,7 +700,7 @@ def test_a_program_without_any_is_complete(program: Coded) -> None:
     assert (report.verdict, report.uncovered) == (Verdict.COMPLETE, ())
 
 
-# --- what is confirmed, and by what -------------------------------------------------------------------------------------
+# --- confirmations ------------------------------------------------------------------------------------------------------
 
 
 async def only_counts() -> None:
@@ -1146,7 +1146,7 @@ def test_a_pure_reducer_is_complete() -> None:
     assert (report.verdict, report.uncovered) == (Verdict.COMPLETE, ())
 
 
-# --- what is reached ----------------------------------------------------------------------------------------------------
+# --- reachable state ----------------------------------------------------------------------------------------------------
 
 
 class Slotted:
@@ -1512,7 +1512,7 @@ async def goes_on() -> None:
 def test_each_cycle_is_repeated(program: Coded, cycles: int) -> None:
     automaton = ProgramAutomaton(lambda _: cast("Program[object]", program()))
     automaton.start(0)
-    for node in automaton.nodes:  # which grow on the way
+    for node in automaton.nodes:  # they grow on the way
         for said in (1, 2) if isinstance(node.status, Asking) else ():
             automaton.after(automaton.nodes.index(node), said)
     runs = list(loops(automaton, most=9, replies=100))

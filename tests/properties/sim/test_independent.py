@@ -685,7 +685,7 @@ FOUND_AT: Mapping[str, int] = {
     "a rebalance may begin at any time": 9,
     "who is paused gets records": 109,
 }
-"""A number whose comparison finds it. Three rare ones need `make thorough`."""
+"""The number of a scenario that finds it. Three rare ones need `make thorough`."""
 
 
 @pytest.mark.parametrize("fault", PLANTED)
@@ -693,5 +693,5 @@ def test_the_comparison_finds_a_planted_fault(fault: str, monkeypatch: pytest.Mo
     owner, name, planted = PLANTED[fault]
     leave_unconfirmed(monkeypatch)
     monkeypatch.setattr(owner, name, planted(getattr(owner, name)))
-    with pytest.raises((DiffersError, TidegateError)):  # or the simulator sees by itself that it went wrong
+    with pytest.raises((DiffersError, TidegateError)):  # or the simulator detects the fault itself
         compare(FOUND_AT[fault])

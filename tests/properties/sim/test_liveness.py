@@ -369,8 +369,8 @@ def test_a_law_about_rest_that_a_dead_process_breaks_says_what_a_restart_means(f
     assert told(fault, law=is_done).endswith(
         "nothing restarts it; if a supervisor restarts it, write Process(..., comes_back=True)"
     )
-    assert told(fault, law=is_done, comes_back=True) == ""  # nothing is broken
-    assert told(Fault.RESTART, law=lambda _: False) == ""  # it is not dead
+    assert told(fault, law=is_done, comes_back=True) == ""  # no law is broken
+    assert told(Fault.RESTART, law=lambda _: False) == ""  # it is alive
 
 
 @pytest.mark.parametrize("comes_back", [False, True])

@@ -96,7 +96,7 @@ def tiny(
     )
 
 
-# --- what they do -------------------------------------------------------------------------------------------------------
+# --- effects of faults --------------------------------------------------------------------------------------------------
 
 
 async def adds(_: int) -> object:
@@ -159,7 +159,7 @@ def begun(scenario: Scenario) -> Scenario:
     return attrs.evolve(scenario, world=scenario.world.write(inbox("r"), ("go",)))
 
 
-# --- what is seen of it -------------------------------------------------------------------------------------------------
+# --- visible effects ----------------------------------------------------------------------------------------------------
 
 
 def count(state: State) -> int:
@@ -268,7 +268,7 @@ def test_there_is_a_world_for_every_fault() -> None:
     assert {*ONLY, *GROUPS} == set(Fault)
 
 
-# --- what a failover takes back -----------------------------------------------------------------------------------------
+# --- rollbacks of a failover --------------------------------------------------------------------------------------------
 
 
 async def adds_to(row: str) -> object:
@@ -384,7 +384,7 @@ def test_what_the_network_delivers_is_taken_back_with_what_was_before_it() -> No
     assert report.law == "one at most is taken back"
 
 
-# --- what a member shows that is behind ---------------------------------------------------------------------------------
+# --- stale reads --------------------------------------------------------------------------------------------------------
 
 
 async def counts_up() -> None:

@@ -1,4 +1,4 @@
-"""What each scheduling policy promises, and that it omits no step that it must allow."""
+"""The promises of each scheduling policy; none omits a step that it must allow."""
 
 from __future__ import annotations
 

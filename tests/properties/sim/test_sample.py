@@ -1,4 +1,4 @@
-"""Random runs find specimens, are reproducible by seed, and prove only what they show."""
+"""Random runs find specimens, are reproducible by seed, and prove nothing beyond their steps."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def sampled(
 def test_random_runs_find_a_specimen_and_its_seed_finds_it_again(
     name: str, runs: int, policies: tuple[Policy, ...]
 ) -> None:
-    """3 % of runs find the id bug, so 400 miss it at 3 in a million; 0.2 % find the stall."""
+    """Per run 3 % find the id bug (400 miss: 3 in 10^6), 0.2 % the stall (3,000: 1 in 1,000)."""
     report = sampled(shipped(name), runs=runs, policies=policies)
     assert (report.verdict, report.law) == (Verdict.VIOLATED, shipped(name).expect)
     assert report.trace is not None

@@ -337,7 +337,7 @@ def test_a_length_that_time_cannot_reach_is_kept() -> None:
     assert explore(nothing).verdict is Verdict.COMPLETE
 
 
-# --- what a law answers -------------------------------------------------------------------------------------------------
+# --- return values of laws ----------------------------------------------------------------------------------------------
 
 
 async def awaits(state: State) -> bool:

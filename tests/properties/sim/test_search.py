@@ -1,4 +1,4 @@
-"""The packed search finds what a naive one finds: states, depth, faults, goals, violations."""
+"""The packed search agrees with a naive one: states, depth, faults, goals, violations."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_both_searches_find_the_same_in_random_tables() -> None:
     check_agreement(length.RANDOM_TABLES)
 
 
-# --- scenarios that are out to break the search -------------------------------------------------------------------------
+# --- adversarial scenarios ----------------------------------------------------------------------------------------------
 
 A, B, C, D = (Cell[object](("cell", name), 0) for name in "abcd")
 
@@ -325,7 +325,6 @@ def looks_blindly(world: World) -> Iterator[tuple[str, World]]:
 
 
 def writes_unseen(world: World) -> Iterator[tuple[str, World]]:
-    """Its effect depends on the old value, which it does not read."""
     yield "writes", world.write(B, 2)
 
 
@@ -456,7 +455,7 @@ PLANTED: Mapping[str, tuple[object, str, object]] = {
 @pytest.mark.parametrize("bug", PLANTED)
 def test_a_planted_bug_in_the_search_makes_the_two_differ(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*PLANTED[bug])
-    with pytest.raises((AssertionError, IndexError)):  # or a packed state holds what was never written
+    with pytest.raises((AssertionError, IndexError)):  # otherwise a packed state holds an unwritten value
         list(map(agree, (adversary() for adversary in ADVERSARIES.values())))
 
 

@@ -282,7 +282,7 @@ def test_who_has_waited_long_enough_is_asked_no_more() -> None:
     short, shrunk = shrink(trace, shipped("transition.not_read_again"), keep=keep)
 
     assert (len(short.steps), shrunk.is_minimal, shrunk.replays) == (len(trace.steps), False, 0)
-    assert len(asked) == 2  # once while candidates are tried, once when a shorter run is sought
+    assert len(asked) == 2  # once per candidate pass, once for the search of a shorter run
 
 
 def test_a_run_is_shrunk_without_faults_that_could_not_strike() -> None:

@@ -59,7 +59,7 @@ def wrote(world: World, *effects: Effect[object]) -> World:
     return world
 
 
-# --- what it tells ------------------------------------------------------------------------------------------------------
+# --- its changes --------------------------------------------------------------------------------------------------------
 
 CHANGES: tuple[tuple[Effect[object], DocumentChange | None], ...] = (
     (find_one_and_update("rows", Eq(ID, "a"), Add(N, 1)), DocumentChange("rows", "a")),
@@ -176,7 +176,7 @@ def test_the_record_is_written_under_its_epoch_and_history_only() -> None:
     assert isinstance(outcome(Save(1, 1, After(9)), later)[1], Refused)
 
 
-# --- what a failover takes back -----------------------------------------------------------------------------------------
+# --- rollbacks of a failover --------------------------------------------------------------------------------------------
 
 
 async def adds() -> object:
@@ -234,7 +234,7 @@ def test_what_was_read_is_never_taken_back() -> None:
     assert explore(failing_over(reads_at_once)).law == "what was read is there"
 
 
-# --- a consumer whose passes are programs -------------------------------------------------------------------------------
+# --- a consumer with programs as passes ---------------------------------------------------------------------------------
 
 Looking = Callable[[tuple[object, ...]], Program[None]]
 PLANNED = Field[int]("planned")
@@ -242,7 +242,6 @@ DEAD = Cell[bool](("dead", "consumer"), empty=False)
 
 
 async def looks(ids: tuple[object, ...]) -> None:
-    """A pass: writes each document's state to its record unless that is newer."""
     for key in ids:
         row = await find_one("rows", Eq(ID, str(key)))
         if row is not None:

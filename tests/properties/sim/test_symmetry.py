@@ -1,4 +1,4 @@
-"""A search up to names finds what a naive one finds, in fewer states."""
+"""A search up to names agrees with a naive one, in fewer states."""
 
 from __future__ import annotations
 

@@ -471,7 +471,7 @@ def test_a_law_that_was_mended_is_not_said_to_be_broken() -> None:
     assert replay(attrs.evolve(trace, law="", breach=Breach.NONE), make("nothing at all", holds=False)) == Reproduced(1)
 
 
-# --- what a step says of itself -------------------------------------------------------------------------------------------
+# --- contents of a step ---------------------------------------------------------------------------------------------------
 
 
 def only(trace: Trace, numbers: frozenset[int]) -> list[tuple[str, str]]:
@@ -503,7 +503,7 @@ def test_what_a_step_depends_on_is_enough_for_it_to_happen(name: str) -> None:
 def test_leaving_out_a_cause_leaves_out_what_a_step_needs() -> None:
     """Without the push of b its claim is not found."""
     trace = trace_of("array_push_lock.stall.2")
-    number = 7  # b finds its own claim behind that of a
+    number = 7  # b finds its claim behind a's
     without = frozenset(past(trace.steps, number)) - {2}
     decisions = only(trace, without)
     assert attempt(shipped(trace.scenario), partial(taken, decisions)) != decisions
@@ -514,7 +514,7 @@ def test_the_nearest_passing_run_follows_the_failing_one_and_breaks_no_law(name:
     """Law TC4."""
     trace = trace_of(name)
     passing = trace.passing
-    if passing is None:  # there is none, or it lies further away
+    if passing is None:  # none exists, or it lies further away
         return
     at = passing.differs_at - 1
     assert [*map(decision, passing.steps[:at])] == [*map(decision, trace.steps[:at])]

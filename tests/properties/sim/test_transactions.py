@@ -195,7 +195,7 @@ def test_an_update_with_a_limit_is_too_late_while_a_transaction_holds_its_docume
     assert store.ask(update_one(ROWS, AllOf((AT_A, Eq(N, 2))), Put(N, 5), within=SECOND)) == 0
     other = bulk_update(each[1], update_one(ROWS, AT_B, Put(N, 7)), within=SECOND)
     rows = [contents(after, ROWS)[1].get(N) for after, _ in perform(other, store.world, "p")]
-    assert rows == [4, 7]  # if it comes to the held one first, and if it comes to it last
+    assert rows == [4, 7]  # the held one comes first, or last
     store.ask(CommitTransaction(T))
     assert store.ask(update_one(ROWS, AT_A, Put(N, 6), within=SECOND)) == 1
 
@@ -439,7 +439,7 @@ def test_it_answers_as_one_that_copies_everything(steps: list[Step]) -> None:
         assert {doc[ID]: doc for doc in store.rows()} == {doc[ID]: doc for doc in twin.store.rows()}
 
 
-# --- what strikes -------------------------------------------------------------------------------------------------------
+# --- faults -------------------------------------------------------------------------------------------------------------
 
 
 async def bulk_in_a_hurry() -> None:

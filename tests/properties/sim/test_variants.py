@@ -19,7 +19,7 @@ def test_what_stands_behind_a_table_is_varied() -> None:
     assert variant(asked_twice, ADD)(1) == 6
     assert variant(asked_twice, ADD, ("TWO: Final = 2", "TWO: Final = 3"))(1) == 9
     assert variant(asked_twice, double=lambda _: 10)(1) == 20
-    assert variant(asked_twice, (" * double(1)", ""))(1) == 2  # what is left stands in the module, too
+    assert variant(asked_twice, (" * double(1)", ""))(1) == 2  # the module has the rest too
 
 
 def test_a_module_may_be_varied_as_a_whole() -> None:

@@ -268,7 +268,7 @@ def test_what_a_write_of_many_answers(effect: Many, left: list[tuple[int]], repl
     world, found = outcome(effect, world_with({"rows": (A, B)}, {"rows": ((N,),)}))
     assert [(doc[N],) for doc in contents(world, "rows")] == left
     assert (found if isinstance(reply, int) else type(found)) == reply
-    assert "before it are" not in str(found)  # there may be none
+    assert "before it are" not in str(found)  # none may exist
 
 
 def test_natural_order_is_the_order_of_insertion() -> None:

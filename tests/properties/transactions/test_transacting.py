@@ -117,7 +117,7 @@ def test_it_asks_for_this_and_says_that(what: str) -> None:
 
 @pytest.mark.parametrize("fails", [CONFLICT, LOST, effects.Refused("no")])
 def test_a_body_hears_nothing_of_a_failure(fails: effects.Failure) -> None:
-    """Law TN4, whatever the body catches."""
+    """Law TN4, even if the body catches every error."""
     heard: list[object] = []
 
     async def catches() -> str:

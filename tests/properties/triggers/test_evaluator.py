@@ -974,7 +974,7 @@ def test_runs_that_are_over_are_forgotten() -> None:
 
 
 def test_a_run_of_an_event_is_kept_as_long_as_others() -> None:
-    """Law TE11. An earlier version removed it at the first purge: no event is kept."""
+    """Law TE11. An earlier version removed it at the first purge, as events are not kept."""
     store = noticed(ON_A)
     programs = evaluator(ON_A, keep=MINUTE)
     store.run(programs.evaluate("p1"))

@@ -53,7 +53,7 @@ STATIC = Trigger(task="t", conditions=(ON_A,), provider=Static(Document((("k", 1
 @example(STATIC, attrs.evolve(STATIC, provider=Static(Document((("k", 2),)))))
 @example(STATIC, attrs.evolve(STATIC, task="u"))
 def test_tg1_each_trigger_is_named(left: Trigger, right: Trigger) -> None:
-    named = [attrs.evolve(each) for each in (left, right)]  # anew
+    named = [attrs.evolve(each) for each in (left, right)]  # a new one
 
     assert laws.triggers_are_named_by_all(named[0], named[0])
     assert laws.triggers_are_named_by_all(*named)

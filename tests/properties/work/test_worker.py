@@ -131,16 +131,16 @@ class Course:
         )  # fmt: skip
         self.is_life = isinstance(self.rules.liveness, ByLife)
         self.state, self.now, self.wake_at = WorkerState(), 0, cast("int | None", None)
-        self.asked: list[WorkerCommand] = []  # and not answered
+        self.asked: list[WorkerCommand] = []  # and unanswered
         self.sent: dict[WorkerCommand, Instant] = {}
         self.commands: list[WorkerCommand] = []
         self.handlers: dict[Run, str] = {}  # "told", "runs", "waits", "wants"
         self.interrupted: set[Run] = set()
         self.taken: list[Run] = []
-        self.left: list[Run] = []  # whose results were not known to be written, each as often as that was so
+        self.left: list[Run] = []  # runs with unconfirmed results, once per missing confirmation
         self.lost: set[Run] = set()
         self.unconfirmed: dict[str, ResultsWritten] = {}
-        self.known: set[str] = set()  # the queues in which something is known to be due
+        self.known: set[str] = set()  # queues with known due runs
         self.expected: list[tuple[str, Instant]] = []
         self.laters: list[tuple[str, Instant]] = []
         self.failed: frozenset[str] = frozenset()
@@ -150,18 +150,18 @@ class Course:
         self.looked: dict[str, Instant] = {}
         self.life: laws.Life = None
         self.found: tuple[Claim, ...] = ()  # by the last heartbeat of this life
-        self.is_known = True  # whether the poll under way then has ended
-        self.hidden: list[tuple[int, Run]] = []  # what polls have taken that failed, and under which life
-        self.begun: dict[int, tuple[Run, ...]] = {}  # what the poll under way has taken and not told, by its life
+        self.is_known = True  # whether the poll in flight at that time has ended
+        self.hidden: list[tuple[int, Run]] = []  # runs claimed by failed polls, with the life of each
+        self.begun: dict[int, tuple[Run, ...]] = {}  # runs claimed by the poll in flight but unreported, by life
         self.is_troubled = random.random() < 0.4
-        self.is_quiet = random.random() < 0.2  # nothing is found, but what is due later is announced
+        self.is_quiet = random.random() < 0.2  # the poll is empty but announces later runs
         self.wrong: set[str] = set()
         self.tell(TimerFired(at(0)))
         for number in range(80):
             self.go_on(ends=number > 40)
         self.finish()
 
-    # --- what is told, and what follows ---
+    # --- events and their commands ---
 
     def tell(self, event: WorkerEvent) -> None:
         before = self.state
@@ -289,7 +289,7 @@ class Course:
         if not holds:
             self.wrong.add(law)
 
-    # --- what happens ---
+    # --- random events ---
 
     def go_on(self, *, ends: bool) -> None:
         draw = self.random.choice([0.3, 0.67, 0.99, 0.99]) if self.is_quiet else self.random.random()
@@ -549,7 +549,7 @@ def test_a_handler_that_is_called_too_late_breaks_its_law(
     assert finds("WK18", step)
 
 
-# --- one after the other ----------------------------------------------------------------------------------------------
+# --- single steps -----------------------------------------------------------------------------------------------------
 
 LEASED: Final = Worker(BY_LEASE)
 MEMBER: Final = Worker(BY_LIFE)
@@ -647,7 +647,7 @@ def test_capacity_is_granted_where_no_poll_wants_it() -> None:
 
 
 def test_a_request_for_capacity_waits_for_the_poll_under_way_and_for_no_other() -> None:
-    """Law WK21. Otherwise skipped polls block every later request."""
+    """Law WK21. Else postponed work is announced, and each request meets a poll in flight."""
     polled = LEASED.step(idle().state, WorkAnnounced(at(2), "bill"))
     asked = LEASED.step(polled.state, CapacityRequested(at(3), "bill", 9, "a request"))
     assert granted(asked) == {}
@@ -737,7 +737,7 @@ def test_a_step_compares_the_name_of_each_of_many_queues_a_few_times() -> None:
         queues=tuple(Queue(name=name, lease=MINUTE) for name in named), results=Results(), concurrency=1
     )
     step = told(Worker(rules))
-    while polls := [each for each in step.commands if isinstance(each, Poll)]:  # one after the other has nothing due
+    while polls := [each for each in step.commands if isinstance(each, Poll)]:  # polls run in turn and find nothing
         step = Worker(rules).step(step.state, PollCompleted(at(0), polls[0]))
     assert all(known.pace is not None for known in step.state.queues)
     compared = 0
@@ -808,7 +808,7 @@ def test_where_handlers_are_short_more_is_taken_than_there_are_slots() -> None:
     tell(HandlersEnded(at(31 * MILLISECOND), ends[1]))
     assert StartHandlers(runs[8:12]) in step.commands
     tell(HandlersEnded(at(32 * MILLISECOND), ends[2]))
-    assert polls == [24]  # as long as half of them wait
+    assert polls == [24]  # while half of them wait
     tell(HandlersEnded(at(33 * MILLISECOND), ends[3]))
     assert polls == [24, 50 - 8]
     tell(TimerFired(at(1_030 * MILLISECOND)))

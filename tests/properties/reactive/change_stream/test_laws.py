@@ -88,7 +88,7 @@ EAGER: Final = ChangeStreamConsumer(size=2, wait=1, rest=0)
 RESTING: Final = ChangeStreamConsumer(size=2, wait=1)
 AT_ONCE: Final = ChangeStreamConsumer(size=2, rest=0)
 
-# --- a world in which documents change, leaders change, and much goes wrong ---------------------------------------------
+# --- a world with changing documents, changing leaders and faults -------------------------------------------------------
 
 
 @attrs.define(eq=False)
@@ -216,7 +216,7 @@ class World:
                     if self.is_one_write:
                         self.progress = in_history(self.progress, history)
                     else:
-                        self.judge_all()  # here the process may crash
+                        self.judge_all()  # the process may crash here
         return None
 
     def elect(self, by: Process) -> None:
@@ -580,7 +580,7 @@ test_a_planted_bug_of_a_consumer_is_found = planted(
     bug("reconciles again", (" if state.must_reconcile else ()", ""), CS8),
     bug("reconciles never", ("batch=state.batch + 1, is_lost", "batch=state.batch + 1, must_reconcile=False, is_lost"), CS2),
     bug(
-        "flushes to the end",  # mongodash: who has lost the lease flushes its batch and saves its token
+        "flushes to the end",  # mongodash: a leader without its lease flushes its batch and saves its token
         (LOST, f"""                if epoch >= state.epoch and state.read is not None:
                     last = (*passes(state.epoch, state.batch, state.changes), Save(state.epoch, state.history, state.read))
                     return Step(Following(epoch), last)\n{LOST}"""),
@@ -594,7 +594,7 @@ test_a_planted_bug_of_a_consumer_is_found = planted(
     bug("never rests", ("if self.rest and not state.is_stopping", "if False"), CS10),  # mongodash: after each batch its token is saved
     bug("reads ahead", ("state.flushing is None and len", "len"), CS11),
     bug(
-        "keeps passes",  # when the history is lost they stay under way
+        "keeps passes",  # they stay in progress when the history is lost
         ("is_lost=True)", "is_lost=True, awaited=frozenset(each for each in state.awaited if isinstance(each, (HandleChanged, HandleDeleted))))"),
         CS12,
     ),

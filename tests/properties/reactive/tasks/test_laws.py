@@ -192,7 +192,7 @@ RUN: Final = (
     # Our bug: the deferral applied to older data.
     bug("when it was deferred", (RETRIED, f"        case Deferred(until):\n            return _pending(over, until)\n{RETRIED}"), RE10_END),
     bug("never giving up", ("attrs.evolve(over, status=TaskStatus.FAILED), Why.GIVEN_UP", "_pending(over, now), Why.RETRIED"), RE11),
-    bug("never asking", ("    match lapsed:", "    match TryAgain(now):"), RE11_LAPSED),  # mongodash: what was lost runs again, however often
+    bug("never asking", ("    match lapsed:", "    match TryAgain(now):"), RE11_LAPSED),  # mongodash: a lost run runs again, without a limit
     # A policy with a maximum duration then never gives up.
     bug("each failure begins one", ("rounded_down(now) if record.first_error_at is None else record.first_error_at", "rounded_down(now)"), RE12),
     bug("without a beginning", ("first_error_at=_failing_since(record, now), ", ""), RE12_FAILURE),

@@ -1,4 +1,4 @@
-"""No change is lost, whatever the interleaving of planners and workers."""
+"""No interleaving of planners and workers loses a change."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class World:
         if begun.snapshot is None:
             outcome = Failed("nothing to run with", GiveUp())
         elif self.there() != claim.snapshot:
-            outcome = Deferred(self.now)  # the handler finds another document than it was started with
+            outcome = Deferred(self.now)  # the handler finds a newer document
         while True:
             record = self.record
             yield
@@ -193,7 +193,7 @@ def run(schedule: Schedule) -> World:
                 pass
             case 1 | 2:
                 world.document = CONTENTS[which % len(CONTENTS)]
-                processes.append(world.planner())  # each change comes to a planner, some time
+                processes.append(world.planner())  # each change reaches a planner eventually
             case 3 | 4:
                 world.now += TIMES[which % len(TIMES)] * MILLISECOND
             case 5:
@@ -309,7 +309,7 @@ test_a_planted_bug_of_a_look_is_found = planted(
     planning,
     bug("without a trace", ("if record.status in PROCESSED:", "if False:"), test_no_change_is_lost_whatever_the_order),
     bug(
-        "completed at sight",  # what is pending and no longer matches is completed by the look itself
+        "completed at sight",  # a look completes a pending record that no longer matches
         (AFTER, f"""{AFTER}        if snapshot is None and after.status is TaskStatus.PENDING:
             after = attrs.evolve(after, status=TaskStatus.COMPLETED, next_run_at=None)\n"""),
         test_no_change_is_lost_whatever_the_order,
@@ -325,7 +325,7 @@ test_a_planted_bug_of_a_run_is_found = planted(
     bug("whichever run", test_no_change_is_lost_whatever_the_order, finalise=whichever_run),
     bug("whatever is written", ("if held.status is TaskStatus.PROCESSING_DIRTY", "if False"), test_no_change_is_lost_whatever_the_order),
     bug(
-        "skipped",  # mongodash: what a handler would not run with, for it found another document, is completed
+        "skipped",  # mongodash: a run that finds another document is completed without its handler
         (OVER, f"    outcome = Succeeded() if isinstance(outcome, Deferred) else outcome\n{OVER}"),
         test_no_change_is_lost_whatever_the_order,
     ),
