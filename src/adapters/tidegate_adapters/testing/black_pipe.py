@@ -1,25 +1,25 @@
-"""A black pipe: a proxy that understands MongoDB's wire format, and breaks what passes through it exactly where a test says.
+"""A proxy for MongoDB's wire protocol that injects the faults a test asks for.
 
     with BlackPipe(uri) as pipe:
         client = MongoClient(pipe.uri)
         pipe.obey(Rule("update", Action.CUT_REPLY, times=1))
-        count_an_event(client)  # the first update is carried out, and its reply is lost
+        count_an_event(client)  # the server runs the first update, its reply is lost
         assert pipe.count("update", Action.CUT_REPLY) == 1
 
-After "Black Pipe Testing" (Davis 2015): the server and the driver are the real ones, so neither of them is guessed at, and
-what was really done can be counted in the data. With pytest, the fixture `black_pipe` makes pipes and ends them.
+After "Black Pipe Testing" (Davis 2015): server and driver are real, and the data shows what the
+server executed. The pytest fixture `black_pipe` starts pipes and stops them.
 
-It stands between clients and one node, in a thread with an event loop of its own, so tests of any kind can use it. Requests
-are recognised by their command, and a reply by the request that it answers (responseTo), so a rule can lose exactly the
-reply of the third `update` and leave heartbeats alone. Each thing that was done is counted.
+The proxy sits between clients and one node, in a thread with its own event loop, so any kind of
+test can use it. It matches a reply to its request by responseTo. A rule can lose the reply of the
+third `update` alone and spare heartbeats. The proxy counts each action.
 
-For a replica set of several nodes, put one pipe with a `port` of your choice in front of each node, and the addresses of the
-pipes into the configuration of the set: then what passes between the nodes goes through the pipes, too.
+For a set of several nodes, put one pipe with a chosen `port` before each node. Configure the set
+with the pipes' addresses: traffic between nodes then passes the pipes too.
 
 Known not to work
-    - TLS and compression; both are an error that says what to set, when the block ends.
-    - What is done to a reply is not done to a write without an acknowledgement (`w=0`), which has none.
-    - Replies with moreToCome other than those of monitors, which pass untouched.
+    - TLS and compression; either raises an error at the end of the block.
+    - Reply actions on unacknowledged writes (`w=0`), which have no reply.
+    - moreToCome replies other than those of monitors, which pass untouched.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ except ImportError as missing:
     raise MissingExtra("tidegate_adapters.testing.black_pipe", "mongo", missing) from missing
 
 Body: TypeAlias = Mapping[str, Any]
-"""A command as it was sent; its document sequences ("updates", "documents", "deletes") are among its keys."""
+"""The command as sent; its document sequences ("updates", "documents", "deletes") are keys."""
 
 _HEADER: Final = struct.Struct("<iiii")  # length, requestID, responseTo, opCode; then the payload
 _OP_REPLY: Final = 1
@@ -65,7 +65,7 @@ _CHECKSUM: Final = 1  # a flag of OP_MSG, which servers set among each other
 _TLS: Final = b"\x16\x03"  # how a handshake begins
 _BUFFER_BYTES: Final = 1 << 20
 _ACCEPTING_TURNS: Final = 4
-"""As many turns of the event loop lie at most between what is accepted and its connection."""
+"""Upper bound on loop turns between accepting a socket and its connection."""
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER: on, for no time
 _LOOPBACK: Final = "127.0.0.1"
 _OF_THE_DRIVER: Final = {"hello", "ismaster", "isMaster", "endSessions", "killCursors"}
@@ -75,30 +75,29 @@ _NOTHING: Final[Body] = MappingProxyType({})
 @final
 @unique
 class Action(Enum):
-    """What becomes of a request and its reply."""
+    """The fate of a request and its reply."""
 
     FORWARD = "forward"
-    """Both pass."""
     CUT_REQUEST = "cut the request"
     """The connection is reset before the server sees the request."""
     HANG_REQUEST = "hang the request"
-    """The request is lost without a sign: no answer ever comes."""
+    """The request is lost silently."""
     DELAY_REQUEST = "delay the request"
-    """The request arrives late, also when the client has given up and closed the connection."""
+    """The request arrives late, even if the client has closed the connection."""
     CUT_REPLY = "cut the reply"
-    """The request is carried out, and the connection is reset in place of its reply."""
+    """The server executes the request; the connection is reset instead of a reply."""
     HANG_REPLY = "hang the reply"
-    """The request is carried out, and its reply lost without a sign."""
+    """The server executes the request; its reply is lost silently."""
     DELAY_REPLY = "delay the reply"
-    """The request is carried out, and its reply is late."""
+    """The server executes the request; its reply is late."""
     TRUNCATE_REPLY = "truncate the reply"
-    """The request is carried out, and the connection closed after half of its reply."""
+    """The server executes the request; the connection closes after half of its reply."""
     GARBLE_REPLY = "garble the reply"
-    """The request is carried out, and each bit of its reply is the wrong one."""
+    """The server executes the request; every bit of its reply is inverted."""
     ANSWER = "answer"
-    """The server does not see the request; the pipe answers what the rule says."""
+    """The pipe sends the rule's reply; the server never sees the request."""
     AMEND = "amend the reply"
-    """The request is carried out, and fields of its reply are replaced by those of the rule."""
+    """The server executes the request; the rule's fields replace those of its reply."""
 
 
 _DELAYS: Final = {Action.DELAY_REQUEST, Action.DELAY_REPLY}
@@ -108,34 +107,34 @@ _ANSWERS: Final = {Action.ANSWER, Action.AMEND}
 @final
 @unique
 class Link(Enum):
-    """What becomes of everything that passes."""
+    """The state of the connection to the node."""
 
     UP = "up"
-    """What the rules say."""
+    """The rules apply."""
     REFUSED = "refused"
-    """No connection is taken, and those there were are reset: the server has died."""
+    """As if the server died: connections are reset and new ones refused."""
     HANGING = "hanging"
-    """Connections are taken, and nothing passes in any direction until the link is up again: the network is gone."""
+    """As if the network were gone: connections are accepted, and no data passes."""
 
 
 @final
 @attrs.frozen
 class Rule:
-    """What is done to some requests; the first rule that fits one decides about it.
+    """An action on some requests; the first matching rule applies.
 
     Args:
-        command: The command's name as on the wire, such as "update", "findAndModify", "getMore", "commitTransaction"; None
-            for any command but those by which a driver looks after its connections, sessions and cursors.
-        action: What to do.
-        where: If given, must hold for the command's body. Called in the pipe's thread.
-        skip: How many that fit are left to the rules behind it before the first one is taken.
-        times: How often it is applied at most, None for always. The third one alone: `skip=2, times=1`.
-        probability: The chance that a request that fits is taken, by the pipe's seeded generator; more than 0.
-        delay: How long it is delayed, of the two actions that delay.
-        reply: What is answered, of `ANSWER` and `AMEND`: see `command_error` and `write_concern_error`.
+        command: Its wire name, such as "update", "findAndModify", "getMore" or "commitTransaction";
+            None for any but the driver's own (hello, endSessions, killCursors).
+        action: The fault.
+        where: A condition on the command's body, called in the pipe's thread.
+        skip: Number of matching requests to leave to later rules first.
+        times: Most applications, None for no limit. The third request alone: `skip=2, times=1`.
+        probability: Chance to take a matching request, above 0, from the pipe's seeded generator.
+        delay: For the two delaying actions.
+        reply: For `ANSWER` and `AMEND`: see `command_error` and `write_concern_error`.
 
     Raises:
-        Misuse: An argument is of the wrong type or out of range, or missing for the action, or none of its.
+        Misuse: A value has the wrong type or range, or does not fit the action.
     """
 
     command: str | None
@@ -171,24 +170,24 @@ class Rule:
 
 
 def command_error(code: int, *labels: str, message: str = "a black pipe's") -> Body:
-    """The reply of a server that does not carry a command out: for `Action.ANSWER`.
+    """The reply of a server that rejects a command, for `Action.ANSWER`.
 
     Args:
-        code: MongoDB's number of the error, such as 11600.
+        code: MongoDB's error code, such as 11600.
         labels: Error labels, such as "RetryableWriteError".
-        message: What it says.
+        message: The errmsg.
     """
     check_int(code, "the code of an error", 1)
     return {"ok": 0.0, "code": code, "codeName": f"Code{code}", "errmsg": message, "errorLabels": list(labels)}
 
 
 def write_concern_error(code: int, *labels: str, message: str = "a black pipe's") -> Body:
-    """What a server adds to the reply of a write that it has carried out, and that no majority confirms: for `Action.AMEND`.
+    """The addition to the reply of a write that no majority confirms, for `Action.AMEND`.
 
     Args:
-        code: MongoDB's number of the error, such as 64 or 91.
+        code: MongoDB's error code, such as 64 or 91.
         labels: Error labels, such as "RetryableWriteError".
-        message: What it says.
+        message: The errmsg.
     """
     check_int(code, "the code of an error", 1)
     error = {"code": code, "codeName": f"Code{code}", "errmsg": message}
@@ -196,30 +195,30 @@ def write_concern_error(code: int, *labels: str, message: str = "a black pipe's"
 
 
 class MakePipe(Protocol):
-    """What the fixture `black_pipe` is: it begins a pipe, which ends with the test."""
+    """The type of the fixture `black_pipe`: starts a pipe that ends with the test."""
 
     def __call__(self, uri: str, *rules: Rule, port: int = 0, seed: int = 0) -> BlackPipe: ...
 
 
 @final
 class BlackPipe:
-    """Listens on this machine while its `with` block lasts.
+    """Listens on the loopback address within its `with` block.
 
-    Methods may be called from any thread. An error within the pipe, one of a rule's predicate included, is raised at the end
-    of the block.
+    Methods may be called from any thread. The end of the block raises an error of the pipe or of a
+    rule's predicate.
 
     Args:
-        uri: Of the node, as for MongoClient; it names one.
+        uri: The MongoClient URI of one node.
         rules: The first rules, see `obey`.
-        port: Where it listens, 0 for any port that is free.
-        seed: Of the generator that decides probabilities.
+        port: The port to listen on, 0 for any free one.
+        seed: For the generator of probabilities.
 
     Attributes:
-        port: Where it listens, within the block.
+        port: The listening port, within the block.
 
     Raises:
-        Misuse: The URI cannot be read, names several nodes, or asks for TLS or compression; or an argument is of the wrong
-            type.
+        Misuse: The URI is unreadable, names several nodes, or asks for TLS or compression; or an
+            argument has the wrong type.
     """
 
     port: int
@@ -239,7 +238,7 @@ class BlackPipe:
 
     @property
     def uri(self) -> str:
-        """For MongoClient: the URI of the node, by way of the pipe.
+        """The MongoClient URI of the node through the pipe.
 
         Raises:
             Misuse: The pipe is not listening.
@@ -253,7 +252,7 @@ class BlackPipe:
         return self._loop
 
     def obey(self, *rules: Rule) -> None:
-        """Replaces all rules, from the next request on; without any, everything is forwarded."""
+        """Replaces all rules from the next request on; without any, everything is forwarded."""
         check_tuple(rules, Rule, "a rule")
         with self._lock:
             self._rules = rules
@@ -261,12 +260,14 @@ class BlackPipe:
             self._left = [rule.times for rule in rules]
 
     def count(self, command: str, action: Action) -> int:
-        """How often that was done; a reply is lost once the server has sent it, whatever it says."""
+        """Applications of the action; a lost reply counts once the server has sent it, success or
+        error.
+        """
         with self._lock:
             return self._counts[command, action]
 
     def turn(self, link: Link) -> None:
-        """Lets everything pass, nothing, or takes no connection, from now on."""
+        """Changes the state of the link."""
         check_type(link, Link, "a link")
         loop = self._running()
         asyncio.run_coroutine_threadsafe(self._turn(link), loop).result()
@@ -324,7 +325,10 @@ class BlackPipe:
             self._server = await self._listening()
 
     async def _cut(self) -> None:
-        """Takes no connections any more, and resets all. A server that is closed loses what it has accepted and is no connection yet."""
+        """Stops accepting and resets all connections.
+
+        Closing a server loses accepted sockets that are not yet connections.
+        """
         with suppress(NotImplementedError):  # by a loop of Windows
             for listening in self._server.sockets:
                 asyncio.get_running_loop().remove_reader(listening.fileno())
@@ -395,7 +399,8 @@ class BlackPipe:
                 case _:
                     pending[request_id] = command, rule
             await _sent(server, header + payload)
-        # The client is gone. The server reads what was sent, late requests included, before it sees the end.
+        # The client is gone. The server reads all that was sent, late requests included, before it
+        # sees the end.
         server.write_eof()
 
     async def _replies(
@@ -453,11 +458,6 @@ class BlackPipe:
 
 
 def _node(uri: str) -> tuple[str, int]:
-    """The host and the port that a URI names.
-
-    Raises:
-        Misuse: It cannot be read, or it is not that of one node without TLS and compression.
-    """
     check_type(uri, str, "the URI of a node", "write mongodb://host:port/")
     try:
         found = parse_uri(uri, warn=False) if uri.startswith("mongodb://") else None
@@ -480,10 +480,9 @@ def _node(uri: str) -> tuple[str, int]:
 
 
 def _by_way_of(port: int, uri: str) -> str:
-    """The URI of a node as clients of a pipe in front of it have it: they connect to one node, whatever set it is of."""
     hosts, path, options = re.fullmatch(r"mongodb://([^/?]*)(/[^?]*)?(?:\?(.*))?", uri).groups()  # type: ignore[union-attr]  # it was parsed
     user, at, _ = hosts.rpartition("@")
-    # A client that is refused would complain of the name of the set, and not say why.
+    # A refused client would report the set's name instead of the reason.
     given = [each for each in (options or "").split("&") if each and not _REPLACED.match(each)]
     if not any(each.lower().startswith("heartbeatfrequencyms=") for each in given):
         given.append("heartbeatFrequencyMS=500")  # after a cut, the driver looks again as late as that
@@ -496,15 +495,10 @@ _REPLACED: Final = re.compile("(directConnection|replicaSet)=", re.IGNORECASE)
 # --- the wire format ----------------------------------------------------------------------------------------------------
 
 _REPLY_START: Final = {_OP_MSG: 4 + 1, _OP_REPLY: 4 + 8 + 4 + 4}
-"""Where the document of a reply lies in it: behind flags and the kind of a section, or flags, cursor, from where, how many."""
+"""Offset of a reply's document: after flags and section kind, or flags, cursor, start and count."""
 
 
 async def _message(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
-    """One message: its header and its payload, as they are.
-
-    Raises:
-        TidegateError: It is not one that a pipe can read.
-    """
     header = await reader.readexactly(_HEADER.size)
     length, _, _, opcode = _HEADER.unpack(header)
     if opcode == _OP_COMPRESSED:
@@ -526,27 +520,27 @@ async def _sent(writer: asyncio.StreamWriter, message: bytes) -> None:
 
 
 def _reply(opcode: int, answered: int, document: Body) -> bytes:
-    """A reply to a request, in the form that its opcode, or that of its reply, asks for."""
     is_msg = opcode == _OP_MSG
     payload = (b"\0" * 5 if is_msg else struct.pack("<iqii", 8, 0, 0, 1)) + bson.encode(document)
     return _HEADER.pack(_HEADER.size + len(payload), 0, answered, _OP_MSG if is_msg else _OP_REPLY) + payload
 
 
 def _body_start(opcode: int, payload: bytes) -> int:
-    """Where the command's body lies in a request; drivers make it the first section of an OP_MSG."""
+    """Offset of the command's body in a request; drivers send it as the first section of an
+    OP_MSG.
+    """
     if opcode == _OP_MSG:  # flags, and the kind of the first section
         return 4 + 1
     return payload.index(0, 4) + 1 + 8  # flags, collection, how many to skip and to return
 
 
 def _name_of(payload: bytes, start: int) -> str:
-    """The command's name: the key of the first field of its body."""
     name = start + 4 + 1  # the length of the document, and the type of the field
     return payload[name : payload.index(0, name)].decode()
 
 
 def _body_of(opcode: int, payload: bytes, start: int) -> Body:
-    """A request's body, with the document sequences that follow it in an OP_MSG as lists."""
+    """The request's body, with the document sequences that follow it in an OP_MSG as lists."""
     at = start + _size(payload, start)
     body: dict[str, Any] = bson.decode(payload[start:at])
     last = len(payload) - (4 if opcode == _OP_MSG and payload[0] & _CHECKSUM else 0)

@@ -1,13 +1,15 @@
-"""What the fixture `sim` of the pytest plug-in does: explore, store a counterexample, say how to replay it.
+"""The fixture `sim` of the pytest plug-in: explores, stores a counterexample, prints its replay
+command.
 
-What bounds an exploration comes from, the later the stronger: the mark of the test, the profile, the options.
+Settings come from the test's mark, overridden by the profile, overridden by options.
 
-What random runs find is stored and shown as it was found, and then once more, shrunk. What was not covered, such as a goal
-that was never reached, is a warning of the test; with `-W error` it fails.
+A counterexample of random runs is stored and shown as found, then shrunk. Missing coverage, such as
+an unreached goal, is a warning; `-W error` makes it fail the test.
 
-A file names its scenario as pytest does the test, with `#2` for the second one that the test explores: so a replay tells
-apart two scenarios of one name, and `tidegate replay` finds them (`tidegate_adapters.exploring.scenario_in_test`). Under Hypothesis each test
-case begins anew: it counts and draws as the one before, and what that one has shown is taken back.
+A trace file names its scenario by the pytest id, with `#2` for a test's second exploration. A
+replay thus tells apart two scenarios of one name, and `tidegate replay` finds them
+(`tidegate_adapters.exploring.scenario_in_test`). Under Hypothesis each test case resets the counter
+and draws, and removes the previous output.
 """
 
 from __future__ import annotations
