@@ -461,8 +461,7 @@ class _SeededLoop(asyncio.AbstractEventLoop):
     def get_debug(self) -> bool:
         return False
 
-    def set_debug(self, enabled: bool) -> None:
-        ...
+    def set_debug(self, enabled: bool) -> None: ...
 
 
 def _standing(task: asyncio.Task[Any]) -> str:

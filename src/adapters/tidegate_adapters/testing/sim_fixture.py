@@ -48,7 +48,7 @@ from tidegate_adapters.exploring.scenario_in_test import SOUGHT, Sought
 
 PCT_DEPTH: Final = 3
 SHRINK_S: Final = 1.0
-"""How long it may take to shrink a counterexample."""
+"""Longest time spent on shrinking."""
 SETTINGS: Final[Mapping[str, str]] = {
     "runs": "--tidegate-runs",
     "seed": "--tidegate-seed",
@@ -57,14 +57,14 @@ SETTINGS: Final[Mapping[str, str]] = {
     "states_max": "--tidegate-max-states",
     "faults_max": "--tidegate-max-faults",
 }
-"""What the mark and a profile set, and the options that do the same."""
+"""Setting names of marks and profiles, with their options."""
 
 
 def settings(item: pytest.Item, profile: Mapping[str, object]) -> Exploration:
-    """What the mark, the profile and the options say.
+    """The combined settings of mark, profile and options.
 
     Raises:
-        pytest.UsageError: One of them says what there is not.
+        pytest.UsageError: An unknown or invalid setting.
     """
     found: dict[str, object] = {}
     for mark in reversed(list(item.iter_markers("tidegate"))):
@@ -99,7 +99,7 @@ def policies_named(named: object) -> tuple[Policy, ...]:
 
 
 def kinds(named: object) -> tuple[Fault, ...] | None:
-    """The kinds of faults in a text such as `crash_before,lost_reply`, `none` or `all`."""
+    """The fault kinds of a text such as `crash_before,lost_reply`, `none` or `all`."""
     if named == "all":
         return None
     names = [] if named == "none" else str(named).split(",")
@@ -123,8 +123,8 @@ class Sim:
 
     Args:
         item: The test.
-        how: How it explores; without a seed, each exploration has one that follows from the session's.
-        seed: Of the session.
+        how: The settings; without a seed, the session's seed decides.
+        seed: The session's seed.
     """
 
     def __init__(self, item: pytest.Item, how: Exploration, seed: str) -> None:
@@ -134,16 +134,16 @@ class Sim:
         item.user_properties.append(("tidegate_seed", how.seed or seed))
 
     def explore(self, scenario: Scenario) -> Report:
-        """Explore the scenario; where a file is to be replayed that was recorded in it, replay that instead.
+        """Explore the scenario, or replay the given file if it was recorded here.
 
         Args:
-            scenario: What to explore.
+            scenario: The scenario.
 
         Returns:
-            The report, where what the scenario expects was found. After random runs it is inconclusive.
+            The report, if it meets the scenario's expectation; inconclusive after random runs.
 
         Raises:
-            AssertionError: Something else was found.
+            AssertionError: The exploration found something else.
             Misuse: The scenario, or a program in it, breaks a contract.
         """
         __tracebackhide__ = True
@@ -179,7 +179,9 @@ class Sim:
             self.item.warn(pytest.PytestWarning(f"tidegate: {one_line(report.scenario)}: {one_line(missing)}"))
 
     def begin_anew_with_each_test_case(self) -> None:
-        """Where Hypothesis runs the test again: the same scenario then has the same seed, and the last story is told alone."""
+        """Restart the count and drop earlier output for each Hypothesis test case: equal scenarios
+        then get equal seeds.
+        """
         control = sys.modules.get("hypothesis.control")
         test_case = control.current_build_context() if control and control.currently_in_test_context() else None
         if test_case is self.test_case:
@@ -191,12 +193,12 @@ class Sim:
         sections[:] = [each for each in sections if each[1].split()[0] != "tidegate"]
 
     def digest(self, place: int) -> str:
-        """A seed of this exploration's own, the same on every machine and in every version of Python."""
+        """The exploration's seed, equal on all machines and Python versions."""
         text = f"{self.seed}\0{self.item.nodeid}\0{place}"
         return str(int(sha256(text.encode(errors="surrogatepass")).hexdigest()[:15], 16))
 
     def store(self, report: Report, scenario: Scenario, identity: str) -> None:
-        """Write the counterexample, if there is one, and add it to what pytest shows of the test; then a shrunk one."""
+        """Write and show the counterexample if any, then a shrunk one."""
         if report.trace is None:
             return
         self.show(report.trace, identity)
@@ -223,11 +225,11 @@ class Sim:
         return store.keep(f"{name}.{what}" if what else name, named, self.replay_line)
 
     def replay_line(self, path: Path) -> str:
-        """The command that replays a file in this test, from the root of the project."""
+        """The replay command, from the project's root."""
         return f"pytest {shlex.quote(self.item.nodeid)} --tidegate-replay={shlex.quote(near(self.item.config, path))}"
 
     def recorded(self, scenario: Scenario, identity: str) -> Trace | None:
-        """What is to be replayed, if it was recorded here, or in a scenario of this name."""
+        """The trace to replay, if it was recorded here or in a scenario of this name."""
         file = self.item.config.getoption("--tidegate-replay")
         trace = None if file is None else read(Path(str(file)))
         if trace is None or trace.scenario in (identity, scenario.name):
@@ -241,10 +243,10 @@ class Sim:
         return None
 
     def replay(self, trace: Trace, scenario: Scenario) -> None:
-        """Fail as the recorded run did, or say where the scenario does something else today.
+        """Fail as recorded, or report where the run diverges.
 
         Raises:
-            AssertionError: Either of them.
+            AssertionError: Always.
         """
         __tracebackhide__ = True
         match replay(trace, scenario):
@@ -266,5 +268,5 @@ class Sim:
 
 
 def near(config: pytest.Config, path: Path) -> str:
-    """The path as seen from the root of the project, if it lies beneath."""
+    """The path relative to the project's root if it is inside."""
     return str(path.relative_to(config.rootpath) if path.is_relative_to(config.rootpath) else path)

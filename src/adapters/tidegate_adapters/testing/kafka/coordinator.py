@@ -1,15 +1,18 @@
-"""A simulated consumer as a member of its group: what `GroupCoordinator` of aiokafka 0.14 does, and when.
+"""A simulated consumer's group membership, after `GroupCoordinator` of aiokafka 0.14.
 
-One task joins the group whenever that is asked for, and between two generations waits for the user's listener. What its
-users meet:
-    An exception of the listener is logged, no more. A CancelledError or another BaseException ends the task: the member never
-    joins again, and every poll raises what ended it.
-    All partitions are revoked at each rebalance; aiokafka knows no cooperative one. The member goes on being heard of while
-    its listener runs, but the broker waits no longer than `rebalance_timeout_ms`, which is the session's unless it is given.
-    A commit is built under the lock that it waits for: what is sent again after a failure has the generation of then. One
-    that was cancelled is sent all the same.
-    UnknownMember and IllegalGeneration reset the generation; what is committed until the member has joined again carries none.
-    What the broker answers that the client cannot mend is raised by the next poll; a heartbeat that ended so ends every poll.
+One task joins the group on request, and awaits the user's listener between generations. Behaviour
+that users meet:
+    The task only logs an exception of the listener. A CancelledError or other BaseException ends
+        the task: the member never rejoins, and every poll raises that error.
+    Each rebalance revokes all partitions; aiokafka has no cooperative one. Heartbeats continue
+        while the listener runs, but the broker waits at most `rebalance_timeout_ms`, by default the
+        session timeout.
+    A commit is built under the lock it waits for, so a retry carries the generation of that moment.
+        A cancelled commit is sent all the same.
+    UnknownMember and IllegalGeneration reset the generation; commits until the next join carry
+        none.
+    The next poll raises an error that the client cannot handle; if it ended the heartbeat, every
+        poll raises it.
 """
 
 from __future__ import annotations
@@ -52,7 +55,7 @@ _NOT_OURS: Final = (errors.UnknownMemberIdError, errors.IllegalGenerationError)
 
 
 class Member(NamedTuple):
-    """How a consumer takes part in its group; times in seconds."""
+    """A consumer's group settings; times in seconds."""
 
     group: str
     client_id: str
@@ -66,14 +69,14 @@ class Member(NamedTuple):
 
 @final
 class _Link:
-    """The connection to the group's coordinator, whichever broker that is.
+    """The connection to the group's coordinator, on any broker.
 
     Args:
-        connections: One for what the group is asked, one for who coordinates it.
-        member: Who asks.
+        connections: One for group requests, one for finding the coordinator.
+        member: The member.
 
     Attributes:
-        dead: Done when it is not known any more who coordinates the group.
+        dead: Done when the coordinator becomes unknown.
     """
 
     def __init__(self, connections: tuple[Connection, Connection], member: Member) -> None:
@@ -92,13 +95,13 @@ class _Link:
             raise
 
     def lose(self) -> None:
-        """Who coordinates the group is not known any more."""
+        """Forget the coordinator."""
         if self._is_known:
             self._is_known = False
             self.dead.set_result(None)
 
     async def find(self, closing: asyncio.Future[None]) -> None:
-        """Ask who coordinates the group, until that is answered or the member is closed."""
+        """Find the coordinator; retries until it succeeds or the member closes."""
         if self._is_known:
             return
         async with self._lock:
@@ -114,7 +117,6 @@ class _Link:
                     self._is_known, self.dead = True, self._loop.create_future()
 
     async def committed(self, partitions: Collection[Partition]) -> Mapping[Partition, Position]:
-        """What the group has committed."""
         reply = await self.send(OffsetFetch(self._member.group, tuple(partitions)))
         found: dict[Partition, Position] = {}
         for partition, answer in cast("Mapping[Partition, Position | Code]", reply).items():
@@ -134,17 +136,17 @@ class _Link:
 
 @final
 class Coordinator:
-    """Keeps a consumer a member of its group.
+    """Keeps a consumer in its group.
 
     Args:
-        connections: One for what the group is asked, one for who coordinates it.
-        partitions: Which there are, as far as the client knows.
-        subscription: Of the consumer.
-        member: Who it is.
+        connections: One for group requests, one for finding the coordinator.
+        partitions: The partitions that the client knows.
+        subscription: The consumer's subscription.
+        member: The member.
 
     Attributes:
-        generation: Of which it is a member; -1 for none.
-        member_id: Who it is in it.
+        generation: Its generation; -1 for none.
+        member_id: Its id in the generation.
     """
 
     def __init__(
@@ -162,29 +164,29 @@ class Coordinator:
         self._closing = self._loop.create_future()
         self._commit_lock = asyncio.Lock()
         self._is_prepared = False
-        """Has the listener let go of the last assignment?"""
+        """Whether the listener has released the last assignment."""
         self._heartbeat: asyncio.Task[None] | None = None
         self._refresh: asyncio.Task[None] | None = None
         self._counted: Mapping[str, int] | None = None
-        """How many partitions the topics of the group have, as far as it knows, while it leads it."""
+        """Partition counts of the group's topics, known to a leader only."""
         self._error: Exception | None = None
         self._told: asyncio.Future[None] | None = None
-        """Done when the user has taken the error."""
+        """Done when the user has received the error."""
         self.waiters: set[asyncio.Future[bool]] = set()
-        """Polls that wait, and hear of errors."""
+        """Waiting polls; errors wake them."""
         self._coordination_task = self._loop.create_task(self._run(), name=f"coordination of {member.client_id}")
 
     @property
     def is_settled(self) -> bool:
-        """Is it a member that knows of nothing to join?"""
+        """Whether it is a member with no rebalance pending."""
         return self.generation != NO_GENERATION and not self._rejoin.done() and not self._subscription.is_reassigning
 
     def check_errors(self) -> None:
-        """Raise what cannot be mended here, once.
+        """Raise a permanent error, once.
 
         Raises:
-            errors.KafkaError: The broker said so.
-            BaseException: What ended the task.
+            errors.KafkaError: From the broker.
+            BaseException: The error that ended the task.
         """
         if self._coordination_task.done():
             self._coordination_task.result()
@@ -196,7 +198,7 @@ class Coordinator:
             raise error
 
     async def close(self) -> None:
-        """Wait for what the task is at, the listener included, and leave."""
+        """Wait for the task's current work, the listener included, and leave."""
         self._closing.set_result(None)
         if not self._coordination_task.done():
             await self._coordination_task
@@ -205,7 +207,7 @@ class Coordinator:
         await self._leave()
 
     def abandon(self) -> None:
-        """End as a process that is killed: nothing is sent any more."""
+        """Stop like a killed process, without a message."""
         for task in (self._coordination_task, self._heartbeat, self._refresh):
             if task is not None:
                 task.cancel()
@@ -243,7 +245,6 @@ class Coordinator:
                     await self._tell(cast("Exception", failure))
 
     async def _first_of(self, *futures: asyncio.Future[None] | None) -> None:
-        """Wait for one of them, or to be closed."""
         there = {self._closing, *(each for each in futures if each is not None)}
         await asyncio.wait(there, return_when=asyncio.FIRST_COMPLETED)
 
@@ -254,14 +255,14 @@ class Coordinator:
                 waiter.set_exception(copy.copy(error))
 
     async def _tell(self, error: Exception) -> None:
-        """The user is to take it before anything else is tried."""
+        """Pause until the user has received the error."""
         error = copy.copy(error)
         self._fail(error)
         self._error, self._told = error, self._loop.create_future()
         await self._first_of(self._told)
 
     async def _joined(self, before: Assignment | None) -> Assignment | None:
-        """The next assignment; None if it is to be tried again."""
+        """The next assignment; None to try again."""
         if not self._is_prepared:
             self._subscription.is_reassigning, self._counted = True, None
             await self._heard(self._revoked(before))
@@ -299,7 +300,7 @@ class Coordinator:
     # --- requests -------------------------------------------------------------------------------------------------------
 
     async def ensure_coordinator_known(self) -> None:
-        """Under aiokafka's name, as the next, for `static_membership` asks by them."""
+        """aiokafka's name: `static_membership` calls this and the next method."""
         await self._link.find(self._closing)
 
     async def _send_req(self, request: NamedHeartbeat) -> SimpleNamespace:
@@ -312,7 +313,7 @@ class Coordinator:
         self.request_rejoin()
 
     def request_rejoin(self) -> None:
-        """Join the group again; under aiokafka's name, for `client` asks for it."""
+        """aiokafka's name: `tidegate_adapters.kafka.client` calls it."""
         if not self._rejoin.done():
             self._rejoin.set_result(None)
 
@@ -320,13 +321,13 @@ class Coordinator:
         return {topic: sum(each.topic == topic for each in self._partitions()) for topic in topics}
 
     def hear_of_partitions(self) -> None:
-        """The client has learned which there are: whoever leads the group joins again where a topic of it has grown."""
+        """Rejoin if this member leads and a topic of the group has grown."""
         if self._counted is not None and self._counted != (now := self._count(self._counted)):
             self._counted = now
             self.request_rejoin()
 
     def _heed(self, code: Code) -> bool:
-        """Do what an error says of the membership; tell whether it says something of it."""
+        """Apply an error to the membership; returns whether it concerns it."""
         if code in _NOT_THERE:
             self._link.lose()
         elif code in _NOT_OURS:
@@ -338,7 +339,7 @@ class Coordinator:
         return True
 
     async def _join(self) -> tuple[Partition, ...] | None:
-        """What is assigned; None if that was not answered."""
+        """The assigned partitions; None to try again."""
         reply: Any = await self._sent_join()
         if isinstance(reply, Joined):
             self.member_id, self.generation = reply.member_id, reply.generation
@@ -417,7 +418,7 @@ class Coordinator:
         self._heartbeat = None
 
     async def _beating(self) -> None:
-        """Until the member is none any more, or the broker says what cannot be mended."""
+        """Runs until the membership ends or the broker reports a permanent error."""
         heard, delay_s = self._loop.time(), self._member.heartbeat_s
         while self.member_id:
             try:
@@ -456,11 +457,11 @@ class Coordinator:
     # --- positions ------------------------------------------------------------------------------------------------------
 
     async def commit_offsets(self, assignment: object, offsets: Mapping[Partition, Position]) -> None:
-        """Commit, again and again while the broker may come to take it.
+        """Commit; retries retriable errors without end.
 
         Raises:
-            errors.CommitFailedError: The member is none any more, or the group rebalances.
-            errors.KafkaError: The broker will not take it.
+            errors.CommitFailedError: The membership is lost, or the group rebalances.
+            errors.KafkaError: The broker refuses.
         """
         while True:
             await self._link.find(self._closing)
@@ -477,7 +478,7 @@ class Coordinator:
                 return
 
     async def _do_commit_offsets(self, _assignment: object, offsets: Mapping[Partition, Position]) -> None:
-        """Under aiokafka's name, for `client` stands in front of it."""
+        """aiokafka's name: `tidegate_adapters.kafka.client` wraps it."""
         request = OffsetCommit(self._member.group, self.generation, self.member_id, offsets)
         codes = cast("Mapping[Partition, Code]", await self._link.send(request))
         failed: list[errors.KafkaError] = []
@@ -498,10 +499,10 @@ class Coordinator:
             raise errors.TopicAuthorizationFailedError(unauthorized)
 
     async def fetch_committed_offsets(self, partitions: Collection[Partition]) -> Mapping[Partition, Position]:
-        """What the group has committed, asked again and again while that may come to be answered.
+        """The group's committed positions; retries retriable errors without end.
 
         Raises:
-            errors.KafkaError: It will not be.
+            errors.KafkaError: A permanent error.
         """
         while True:
             await self._link.find(self._closing)
@@ -513,7 +514,7 @@ class Coordinator:
                 await asyncio.sleep(self._member.backoff_s)
 
     async def _refreshing(self, assignment: Assignment) -> None:
-        """Tell the fetcher what is committed whenever it asks, as long as the assignment is the last."""
+        """Give the fetcher committed positions on request while the assignment is active."""
         with contextlib.suppress(asyncio.CancelledError):
             while assignment.is_active:
                 await assignment.asked.wait()
@@ -535,14 +536,13 @@ class Coordinator:
 
 
 async def _stopped(task: asyncio.Task[None] | None) -> None:
-    """Cancel it, and wait; how it ended is not told here."""
+    """Cancel it and wait, ignoring its result."""
     if task is not None and not task.done():
         task.cancel()
         await task
 
 
 def _check(code: Code, group: str) -> None:
-    """Raise the error of a code."""
     if code is errors.GroupAuthorizationFailedError:
         raise code(group)
     if code is not errors.NoError:
@@ -552,7 +552,7 @@ def _check(code: Code, group: str) -> None:
 def _round_robin(
     members: Mapping[str, tuple[str, ...]], partitions: Collection[Partition]
 ) -> Mapping[str, tuple[Partition, ...]]:
-    """What each member is assigned: partitions in order, members in turns."""
+    """Assign partitions in order, to members in turn."""
     assigned: dict[str, list[Partition]] = {member: [] for member in members}
     turns = cycle(sorted(members))
     for partition in sorted(partitions):

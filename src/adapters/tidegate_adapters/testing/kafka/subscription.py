@@ -1,6 +1,6 @@
-"""What a simulated consumer subscribes to, what it was assigned, and how far it has read: aiokafka's `SubscriptionState`.
+"""A consumer's topics, assignment and positions, after aiokafka's `SubscriptionState`.
 
-An assignment is a value of its own, made anew with each generation; what was under way for an earlier one finds it inactive.
+Each generation creates a new assignment; work for an earlier one finds it inactive.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class Listener(Protocol):
 @final
 @attrs.define(eq=False)
 class PartitionPosition:
-    """How far an assigned partition was read.
+    """The read position of an assigned partition.
 
     Attributes:
-        offset: What is read next; None until it is known.
-        reset: Where it is to begin (`requests.BEGINNING`, `requests.END`), if that is to be asked.
-        is_paused: Is nothing to be fetched?
-        known: Done as soon as there is an offset.
-        asked: Who waits for what is committed.
+        offset: The next offset; None until known.
+        reset: Where to start (`requests.BEGINNING`, `requests.END`), if that must be resolved.
+        is_paused: Whether to skip it in fetches.
+        known: Set once there is an offset.
+        asked: Waits for the committed position.
     """
 
     offset: int | None = None
@@ -42,7 +42,7 @@ class PartitionPosition:
     asked: list[asyncio.Future[Position | None]] = attrs.field(factory=list)
 
     def is_told(self) -> bool:
-        """Is it said where to begin?"""
+        """Whether the start is decided."""
         return self.offset is not None or self.reset is not None
 
     def begin_at(self, offset: int) -> None:
@@ -62,10 +62,10 @@ class Assignment:
         self.partitions = {partition: PartitionPosition() for partition in sorted(partitions)}
         self.is_active = True
         self.asked = asyncio.Event()
-        """Somebody wants to know what is committed."""
+        """Set when a committed position is requested."""
 
     def committed(self, partition: Partition) -> asyncio.Future[Position | None]:
-        """What the group has committed, as soon as it is known; None for nothing."""
+        """The committed position once known; None for none."""
         answer = asyncio.get_running_loop().create_future()
         self.partitions[partition].asked.append(answer)
         self.asked.set()
@@ -74,7 +74,7 @@ class Assignment:
 
 @final
 class Subscription:
-    """What a consumer wants, and has."""
+    """A consumer's subscription and assignment."""
 
     def __init__(self) -> None:
         self.topics: tuple[str, ...] | None = None
@@ -94,7 +94,6 @@ class Subscription:
             self.subscribed.set_result(None)
 
     def assign(self, partitions: Collection[Partition]) -> Assignment:
-        """An assignment takes the place of the one before."""
         if self.assignment is not None:
             self.assignment.is_active = False
         self.assignment = Assignment(partitions)
@@ -113,7 +112,7 @@ class Subscription:
         return waiter
 
     def fail(self, error: Exception) -> None:
-        """Whoever waits for an assignment hears of it."""
+        """Fail all waits for an assignment."""
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_exception(copy.copy(error))
@@ -124,12 +123,12 @@ class Subscription:
         self._calls += 1
 
     def end_poll(self) -> None:
-        """Not called where a poll raised: aiokafka takes it to go on for ever."""
+        """Not called after a poll that raised: aiokafka counts such a poll as running forever."""
         self._calls -= 1
         if not self._calls:
             self._idle_since = asyncio.get_running_loop().time()
 
     @property
     def idle_s(self) -> float:
-        """How long nobody has polled."""
+        """Time since the last poll."""
         return 0.0 if self._calls else asyncio.get_running_loop().time() - self._idle_since

@@ -16,6 +16,7 @@ from tidegate_adapters.testing.mongo.replica_set import SimulatedReplicaSet
 
 Changed: TypeAlias = tuple["Document | None", "Document | None"]
 
+
 @final
 class TransactionCommand:
     """One command of a transaction.
