@@ -31,6 +31,8 @@ _DRAIN: Final = timedelta(seconds=1)
 
 
 class App(Protocol):
+    """An app that serves and stops."""
+
     settings: Any
 
     async def serve(self) -> None: ...
@@ -39,6 +41,8 @@ class App(Protocol):
 
 
 class Testable(Protocol[S_co]):
+    """An app with `testing`."""
+
     def testing(self) -> AbstractAsyncContextManager[S_co]: ...
 
 
@@ -49,15 +53,7 @@ class OnEmbedded(Protocol):
 
 
 def on_embedded(app: Testable[S], test: Callable[[S], Awaitable[T]]) -> T:
-    """Await `test(store)` within `app.testing()`.
-
-    Args:
-        app: The app.
-        test: The function.
-
-    Returns:
-        Its result.
-    """
+    """Await `test(store)` within `app.testing()`."""
 
     async def main() -> T:
         async with app.testing() as store:
@@ -73,12 +69,9 @@ async def tested(
     """Serve an app on a fresh store within the block, then restore the app.
 
     Args:
-        app: The app, set to poll every few milliseconds, drain for a second, and open no ports.
+        app: Set to poll every few milliseconds, drain for a second, and open no ports.
         begin: Resets the app on the store with the settings.
         is_serving: Whether the app handles work yet.
-
-    Returns:
-        The store.
 
     Raises:
         Misuse: The app is already connected or served.

@@ -123,8 +123,8 @@ class Rule:
     """An action on some requests; the first matching rule applies.
 
     Args:
-        command: Its wire name, such as "update", "findAndModify", "getMore" or "commitTransaction";
-            None for any but the driver's own (hello, endSessions, killCursors).
+        command: A wire name such as "getMore"; None for any but the driver's own (hello,
+            endSessions, killCursors).
         action: The fault.
         where: A condition on the command's body, called in the pipe's thread.
         skip: Number of matching requests to leave to later rules first.
@@ -172,10 +172,7 @@ class Rule:
 def command_error(code: int, *labels: str, message: str = "a black pipe's") -> Body:
     """The reply of a server that rejects a command, for `Action.ANSWER`.
 
-    Args:
-        code: MongoDB's error code, such as 11600.
-        labels: Error labels, such as "RetryableWriteError".
-        message: The errmsg.
+    `code` is MongoDB's, such as 11600; labels are such as "RetryableWriteError".
     """
     check_int(code, "the code of an error", 1)
     return {"ok": 0.0, "code": code, "codeName": f"Code{code}", "errmsg": message, "errorLabels": list(labels)}
@@ -184,10 +181,7 @@ def command_error(code: int, *labels: str, message: str = "a black pipe's") -> B
 def write_concern_error(code: int, *labels: str, message: str = "a black pipe's") -> Body:
     """The addition to the reply of a write that no majority confirms, for `Action.AMEND`.
 
-    Args:
-        code: MongoDB's error code, such as 64 or 91.
-        labels: Error labels, such as "RetryableWriteError".
-        message: The errmsg.
+    `code` is MongoDB's, such as 64 or 91; labels are such as "RetryableWriteError".
     """
     check_int(code, "the code of an error", 1)
     error = {"code": code, "codeName": f"Code{code}", "errmsg": message}
@@ -213,12 +207,9 @@ class BlackPipe:
         port: The port to listen on, 0 for any free one.
         seed: For the generator of probabilities.
 
-    Attributes:
-        port: The listening port, within the block.
-
     Raises:
-        Misuse: The URI is unreadable, names several nodes, or asks for TLS or compression; or an
-            argument has the wrong type.
+        Misuse: A wrong type, or a URI that is unreadable, names several nodes, or asks for TLS or
+            compression.
     """
 
     port: int
@@ -238,11 +229,7 @@ class BlackPipe:
 
     @property
     def uri(self) -> str:
-        """The MongoClient URI of the node through the pipe.
-
-        Raises:
-            Misuse: The pipe is not listening.
-        """
+        """The MongoClient URI of the node through the pipe, within the block."""
         _ = self._running()
         return _by_way_of(self.port, self._given)
 
@@ -260,9 +247,7 @@ class BlackPipe:
             self._left = [rule.times for rule in rules]
 
     def count(self, command: str, action: Action) -> int:
-        """Applications of the action; a lost reply counts once the server has sent it, success or
-        error.
-        """
+        """Applications of the action; a lost reply counts when the server has sent it."""
         with self._lock:
             return self._counts[command, action]
 
@@ -325,9 +310,8 @@ class BlackPipe:
             self._server = await self._listening()
 
     async def _cut(self) -> None:
-        """Stops accepting and resets all connections.
-
-        Closing a server loses accepted sockets that are not yet connections.
+        """Stops accepting and resets all. Closing a server loses accepted sockets without a
+        connection.
         """
         with suppress(NotImplementedError):  # by a loop of Windows
             for listening in self._server.sockets:
@@ -526,9 +510,7 @@ def _reply(opcode: int, answered: int, document: Body) -> bytes:
 
 
 def _body_start(opcode: int, payload: bytes) -> int:
-    """Offset of the command's body in a request; drivers send it as the first section of an
-    OP_MSG.
-    """
+    """Offset of the command's body in a request; drivers send it as an OP_MSG's first section."""
     if opcode == _OP_MSG:  # flags, and the kind of the first section
         return 4 + 1
     return payload.index(0, 4) + 1 + 8  # flags, collection, how many to skip and to return

@@ -8,8 +8,8 @@ repeats the seed that found it; the pytest fixture `seeded` does both.
 
     L1  The same seed gives the same run: order of steps, instants, order of sets of tasks and
         futures, and draws from `random`, whose state is restored at the end.
-    L2  Time moves only when no callback is ready, to the earliest timer; or where a test stalls the
-        loop (`stall`).
+    L2  Time moves only when no callback is ready, to the earliest timer; or when a test calls
+        `stall`.
     L3  Any task that is ready in a turn may run first. Plain callbacks keep their order of
         registration, which asyncio documents and code relies on. Timers of one instant have no
         order.
@@ -25,11 +25,11 @@ repeats the seed that found it; the pytest fixture `seeded` does both.
 Not controlled: other clocks, functions imported by name (`from time import monotonic`), random
 numbers from outside `random`, and the order of sets of other objects.
 
-Alternatives considered: async-solipsism (virtual time and sockets, no seeded order), looptime and
-aiotools' virtual clock (time alone, on a real loop), simloop (complete, but needs Python 3.12 and
-we support 3.11), seedloop (four commits old), trio's autojump clock (not asyncio). This loop builds
-on the public `AbstractEventLoop`; of asyncio's private parts it uses only those of `Handle`. After
-the schedulers of trio's tests and of FoundationDB's simulation (Zhou et al., SIGMOD 2021).
+Alternatives considered: async-solipsism (no seeded order), looptime and aiotools' virtual clock
+(time alone), simloop (needs Python 3.12, we support 3.11), seedloop (four commits old), trio's
+autojump clock (not asyncio). This loop builds on the public `AbstractEventLoop`; its only private
+parts are those of `Handle`. After the schedulers of trio's tests and of FoundationDB's simulation
+(Zhou et al., SIGMOD 2021).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Deadlock(TidegateError):  # noqa: N818  it says what happened
 
 @final
 class Endless(TidegateError):  # noqa: N818  it says what happened
-    pass
+    """The run is longer than `TURNS_MAX` turns."""
 
 
 @final
@@ -88,9 +88,6 @@ def run(main: Callable[[Random], Coroutine[Any, Any, T]], seed: int) -> T:
     Args:
         main: Called with a generator of the same seed, for the test's own draws.
         seed: Decides the order of tasks.
-
-    Returns:
-        The result of `main`.
 
     Raises:
         Deadlock: L4.
@@ -117,9 +114,7 @@ def run(main: Callable[[Random], Coroutine[Any, Any, T]], seed: int) -> T:
 
 @contextmanager
 def _clocks_of(loop: _SeededLoop) -> Generator[None, None, None]:
-    """The clocks of `time` show this thread the loop's time (L7); other threads see the real
-    clocks.
-    """
+    """Show this thread the loop's time (L7); other threads see the real clocks."""
     mine, began = threading.get_ident(), {"monotonic": 0, "time": EPOCH_S}
     kept = {f"{name}{unit}": getattr(time, f"{name}{unit}") for name in began for unit in ("", "_ns")}
 
@@ -158,10 +153,7 @@ def _garbage_at_the_end() -> Generator[None, None, None]:
 
 
 def stall(length: timedelta) -> None:
-    """Advance the time while no task runs, as during a long computation or a stopped process.
-
-    Args:
-        length: At least 0.
+    """Advance the time by a length of at least 0 while no task runs, as during a long computation.
 
     Raises:
         Misuse: Outside `run`, or a negative length.

@@ -54,9 +54,7 @@ _MARK: Final = (
 _FOUND: Final = "tidegate_counterexample"
 """Test property with a counterexample's law and page, for JUnit XML and the summary."""
 _REPORT: Final = "tidegate_report"
-"""Test property with an exploration's report line, for JUnit XML and between pytest-xdist's
-processes.
-"""
+"""Test property with an exploration's report line, for JUnit XML and pytest-xdist."""
 
 
 class Hooks:
@@ -68,7 +66,7 @@ class Hooks:
 
     @pytest.hookspec()
     def pytest_tidegate_counterexample(self, item: pytest.Item, trace: object, path: Path) -> None:
-        """Called when a `tidegate.sim.Trace` was written to `path`; for random runs again once
+        """Called when a `tidegate.sim.Trace` was written to `path`; after random runs also if
         shrunk.
         """
 
@@ -129,11 +127,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _profile(config: pytest.Config) -> dict[str, object]:
-    """The settings of the chosen profile.
-
-    Raises:
-        pytest.UsageError: The profile does not exist.
-    """
     name = _profile_name(config)
     if not name:
         return {}
@@ -168,9 +161,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 @pytest.fixture
 def sim(request: pytest.FixtureRequest) -> Sim:
-    """Explores scenarios by the mark `tidegate`, the profile and the options; a counterexample
-    fails the test.
-    """
+    """Explores scenarios by mark, profile and options; a counterexample fails the test."""
     from tidegate_adapters.testing.sim_fixture import Sim, settings  # noqa: PLC0415  so that other tests do not wait for it
 
     item = cast("pytest.Item", request.node)
@@ -187,8 +178,8 @@ def on_embedded() -> OnEmbedded:
 
 @pytest.fixture
 def seeded(request: pytest.FixtureRequest) -> Seeded:
-    """Runs asyncio code on the deterministic event loop, once per seed; mark, profile and options
-    set the number of runs.
+    """Runs asyncio code on the deterministic event loop with many seeds (mark, profile,
+    options).
     """
     from tidegate_adapters.testing.seeded import RUNS, Seeded, seeds  # noqa: PLC0415  so that other tests do not wait for it
     from tidegate_adapters.testing.sim_fixture import settings  # noqa: PLC0415  likewise
@@ -221,8 +212,8 @@ def black_pipe() -> Iterator[MakePipe]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Show only the user's frames if user code or a misuse fails a test; `--full-trace` shows
-    all.
+    """Show only the user's frames of a failure in user code or by misuse, without
+    `--full-trace`.
     """
     failed = call.excinfo
     if failed is None or item.config.getoption("fulltrace") or "tidegate.model.errors" not in sys.modules:

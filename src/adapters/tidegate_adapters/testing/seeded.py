@@ -1,6 +1,4 @@
-"""The fixture `seeded`: runs asyncio code on the deterministic loop with many seeds, and prints the
-command that repeats a failure.
-"""
+"""The fixture `seeded`: runs asyncio code with many seeds on the deterministic loop."""
 
 from __future__ import annotations
 
@@ -25,23 +23,13 @@ def seeds(text: str) -> Iterator[int]:
 
 @final
 class Seeded:
-    """The fixture.
-
-    Args:
-        test: The test's pytest id.
-        seeds: Source of seeds.
-        runs: Number of runs per call of `run`.
-    """
+    """The fixture; each call of `run` makes `runs` runs."""
 
     def __init__(self, test: str, seeds: Iterator[int], runs: int) -> None:
         self.test, self.seeds, self.runs = test, seeds, runs
 
     def run(self, main: Callable[[Random], Coroutine[Any, Any, object]]) -> None:
-        """Run with each seed; the first failure fails the test, with a note on how to repeat it.
-
-        Args:
-            main: Called once per seed, as by `tidegate_adapters.testing.event_loop.run`.
-        """
+        """Run with each seed; the first failure fails the test, with a note on how to repeat it."""
         __tracebackhide__ = True
         for seed in islice(self.seeds, self.runs):
             try:

@@ -61,11 +61,7 @@ SETTINGS: Final[Mapping[str, str]] = {
 
 
 def settings(item: pytest.Item, profile: Mapping[str, object]) -> Exploration:
-    """The combined settings of mark, profile and options.
-
-    Raises:
-        pytest.UsageError: An unknown or invalid setting.
-    """
+    """The combined settings of mark, profile and options; UsageError if one is invalid."""
     found: dict[str, object] = {}
     for mark in reversed(list(item.iter_markers("tidegate"))):
         if mark.args:
@@ -119,13 +115,7 @@ def whole(found: Mapping[str, object], name: str, default: int) -> int:
 
 @final
 class Sim:
-    """The fixture.
-
-    Args:
-        item: The test.
-        how: The settings; without a seed, the session's seed decides.
-        seed: The session's seed.
-    """
+    """The fixture; without a seed in `how`, the session's seed decides."""
 
     def __init__(self, item: pytest.Item, how: Exploration, seed: str) -> None:
         self.item, self.how, self.seed = item, how, seed
@@ -135,9 +125,6 @@ class Sim:
 
     def explore(self, scenario: Scenario) -> Report:
         """Explore the scenario, or replay the given file if it was recorded here.
-
-        Args:
-            scenario: The scenario.
 
         Returns:
             The report, if it meets the scenario's expectation; inconclusive after random runs.
@@ -179,9 +166,7 @@ class Sim:
             self.item.warn(pytest.PytestWarning(f"tidegate: {one_line(report.scenario)}: {one_line(missing)}"))
 
     def begin_anew_with_each_test_case(self) -> None:
-        """Restart the count and drop earlier output for each Hypothesis test case: equal scenarios
-        then get equal seeds.
-        """
+        """Start each Hypothesis test case afresh: equal scenarios get equal seeds."""
         control = sys.modules.get("hypothesis.control")
         test_case = control.current_build_context() if control and control.currently_in_test_context() else None
         if test_case is self.test_case:
@@ -243,11 +228,7 @@ class Sim:
         return None
 
     def replay(self, trace: Trace, scenario: Scenario) -> None:
-        """Fail as recorded, or report where the run diverges.
-
-        Raises:
-            AssertionError: Always.
-        """
+        """Fail as recorded, or report where the run diverges."""
         __tracebackhide__ = True
         match replay(trace, scenario):
             case Reproduced(steps):

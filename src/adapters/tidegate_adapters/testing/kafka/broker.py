@@ -50,9 +50,7 @@ _METADATA_MAX: Final = 4_096
 _FETCHED_MAX: Final = 500
 
 Decided: TypeAlias = Callable[[str, Mapping[Partition, tuple[int, ...]], Mapping[Partition, Position]], None]
-"""Called at a commit before it becomes visible, with the id, the written offsets and the
-positions.
-"""
+"""Called at a commit before it is visible, with the id, the written offsets and the positions."""
 
 
 @final
@@ -64,13 +62,6 @@ class SimulatedBroker:
         fetched_max: Most records per partition and fetch.
         metadata_max: Longest commit metadata, in UTF-16 units.
         mark_s: Draws the delay of a transaction's next marker, in seconds.
-
-    Attributes:
-        clock: The timers.
-        logs: Logs by partition.
-        groups: Groups by name.
-        positions: Committed offsets.
-        decided: Called when a transaction commits.
     """
 
     def __init__(

@@ -85,11 +85,6 @@ class Connection:
         self._is_abandoned = False
 
     def send(self, request: Request) -> asyncio.Future[object]:
-        """The answer.
-
-        Raises:
-            errors.KafkaError: (from the future) No answer came.
-        """
         answer = self._loop.create_future()
         if self._is_abandoned:
             return answer

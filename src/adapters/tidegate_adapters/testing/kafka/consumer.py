@@ -1,8 +1,9 @@
 """A consumer on a simulated broker that behaves like aiokafka's `AIOKafkaConsumer`.
 
 It has the calls of `tidegate_adapters.kafka.client.Client`, and those that find and set positions.
-Options have aiokafka's names and defaults, with two exceptions: it never commits automatically, and
-by default never refreshes metadata.
+Options have aiokafka's names and defaults, but it never commits automatically, and by default never
+refreshes metadata. Calls raise aiokafka's errors, such as IllegalStateError for a partition that is
+not assigned.
 """
 
 from __future__ import annotations
@@ -104,11 +105,7 @@ class SimulatedConsumer:
         self._is_closed = False
 
     async def start(self) -> None:
-        """Connect.
-
-        Raises:
-            errors.KafkaConnectionError: No broker answers.
-        """
+        """Connect."""
         _, data = self._connections
         try:
             self._hear(cast("tuple[Partition, ...]", await self._metadata.send(Metadata())))
@@ -188,15 +185,7 @@ class SimulatedConsumer:
             self._fetcher.close()
 
     def subscribe(self, topics: Collection[str], *, listener: Any = None) -> None:
-        """Join the group for these topics; once.
-
-        Args:
-            topics: Topic names.
-            listener: Has `on_partitions_revoked` and `on_partitions_assigned`.
-
-        Raises:
-            Misuse: It has already subscribed.
-        """
+        """Join the group for these topics; Misuse on a second call."""
         if self._subscription.topics is not None:
             raise Misuse("the simulated consumer subscribes once")
         self._subscription.subscribe(topics, listener)
@@ -215,20 +204,12 @@ class SimulatedConsumer:
         return {partition: None for partition, state in there.items() if state.is_paused}.keys()
 
     def pause(self, *partitions: Any) -> None:
-        """Return no records of these partitions, and drop the buffered ones.
-
-        Raises:
-            errors.IllegalStateError: One is not assigned.
-        """
+        """Return no records of these partitions, and drop the buffered ones."""
         for partition in partitions:
             self._assigned(partition).is_paused = True
 
     def resume(self, *partitions: Any) -> None:
-        """Return records of these partitions again.
-
-        Raises:
-            errors.IllegalStateError: One is not assigned.
-        """
+        """Return records of these partitions again."""
         for partition in partitions:
             self._assigned(partition).is_paused = False
         if partitions and self._fetcher is not None:
@@ -237,12 +218,8 @@ class SimulatedConsumer:
     async def getmany(
         self, *partitions: Any, timeout_ms: int = 0, max_records: int | None = None
     ) -> Mapping[Partition, list[SimulatedRecord]]:
-        """Records of these partitions, or of all if none is named.
-
-        Raises:
-            errors.ConsumerStoppedError: The consumer is stopped.
-            errors.KafkaError: A permanent error, once each.
-            UnicodeDecodeError: A record cannot be decoded.
+        """Records of these partitions, or of all; raises a permanent error once, UnicodeDecodeError
+        repeatedly.
         """
         if self._is_closed:
             raise errors.ConsumerStoppedError
@@ -258,8 +235,6 @@ class SimulatedConsumer:
         """Commit positions, each an offset or an offset and metadata.
 
         Raises:
-            ValueError: There are none.
-            errors.IllegalStateError: A partition is not assigned.
             errors.CommitFailedError: It lost its membership, or the group rebalances.
             errors.KafkaError: The broker refuses.
         """
@@ -276,46 +251,21 @@ class SimulatedConsumer:
         await coordinator.commit_offsets(self._subscription.assignment, positions)
 
     async def committed(self, partition: Any) -> int | None:
-        """The group's committed offset.
-
-        Raises:
-            errors.KafkaError: A permanent error.
-        """
         coordinator, _ = self._started()
         found = (await coordinator.fetch_committed_offsets([Partition(*partition)])).get(partition)
         return None if found is None or found.offset < 0 else found.offset
 
     async def beginning_offsets(self, partitions: Collection[Any]) -> Mapping[Any, int]:
-        """The first offset of each log.
-
-        Raises:
-            errors.KafkaError: A permanent error, or no answer in time.
-        """
         return await self._listed(partitions, BEGINNING)
 
     async def end_offsets(self, partitions: Collection[Any]) -> Mapping[Any, int]:
-        """One past the last offset of each log.
-
-        Raises:
-            errors.KafkaError: A permanent error, or no answer in time.
-        """
         return await self._listed(partitions, END)
 
     async def log_ends(self, partitions: Collection[Any]) -> Mapping[Any, int]:
-        """The same with uncommitted records; aiokafka's client has no such call.
-
-        Raises:
-            errors.KafkaError: A permanent error, or no answer in time.
-        """
+        """`end_offsets` with uncommitted records; aiokafka's client has no such call."""
         return await self._listed(partitions, END, is_committed=False)
 
     async def position(self, partition: Any) -> int:
-        """The offset of the next record.
-
-        Raises:
-            errors.IllegalStateError: The partition is not assigned.
-            errors.KafkaTimeoutError: The position is not known in time.
-        """
         state = self._assigned(partition)
         try:
             await asyncio.wait_for(state.known.wait(), self._patience_s)
@@ -325,20 +275,11 @@ class SimulatedConsumer:
         return state.offset
 
     async def read_raw(self, partition: Any, position: int) -> Found | None:
-        """The counterpart of `tidegate_adapters.kafka.decoding.read`; aiokafka has no such call.
-
-        Raises:
-            errors.KafkaError: The read failed.
-        """
+        """The counterpart of `tidegate_adapters.kafka.decoding.read`; aiokafka has no such call."""
         _, fetcher = self._started()
         return await fetcher.read_raw(Partition(partition.topic, partition.partition), position)
 
     def seek(self, partition: Any, offset: int) -> None:
-        """Continue at that offset.
-
-        Raises:
-            errors.IllegalStateError: The partition is not assigned.
-        """
         self._assigned(partition).begin_at(offset)
         _, fetcher = self._started()
         fetcher.forget(Partition(*partition))

@@ -69,14 +69,8 @@ class Member(NamedTuple):
 
 @final
 class _Link:
-    """The connection to the group's coordinator, on any broker.
-
-    Args:
-        connections: One for group requests, one for finding the coordinator.
-        member: The member.
-
-    Attributes:
-        dead: Done when the coordinator becomes unknown.
+    """The connection to the group's coordinator; `dead` is done when the coordinator becomes
+    unknown.
     """
 
     def __init__(self, connections: tuple[Connection, Connection], member: Member) -> None:
@@ -136,13 +130,8 @@ class _Link:
 
 @final
 class Coordinator:
-    """Keeps a consumer in its group.
-
-    Args:
-        connections: One for group requests, one for finding the coordinator.
-        partitions: The partitions that the client knows.
-        subscription: The consumer's subscription.
-        member: The member.
+    """Keeps a consumer in its group, with one connection for requests and one for finding the
+    coordinator.
 
     Attributes:
         generation: Its generation; -1 for none.
@@ -182,12 +171,7 @@ class Coordinator:
         return self.generation != NO_GENERATION and not self._rejoin.done() and not self._subscription.is_reassigning
 
     def check_errors(self) -> None:
-        """Raise a permanent error, once.
-
-        Raises:
-            errors.KafkaError: From the broker.
-            BaseException: The error that ended the task.
-        """
+        """Raise a permanent error once, or the error that ended the task."""
         if self._coordination_task.done():
             self._coordination_task.result()
         if self._told is not None:
@@ -300,7 +284,7 @@ class Coordinator:
     # --- requests -------------------------------------------------------------------------------------------------------
 
     async def ensure_coordinator_known(self) -> None:
-        """aiokafka's name: `static_membership` calls this and the next method."""
+        """Has aiokafka's name: `static_membership` calls this and the next method."""
         await self._link.find(self._closing)
 
     async def _send_req(self, request: NamedHeartbeat) -> SimpleNamespace:
@@ -313,7 +297,7 @@ class Coordinator:
         self.request_rejoin()
 
     def request_rejoin(self) -> None:
-        """aiokafka's name: `tidegate_adapters.kafka.client` calls it."""
+        """Has aiokafka's name: `tidegate_adapters.kafka.client` calls it."""
         if not self._rejoin.done():
             self._rejoin.set_result(None)
 
@@ -457,7 +441,7 @@ class Coordinator:
     # --- positions ------------------------------------------------------------------------------------------------------
 
     async def commit_offsets(self, assignment: object, offsets: Mapping[Partition, Position]) -> None:
-        """Commit; retries retriable errors without end.
+        """Commit, retrying retriable errors without end.
 
         Raises:
             errors.CommitFailedError: The membership is lost, or the group rebalances.
@@ -478,7 +462,7 @@ class Coordinator:
                 return
 
     async def _do_commit_offsets(self, _assignment: object, offsets: Mapping[Partition, Position]) -> None:
-        """aiokafka's name: `tidegate_adapters.kafka.client` wraps it."""
+        """Has aiokafka's name: `tidegate_adapters.kafka.client` wraps it."""
         request = OffsetCommit(self._member.group, self.generation, self.member_id, offsets)
         codes = cast("Mapping[Partition, Code]", await self._link.send(request))
         failed: list[errors.KafkaError] = []
@@ -499,11 +483,7 @@ class Coordinator:
             raise errors.TopicAuthorizationFailedError(unauthorized)
 
     async def fetch_committed_offsets(self, partitions: Collection[Partition]) -> Mapping[Partition, Position]:
-        """The group's committed positions; retries retriable errors without end.
-
-        Raises:
-            errors.KafkaError: A permanent error.
-        """
+        """The group's committed positions; retries retriable errors without end."""
         while True:
             await self._link.find(self._closing)
             try:

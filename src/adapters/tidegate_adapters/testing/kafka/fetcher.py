@@ -67,6 +67,8 @@ class _Waiting:
 
 @final
 class Fetcher:
+    """Prefetches records for polls."""
+
     def __init__(
         self,
         connection: Connection,
@@ -222,12 +224,7 @@ class Fetcher:
     async def records(
         self, partitions: Collection[Partition], timeout_s: float, most: int | None
     ) -> dict[Partition, list[SimulatedRecord]]:
-        """Buffered records of these partitions or all, else records that arrive in time.
-
-        Raises:
-            errors.KafkaError: A partition cannot be read.
-            UnicodeDecodeError: A record cannot be decoded.
-        """
+        """Buffered records of these partitions or all, else records that arrive in time."""
         while True:
             if self._subscription.is_reassigning:
                 await self._subscription.assigned()
@@ -240,11 +237,7 @@ class Fetcher:
             timeout_s = max(0.0, timeout_s - (self._loop.time() - began))
 
     async def _woken(self, timeout_s: float) -> bool:
-        """Wait for records until the timeout; returns whether any came.
-
-        Raises:
-            errors.KafkaError: The coordinator's error.
-        """
+        """Wait for records until the timeout; returns whether any came."""
         waiter: asyncio.Future[bool] = self._loop.create_future()
         timer = self._loop.call_later(timeout_s, _is_over, waiter)
         self._coordinator.waiters.add(waiter)
@@ -298,11 +291,7 @@ class Fetcher:
         return taken
 
     async def read_raw(self, partition: Partition, position: int) -> Found | None:
-        """The records from this position on, if one cannot be decoded.
-
-        Raises:
-            errors.KafkaError: The read failed.
-        """
+        """The records from this position on, if one cannot be decoded."""
         answers = cast(
             "Mapping[Partition, Read | Code]",
             await self._connection.send(Fetch({partition: position}, 0.0, self._is_committed)),
@@ -337,11 +326,7 @@ def _is_over(waiter: asyncio.Future[bool]) -> None:
 async def listed(
     connection: Connection, partitions: Mapping[Partition, int], *, is_committed: bool
 ) -> Mapping[Partition, int]:
-    """Starts or ends of logs, for a reader of committed or all records.
-
-    Raises:
-        errors.KafkaError: No answer, or an error for a partition.
-    """
+    """Starts or ends of logs, for a reader of committed or all records."""
     answers = cast("Mapping[Partition, int | Code]", await connection.send(ListOffsets(partitions, is_committed)))
     found: dict[Partition, int] = {}
     for partition, answer in answers.items():

@@ -47,7 +47,6 @@ class Log:
     """One partition.
 
     Attributes:
-        entries: From offset 0 on.
         start: Entries below are deleted.
         poison: Offsets of records that aiokafka cannot decode (a header name that is not UTF-8).
         written: Values and headers of producers' records, by offset.
@@ -69,9 +68,8 @@ class Log:
 
     @property
     def stable(self) -> int:
-        """The last stable offset: the start of the first open transaction, or the end.
-
-        At least the start of the log, if that transaction's first records are deleted.
+        """The last stable offset: where the first open transaction or the log starts, or the
+        end.
         """
         return max(self.start, min((offsets[0] for offsets in self.open.values()), default=self.end))
 

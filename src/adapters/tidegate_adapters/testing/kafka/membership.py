@@ -51,6 +51,8 @@ Reply: TypeAlias = Callable[[object], None]
 @final
 @unique
 class GroupPhase(Enum):
+    """The state of a group."""
+
     EMPTY = "empty"
     PREPARING = "preparing a rebalance"
     COMPLETING = "completing a rebalance"
@@ -59,9 +61,7 @@ class GroupPhase(Enum):
 
 @final
 class BrokerClock:
-    """A broker's timers; they fire in its own context, and so continue while a client is
-    stopped.
-    """
+    """A broker's timers; their own context lets them fire while a client is stopped."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()

@@ -28,11 +28,7 @@ class _Sent(NamedTuple):
 
 @final
 class Positions:
-    """The offsets of all groups.
-
-    Attributes:
-        taken: Called with each accepted position.
-    """
+    """The offsets of all groups; calls `taken` with each accepted position."""
 
     def __init__(self) -> None:
         self.taken: Taken = lambda _request, _partition, _position: None

@@ -46,13 +46,7 @@ _NONE: Final = -1
 
 @final
 class SimulatedProducer(AIOKafkaProducer):  # type: ignore[misc]  # it has no types
-    """A producer on the running event loop.
-
-    Args:
-        network: The network to the broker.
-        client_id: Faults are chosen by it.
-        options: Other options of aiokafka's producer.
-    """
+    """A producer on the running event loop; faults are chosen by its client id."""
 
     def __init__(self, network: Network, *, client_id: str, **options: Any) -> None:
         super().__init__(client_id=client_id, **options)

@@ -22,9 +22,7 @@ NOWHERE: Final = 0
 
 
 class FencedInstanceIdError(errors.UnknownError):  # type: ignore[misc]  # it has no types
-    """Another member has the name. aiokafka 0.14 has no class for this code and treats it as
-    unknown.
-    """
+    """Another member has the name; aiokafka 0.14 treats this code as unknown."""
 
     errno = 82
 
@@ -117,9 +115,7 @@ class Written(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """Read records from these offsets, or committed ones only; wait up to `wait_s` for the
-    first.
-    """
+    """Read records from these offsets, or committed ones only; wait `wait_s` for the first."""
 
     positions: Mapping[Partition, int]
     wait_s: float

@@ -29,9 +29,7 @@ class PartitionPosition:
 
     Attributes:
         offset: The next offset; None until known.
-        reset: Where to start (`requests.BEGINNING`, `requests.END`), if that must be resolved.
-        is_paused: Whether to skip it in fetches.
-        known: Set once there is an offset.
+        reset: `requests.BEGINNING` or `requests.END`, to be resolved.
         asked: Waits for the committed position.
     """
 

@@ -59,9 +59,7 @@ RETRYABLE: Final = frozenset({6, 7, 89, 91, 189, 262, 358, 9001, 10107, 11600, 1
 """The server adds the label RetryableWriteError to these codes if the write has a number."""
 _LOST: Final = frozenset({280, 286})
 _TRANSIENT: Final = frozenset({24, 112, 239, 246, 251, 267})
-"""The server adds the label TransientTransactionError to these codes, and in statements to
-`RETRYABLE`.
-"""
+"""Further codes in a transaction get TransientTransactionError; its statements also `RETRYABLE`."""
 _ENDS: Final = ("commitTransaction", "abortTransaction")
 _STATEMENTS: Final = frozenset({"find", "getMore", "insert", "update", "delete", "findAndModify", *_ENDS})
 """Commands allowed in transactions."""
@@ -101,8 +99,8 @@ class Code:
         number: MongoDB's error code.
         labels: Labels instead of the server's own.
         is_done: Whether the command is executed all the same.
-        parts: Number of documents that a bulk write changes first; None for a complete write. A
-            code in `RETRYABLE`, by which servers interrupt operations, then fails the command, any
+        parts: Number of documents that a bulk write changes first; None for a complete write. Then
+            a code in `RETRYABLE`, by which servers interrupt operations, fails the command, any
             other the statement.
         concern: Whether to report a write concern error after execution.
     """
@@ -130,11 +128,9 @@ class Commands:
         self._parts: int | None = None
 
     def handle(self, command: _Command, client: str, struck: Code | None, answer: Answer) -> None:
-        """Execute a command and answer it, now or later.
+        """Execute a command, as decoded with `CODEC`, and answer it now or later.
 
         Args:
-            command: As decoded with `tidegate_adapters.mongo.bson.CODEC`.
-            client: The sender.
             struck: The error to reply with.
             answer: Called once, unless the primary dies.
 
@@ -231,9 +227,7 @@ class Commands:
     # --- the others ---
 
     def _read_after(self, name: str, command: _Command, client: str, answer: Answer) -> None:
-        """Reply to a read with afterClusterTime once the primary knows that a majority has that
-        time.
-        """
+        """Reply once the primary knows that a majority has the afterClusterTime."""
         time = command["readConcern"]["afterClusterTime"]
 
         def known(is_primary: bool) -> None:
@@ -339,9 +333,7 @@ class Commands:
         return {"cursor": {"id": 0, "ns": f"{database}.{name}", "firstBatch": there}, "ok": 1.0}
 
     def _list_collections(self, command: _Command, _: str) -> _Reply:
-        """The collection of this name, if it has documents or a collation; none is a view or
-        capped.
-        """
+        """The collection, if it has documents or a collation; none is a view or capped."""
         if not self._set.is_primary:
             raise ServerError(10107, "not primary")
         database, name = command["$db"], command["filter"]["name"]
@@ -451,14 +443,7 @@ def _part(doc: Document, fields: Fields | None) -> Document:
 
 @final
 class _Statements:
-    """The statements of one write command, in order.
-
-    Args:
-        replica_set: The set.
-        command: The command.
-        client: The sender.
-        struck: Cuts the command short after its `parts`.
-    """
+    """The statements of one write command, in order; `struck` may cut it short."""
 
     def __init__(self, replica_set: SimulatedReplicaSet, command: _Command, client: str, struck: Code | None) -> None:
         self._set, self._client, self._struck = replica_set, client, struck

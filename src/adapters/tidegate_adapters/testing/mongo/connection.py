@@ -72,10 +72,6 @@ class Network:
         delay_s: Shortest and longest one-way delay.
         late_s: The same for late or slow commands.
         strike: Chooses failures; not called for handshakes.
-
-    Attributes:
-        commands: The server's command handlers.
-        is_open: Whether clients can reach the set.
     """
 
     def __init__(
@@ -100,9 +96,7 @@ class Network:
         """A client of the set, configured like `tidegate_adapters.mongo.connect_async` unless
         options differ.
 
-        Args:
-            name: The client's name for `strike`.
-            options: Options of `AsyncMongoClient`.
+        `strike` receives its name.
         """
         options = {
             "event_listeners": [Attempts(), Elections()],

@@ -51,16 +51,14 @@ class _Found:
 @final
 @attrs.define(eq=False)
 class _Stream:
-    """A change stream's position and filter.
+    """A change stream.
 
     Attributes:
-        database: The watched database.
         names: Collections to report; None for all.
         fields: Event fields to report; None for all.
         heard: Changes to report; None for all.
         position: Number of changes before it.
         batch: Most events of a reply; None for no limit.
-        is_over: The stream is invalidated.
         interrupted: Ends a waiting getMore with an error.
     """
 
@@ -122,11 +120,7 @@ def _events(change: Change) -> Iterator[dict[str, Any]]:
 
 @final
 class Cursors:
-    """The primary's cursors.
-
-    Attributes:
-        open: Cursors by id.
-    """
+    """The primary's cursors."""
 
     def __init__(self, replica_set: SimulatedReplicaSet) -> None:
         self._set = replica_set

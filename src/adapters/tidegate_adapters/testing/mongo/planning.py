@@ -1,7 +1,6 @@
-"""Parses the aggregations of planners (`tidegate_adapters.mongo.planning`); others raise
-`NotUnderstood`.
+"""Parses the aggregations of planners (`tidegate_adapters.mongo.planning`).
 
-The parsed query, translated back, must give the same aggregation.
+The parsed query, translated back, must give the same aggregation, or `NotUnderstood` is raised.
 """
 
 from __future__ import annotations
@@ -29,11 +28,6 @@ _MEANS: Final = planning()
 
 
 def asked(collection: str, stages: _Stages) -> FindChanged | FindOrphaned:
-    """The planner's query of an aggregation.
-
-    Raises:
-        NotUnderstood: It is another aggregation.
-    """
     try:
         found = _read(collection, stages)
         if pipeline(found, condition) == list(stages):

@@ -90,11 +90,6 @@ def _field(name: str) -> Field[Any]:
 
 
 def filter_of(raw: Mapping[str, Any]) -> Filter:
-    """The filter of a document of conditions.
-
-    Raises:
-        NotUnderstood: The core has no such filter.
-    """
     terms = [term for key, given in raw.items() for term in _terms(key, given)]
     return terms[0] if len(terms) == 1 else AllOf(tuple(terms))
 
@@ -129,11 +124,7 @@ def _cursor(later: Mapping[str, Any]) -> Iterator[Value]:
 
 
 def sort_of(raw: Mapping[str, Any]) -> Sort:
-    """The sort of these keys; sorting by id alone is the empty sort.
-
-    Raises:
-        NotUnderstood: The core has no such sort.
-    """
+    """The sort of these keys; sorting by id alone is the empty sort."""
     terms = tuple((Ascending if way == 1 else Descending)(_field(name)) for name, way in raw.items())
     for sort in (terms[:-1], terms):
         if ordered(sort) == [*raw.items()]:
@@ -221,11 +212,6 @@ def _has_other(given: Any) -> Filter:
 
 
 def updates_of(raw: object) -> tuple[Update, ...]:
-    """The updates of a document of operators.
-
-    Raises:
-        NotUnderstood: The core has no such update.
-    """
     if not isinstance(raw, Mapping) or not raw or not all(key.startswith("$") for key in raw):
         raise _strange("an update", raw)
     return tuple(
@@ -258,11 +244,7 @@ def _update(operator: str, field: Field[Any], argument: Any) -> Update:
 
 
 def fields_of(raw: Mapping[str, Any] | None) -> Fields | None:
-    """The fields of a projection besides the id; None for all.
-
-    Raises:
-        NotUnderstood: It excludes or computes fields.
-    """
+    """The fields of a projection besides the id; None for all."""
     if not raw:
         return None
     if any(shown_ not in (1, True) for shown_ in raw.values()):

@@ -87,10 +87,8 @@ class Change:
 
     Attributes:
         number: Its place in the history.
-        time: Cluster time; later ones are greater.
+        time: Cluster time.
         kind: "insert", "update", "delete", "drop", "rename" or "dropDatabase".
-        database: Where.
-        collection: Where.
         key: The document's id, or the collection's new name.
         before: The document before; None for an insert.
         after: The document after; None for a delete.
@@ -123,13 +121,8 @@ class Executed:
 @final
 @attrs.frozen(eq=False)
 class State:
-    """One member's data.
-
-    Attributes:
-        world: Documents and unique indexes, by namespace.
-        changes: Number of changes it has.
-        writes: Number of writes that changed something.
-        executed: Latest retryable write by session.
+    """One member's documents and indexes, counts of changes and writes, and retryable writes by
+    session.
     """
 
     world: Plain
@@ -158,7 +151,6 @@ class SimulatedReplicaSet:
         history: All changes but rolled-back ones.
         taken_back: The rolled-back changes.
         term: Grows with each election.
-        is_primary: Whether there is a primary.
         forgotten: Number of changes dropped from the history.
         collated: Collations of collections, by namespace.
     """
@@ -212,11 +204,7 @@ class SimulatedReplicaSet:
         return contents(self.stable.world, namespace(database, collection))
 
     def done(self, effect: Effect[Any], by: str) -> object:
-        """Execute a write on the primary.
-
-        Raises:
-            Blocked: Try again when a transaction ends (`when_free`).
-        """
+        """Execute a write on the primary; `Blocked` until a transaction ends (`when_free`)."""
         before = self.state.world
         outcome = next(perform(effect, before.write(CLOCK, self.now()), by), None)
         if outcome is None:
@@ -231,13 +219,7 @@ class SimulatedReplicaSet:
         by: str,
         meaning: Meaning = perform,
     ) -> object:
-        """Execute a transaction's statement, commit or abort.
-
-        Args:
-            effect: The statement.
-            by: The client.
-            meaning: Executes the operation in the world that the transaction sees.
-        """
+        """Execute a transaction's statement, by `meaning` in its world, or its commit or abort."""
         before = self.state.world
         after, reply = next(transacted(effect, before.write(CLOCK, self.now()), by, meaning))
         self._enter(cast("Plain", after))
@@ -264,9 +246,8 @@ class SimulatedReplicaSet:
         self._become(attrs.evolve(self.state, executed=executed))
 
     def begin(self, session: bytes, number: int) -> Executed | None:
-        """What is remembered of this write; None for a number below the session's newest.
-
-        A newer number aborts an open transaction of the session.
+        """What is remembered of this write; None below the newest number. A newer one aborts a
+        transaction.
         """
         newest, _ = self.transaction(session)
         if newest > number:
@@ -396,9 +377,7 @@ class SimulatedReplicaSet:
             self.write(after, changes)
 
     def _enter(self, world: Plain) -> None:
-        """Take over a transaction's state, on the primary alone, and wake writes that it
-        blocked.
-        """
+        """Take over a transaction's state, on the primary alone; wake writes that it blocked."""
         before = self.open_transactions
         self.state = attrs.evolve(self.state, world=world)
         if set(before) - set(self.open_transactions):

@@ -19,14 +19,6 @@ Changed: TypeAlias = tuple["Document | None", "Document | None"]
 
 @final
 class TransactionCommand:
-    """One command of a transaction.
-
-    Args:
-        replica_set: The set.
-        command: The command.
-        client: The sender.
-    """
-
     def __init__(self, replica_set: SimulatedReplicaSet, command: Mapping[str, Any], client: str) -> None:
         self._set, self._client = replica_set, client
         session, number = command["lsid"]["id"], int(command["txnNumber"])
@@ -92,8 +84,8 @@ class TransactionCommand:
 
 
 def _one_by_one(operation: Effect[object], world: World, who: str) -> tuple[World, object]:
-    """The effect and reply of an operation; an update of many reports the refusal of its first
-    refused document.
+    """The effect and reply of an operation; an update of many gives the first document's
+    refusal.
     """
     if not isinstance(operation, UpdateMany):
         return next(perform(operation, world, who))
