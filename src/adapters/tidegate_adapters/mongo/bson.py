@@ -1,4 +1,4 @@
-"""Values of tidegate as MongoDB stores them, and back.
+"""Values of tidegate in MongoDB's form, and back.
 
     tidegate             MongoDB                        back
     None, bool, str      null, bool, string             the same
@@ -8,14 +8,14 @@
     Instant              date, in whole milliseconds    Instant of the store's clock
     tuple                array                          tuple
     Document             object                         Document, its keys in their order
-    Foreign              ObjectId, Decimal128, ...      the same: what BSON writes is its payload
+    Foreign              ObjectId, Decimal128, ...      the same: its payload is the BSON bytes
 
-Dates are taken beyond the years 1 to 9999 that Python's own can name. A text that is no UTF-8, or what lies too deep, has no
-counterpart: it is an error that names the field and the document, never a value that would compare wrongly.
+Dates beyond Python's years 1 to 9999 are accepted. Text that is not UTF-8, and values nested too
+deeply, raise an error that names field and document; a substitute would compare wrongly.
 
-Known not to work: pymongo reads `undefined` as null, symbols as strings, and of a regular expression only the flags that
-Python has; of a key that a foreign document has twice, the last one is seen; an object with the keys $ref and
-$id is read with those two, and $db, in front, for pymongo makes a DBRef of it.
+Known not to work: pymongo reads `undefined` as null, symbols as strings, and only Python's flags of
+a regular expression; of a duplicate key in a foreign document only the last is seen; an object with
+keys $ref and $id, a DBRef to pymongo, is read with those and $db first.
 """
 
 from __future__ import annotations
@@ -56,22 +56,22 @@ _CODES: Final = {
     "maxKey": 0x7F,
     "minKey": 0xFF,
 }
-"""The bytes that name the types of `documents.FOREIGN` in BSON."""
+"""BSON's type bytes for `documents.FOREIGN`."""
 _NAMES: Final = {code: name for name, code in _CODES.items()}
 
 
 def stored(value: object, where: str = "value") -> Any:
-    """What MongoDB is to keep for a value.
+    """MongoDB's form of a value.
 
     Args:
         value: The value.
-        where: The field it is for, for the message.
+        where: The field, for the message.
 
     Returns:
-        A value for pymongo; always data, never an operator or an expression.
+        A value for pymongo: always data, never an operator or an expression.
 
     Raises:
-        Misuse: It is not a value of tidegate, or MongoDB cannot keep it.
+        Misuse: It is not a value of tidegate, or MongoDB cannot store it.
     """
     if type(value) is not Document:  # one was checked when it was made, as a whole and not as a field of another
         checked(value, where)
@@ -79,11 +79,11 @@ def stored(value: object, where: str = "value") -> Any:
 
 
 SAME: Final = frozenset({str, int, NoneType, bool, float, bytes})
-"""Types whose values MongoDB keeps as they are."""
+"""Types that MongoDB stores as they are."""
 
 
 def encoded(value: Value) -> Any:
-    """The same for what was checked already, as the values of filters and updates are when these are made."""
+    """`stored` for checked values, such as those of filters and updates."""
     if type(value) in SAME:
         return value
     match value:
@@ -101,8 +101,10 @@ def encoded(value: Value) -> Any:
 
 
 def natural(value: Value) -> Any:
-    """A value as code of a user's has it: objects are dicts, arrays lists, dates datetimes with the time zone UTC, and what only
-    BSON has is of pymongo's classes. A date beyond the years 1 to 9999 is pymongo's `DatetimeMS`.
+    """A value in the form of user code: dicts, lists, UTC datetimes, and pymongo's classes for
+    other BSON types.
+
+    A date beyond the years 1 to 9999 is a `DatetimeMS`.
     """
     match value:
         case Document(items):
@@ -120,17 +122,14 @@ _LAST_MS: Final = instant(datetime.max.replace(tzinfo=UTC)).at // MILLISECOND
 
 
 def loaded(document: Mapping[str, Any], where: str) -> Document:
-    """A document that pymongo has read with `CODEC`.
+    """A document that pymongo decoded with `CODEC`.
 
     Args:
-        document: As pymongo decoded it.
-        where: The collection it is from, for the message.
-
-    Returns:
-        The document.
+        document: From pymongo.
+        where: Its collection, for the message.
 
     Raises:
-        Misuse: A field holds what has no counterpart here: a text that is no UTF-8, or what is nested too deep.
+        Misuse: A field has no counterpart: not UTF-8, or nested too deeply.
     """
     if type(document) is not dict:  # which it is but for users' own
         check_type(document, Mapping, "a document")
@@ -140,17 +139,14 @@ def loaded(document: Mapping[str, Any], where: str) -> Document:
 
 
 def document_of(document: Mapping[str, Any]) -> Document:
-    """The document of tidegate for one that any client of pymongo has read, to take a snapshot of it, say.
+    """The tidegate form of a document from any pymongo client, for example for a snapshot.
 
     Args:
-        document: With values as pymongo gives them: a datetime without a time zone is in UTC, as it is there. A `uuid.UUID` is
-            written in the standard form (`Binary` of subtype 4).
-
-    Returns:
-        The document.
+        document: Datetimes without a time zone count as UTC; a `uuid.UUID` is written in the
+            standard form (`Binary` of subtype 4).
 
     Raises:
-        Misuse: It is no mapping, or a value in it cannot be stored in MongoDB, or has no counterpart.
+        Misuse: Not a mapping, or a value that MongoDB cannot store or tidegate cannot read.
     """
     check_type(document, Mapping, "a document")
     try:
@@ -166,12 +162,12 @@ _STANDARD_UUIDS: Final = CodecOptions[dict[str, Any]](uuid_representation=UuidRe
 
 
 def unreadable(document: object, where: str, error: Misuse) -> Unreadable:
-    """What is answered for a document that `loaded` does not take; of an id that is an object, or bad itself, the type is named.
+    """The reply for a document that `loaded` rejects; a structured or bad id appears by its type.
 
     Args:
         document: As pymongo decoded it.
-        where: The collection it is from.
-        error: What is wrong with it.
+        where: Its collection.
+        error: The problem.
     """
     key = document.get("_id") if isinstance(document, Mapping) else None
     named = f"{typed(key)}"
@@ -185,11 +181,11 @@ def unreadable(document: object, where: str, error: Misuse) -> Unreadable:
 
 
 _PLACE_MAX: Final = 100
-"""How many characters of a place are shown: keys may be as long as a document."""
+"""Longest displayed place: keys may be as long as a document."""
 
 
 _Place: TypeAlias = "str | tuple[_Place, object]"
-"""Where a value stands: in the collection, then under each key or index in turn. It is written out only for a message."""
+"""A value's place: the collection, then each key or index; formatted only for a message."""
 
 
 def _written(where: _Place) -> str:
@@ -229,7 +225,7 @@ def _decoded(value: Any, where: _Place, depth: int) -> Value:
 
 
 def _foreign(value: object, where: _Place) -> Foreign:
-    """A value of one of the types that only BSON has, its payload as BSON writes it."""
+    """A value of a BSON-only type, with its BSON bytes as payload."""
     try:
         element = bson.encode({"": value})[4:-1]
     except Exception:  # noqa: BLE001  pymongo has many for what it does not take: InvalidDocument, ValueError, ...

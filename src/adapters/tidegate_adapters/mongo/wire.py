@@ -1,7 +1,7 @@
-"""Filters, updates and projections in MongoDB's words; nothing here asks a server.
+"""Filters, updates and projections in MongoDB's form; pure translation, no server calls.
 
-Values are always literals: filters compare with an explicit `$eq`, pushes carry `$each`, pulls are `$pullAll`, so an id such as
-{"$gt": ""} has nowhere to be an operator.
+Values are always literals: filters use an explicit `$eq`, pushes `$each`, pulls `$pullAll`. So an
+id such as {"$gt": ""} never becomes an operator.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from tidegate_adapters.mongo.bson import SAME, encoded
 
 DURABLE: Final = WriteConcern("majority", j=True)
 SIMPLE: Final = Collation("simple")
-"""Texts are compared by their bytes, as in the core, and not by the collation that the collection was made with."""
+"""Texts compare by bytes, as in the core, whatever the collection's collation."""
 
 
 def projection(fields: Fields | None, where: Filter) -> dict[str, int] | None:
-    """Which part of a document is found, in MongoDB's words.
+    """MongoDB's projection.
 
-    Where an index holds all of it, MongoDB would not look at the document, and tell null for a field that is missing, and
-    fields in the order of the index. No index holds a field that no document has.
+    If an index covers the fields, MongoDB would skip the document and return null for missing
+    fields, in index order. So the projection adds a field that no document, and no index, has.
     """
     if fields is None:
         return None
@@ -68,18 +68,17 @@ def projection(fields: Fields | None, where: Filter) -> dict[str, int] | None:
 
 
 _NOT_IN_AN_INDEX: Final = "0"
-"""No `Field` has such a name."""
+"""No `Field` has this name."""
 
 
 def asked_for(answer: Any, fields: Fields | None) -> Any:
-    """The answer without what was asked for beside the fields, should a document of somebody else's have it."""
+    """The answer without the added field, in case a foreign document has it."""
     if fields is None or not answer or _NOT_IN_AN_INDEX not in answer:
         return answer
     return {name: held for name, held in answer.items() if name != _NOT_IN_AN_INDEX}
 
 
 def condition(term: Filter) -> dict[str, Any]:
-    """A filter in MongoDB's words."""
     match term:  # as in `on_collection`
         case Eq():
             return _equality(term)
@@ -129,10 +128,10 @@ def _equality(term: Eq[Any]) -> dict[str, Any]:
 
 
 def describing(where: Filter) -> dict[str, Any]:
-    """The filter of an upsert, which inserts nothing but what `Eq` says.
+    """The filter of an upsert, which inserts only values of `Eq`.
 
-    MongoDB takes {$in: [1]}, and $or where all parts are one equality, for that equality, and inserts it. Behind two $nor it
-    does not.
+    MongoDB treats {$in: [1]}, and an $or of one equality, as equalities and would insert them. A
+    double $nor prevents that.
     """
     match where:
         case Eq():
@@ -144,7 +143,7 @@ def describing(where: Filter) -> dict[str, Any]:
 
 
 def changes(updates: tuple[Update, ...]) -> dict[str, dict[str, Any]]:
-    """Updates in MongoDB's words, by operator; nobody changes them, for terms that are alike share what they say."""
+    """MongoDB's updates by operator; do not modify them: equal terms share the result."""
     grouped: dict[str, dict[str, Any]] = {}
     for update in updates:
         kind = type(update)
@@ -186,9 +185,9 @@ def _change(term: Update) -> tuple[str, Any]:
 
 
 def _whole_ms(age: Duration) -> int:
-    """The age in milliseconds, rounded up: dates are whole ones, so none is old enough in between."""
+    """The age in milliseconds, rounded up: dates are whole, so none matches in between."""
     return max(-_FAR_MS, min(-(-age // MILLISECOND), _FAR_MS))
 
 
 _FAR_MS: Final = 2**62
-"""Further than any date that means something, and near enough for MongoDB to count with."""
+"""Beyond any meaningful date, within MongoDB's arithmetic."""
