@@ -1,7 +1,7 @@
-"""Tasks that are to end: one cancellation is not enough.
+"""Ends tasks for which one cancellation is not enough.
 
-Before Python 3.12, `asyncio.wait_for` drops a cancellation that comes as what it waits for ends (python/cpython#86296), and the
-driver of MongoDB waits so for each byte that it sends. What was asked to end goes on then, as if nobody had asked.
+Before Python 3.12, `asyncio.wait_for` drops a cancellation that arrives as its awaitable ends
+(python/cpython#86296). The MongoDB driver uses it for each send, so a cancelled task may continue.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tidegate.model.instants import SECOND, Duration
 T = TypeVar("T")
 
 CLOSE_S: Final = 0.1
-"""How long an application that is over waits for what it has cancelled, each time."""
+"""Wait for cancelled tasks when an application closes, per cancellation."""
 
 
 def check_awaited_failure(error: BaseException) -> None:
-    """Raise an error again that is no failure of the awaited code of the user's which raised it, see `check_failure`.
+    """Raise an error again unless it is a failure of awaited user code, see `check_failure`.
 
     Args:
-        error: What was raised; an `asyncio.CancelledError` is a failure where nobody has cancelled the task.
+        error: An `asyncio.CancelledError` is a failure if the task itself was not cancelled.
     """
     check_failure(error)
     task = asyncio.current_task() if isinstance(error, asyncio.CancelledError) else None
@@ -32,14 +32,14 @@ def check_awaited_failure(error: BaseException) -> None:
 
 
 async def ended(tasks: Iterable[asyncio.Task[Any]], patience_s: float) -> set[asyncio.Task[Any]]:
-    """Cancel these, and once more what has not ended by then; wait for both.
+    """Cancel these tasks, then the rest once more, and wait each time.
 
     Args:
         tasks: The tasks.
-        patience_s: How long to wait after each cancellation, in seconds.
+        patience_s: Seconds to wait after each cancellation.
 
     Returns:
-        Those that have not ended yet.
+        The tasks that still run.
     """
     left = {each for each in tasks if not each.done()}
     for _ in range(2):
@@ -51,20 +51,22 @@ async def ended(tasks: Iterable[asyncio.Task[Any]], patience_s: float) -> set[as
 
 
 def told_within(leave: Duration) -> Duration:
-    """How much of the time to leave is for what is written: the last second of it, at most half, is to let go of all else."""
+    """The part of a leave time for final writes; the rest, a second or at most half, is for
+    cleanup.
+    """
     return leave - min(SECOND, leave // 2)
 
 
 async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T], patience_s: float) -> T | None:
-    """Do this, unless something is to stop before it has ended: then it is cancelled.
+    """Do the work, or cancel it on stop.
 
     Args:
-        stop: Whether that is to stop.
-        work: What is done.
-        patience_s: As of `ended`.
+        stop: The stop signal.
+        work: The work.
+        patience_s: As for `ended`.
 
     Returns:
-        What it returns; None where it was cancelled.
+        The work's result; None if cancelled.
     """
     doing, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
     try:

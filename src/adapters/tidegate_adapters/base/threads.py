@@ -1,6 +1,7 @@
-"""Threads that nobody waits for at the end of a process, unlike those of `concurrent.futures`: a call that is stuck does not keep it.
+"""Threads that do not delay the end of a process, unlike those of `concurrent.futures`, even with a
+stuck call.
 
-A thread is made where none is idle, up to the most that there may be; then calls wait for one.
+A call without an idle thread starts one, up to the maximum; further calls wait.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ _Call: TypeAlias = tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]
 
 
 class Threads(Protocol):
-    """Where calls run beside the caller, such as an executor."""
+    """Runs calls beside the caller, such as an executor."""
 
     def submit(self, code: Callable[..., Any], /, *given: Any) -> Future[Any]:
-        """Call the code with these, elsewhere."""
+        """Call the code with these arguments, elsewhere."""
 
 
 @final
 class DaemonThreads:
-    """Threads, as many as there are calls at a time; they end when it is closed, or nobody has it any more.
+    """One thread per concurrent call; all end on `close` or garbage collection.
 
     Args:
-        name: Of each of them.
-        most: How many there may be; None where whoever submits calls decides how many there are at a time.
+        name: The threads' name.
+        most: Most threads; None if callers limit the calls.
     """
 
     def __init__(self, name: str, most: int | None = None) -> None:
@@ -36,7 +37,7 @@ class DaemonThreads:
         self._idle = Semaphore(0)
 
     def submit(self, code: Callable[..., Any], /, *given: Any) -> Future[Any]:
-        """Call the code with these in a thread; by one caller at a time."""
+        """Call the code in a thread; callers must not submit concurrently."""
         future: Future[Any] = Future()
         self._calls.put((future, code, given))
         if not self._idle.acquire(blocking=False) and self._made != self._most:
@@ -45,7 +46,7 @@ class DaemonThreads:
         return future
 
     def close(self) -> None:
-        """Let each thread end when its call has; nothing is submitted any more."""
+        """End each thread after its call; no submissions may follow."""
         for _ in range(self._made):
             self._calls.put(None)
 
@@ -55,7 +56,7 @@ class DaemonThreads:
 def _live(calls: SimpleQueue[_Call | None], idle: Semaphore) -> None:
     while (call := calls.get()) is not None:
         _answer(*call)
-        del call  # what it was given is not kept until the next one
+        del call  # release its arguments early
         idle.release()
 
 
@@ -64,5 +65,5 @@ def _answer(future: Future[Any], code: Callable[..., Any], given: tuple[Any, ...
         return
     try:
         future.set_result(code(*given))
-    except BaseException as error:  # noqa: BLE001  whatever it is, it is the answer
+    except BaseException as error:  # noqa: BLE001  any error is the result
         future.set_exception(error)

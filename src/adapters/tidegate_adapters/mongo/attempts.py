@@ -85,6 +85,6 @@ def before(requests: Requests | None, error: DriverError | None) -> Before:
     if (error is None or isinstance(error, BulkWriteError)) and all(
         _is_whole(each) or wrote_nothing(each) for each in requests
     ):
-        return Before.NOTHING  # the result, or the error, tells of all
+        return Before.NOTHING  # the result or error covers all
     others = requests[:-1] if error is None or is_said_by(requests[-1], error) else requests
     return Before.NOTHING if all(map(wrote_nothing, others)) else Before.OPEN

@@ -42,7 +42,7 @@ from tidegate.model.values import check_type
 CODEC: Final = CodecOptions[dict[str, Any]](
     document_class=dict,
     datetime_conversion=DatetimeConversion.DATETIME_MS,
-    unicode_decode_error_handler="surrogateescape",  # which no `Document` takes: so it is known which one it is
+    unicode_decode_error_handler="surrogateescape",  # no `Document` accepts surrogates, so the field is known
 )
 
 _CODES: Final = {
@@ -73,7 +73,7 @@ def stored(value: object, where: str = "value") -> Any:
     Raises:
         Misuse: It is not a value of tidegate, or MongoDB cannot store it.
     """
-    if type(value) is not Document:  # one was checked when it was made, as a whole and not as a field of another
+    if type(value) is not Document:  # documents were checked as a whole at construction
         checked(value, where)
     return encoded(cast("Value", value))
 
@@ -131,7 +131,7 @@ def loaded(document: Mapping[str, Any], where: str) -> Document:
     Raises:
         Misuse: A field has no counterpart: not UTF-8, or nested too deeply.
     """
-    if type(document) is not dict:  # which it is but for users' own
+    if type(document) is not dict:  # usually; a user's may differ
         check_type(document, Mapping, "a document")
     check_type(where, str, "the name of a collection")
     items = [(key, item if type(item) in SAME else _decoded(item, (where, key), 1)) for key, item in document.items()]
@@ -201,7 +201,7 @@ def _decoded(value: Any, where: _Place, depth: int) -> Value:
     if depth > DEPTH_MAX:
         raise Misuse(f"nested deeper than {DEPTH_MAX}", where=shown(_written(where)))
     below = depth + 1
-    match value:  # whatever is `SAME` has not come here, for most values are; then dates are the most
+    match value:  # callers handle `SAME`, the most frequent; dates come next
         case DatetimeMS():
             return Instant(int(value) * MILLISECOND)
         case list():
@@ -209,7 +209,7 @@ def _decoded(value: Any, where: _Place, depth: int) -> Value:
             return tuple(
                 [item if type(item) in SAME else _decoded(item, (where, index), below) for index, item in each]
             )
-        case dict() | Mapping():  # the one is told sooner
+        case dict() | Mapping():  # dict() matches faster
             items = cast("Mapping[str, Any]", value).items()
             return Document(
                 tuple(
@@ -217,8 +217,8 @@ def _decoded(value: Any, where: _Place, depth: int) -> Value:
                 )
             )
         case int():
-            return int(value)  # pymongo's Int64 is a class of its own
-        case DBRef():  # what pymongo makes of any object that has the keys $ref and $id
+            return int(value)  # pymongo's Int64
+        case DBRef():  # pymongo's class for objects with $ref and $id
             return _decoded(value.as_doc(), where, depth)
         case _:
             return _foreign(value, where)
@@ -228,7 +228,7 @@ def _foreign(value: object, where: _Place) -> Foreign:
     """A value of a BSON-only type, with its BSON bytes as payload."""
     try:
         element = bson.encode({"": value})[4:-1]
-    except Exception:  # noqa: BLE001  pymongo has many for what it does not take: InvalidDocument, ValueError, ...
+    except Exception:  # noqa: BLE001  pymongo raises many types: InvalidDocument, ValueError, ...
         element = b"\0"
     if element[0] not in _NAMES:
         raise Misuse(

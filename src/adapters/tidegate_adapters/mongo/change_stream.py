@@ -227,7 +227,7 @@ class ChangeStream:
         except RuntimeError as error:
             await self._given_up()
             raise misplaced(error) from None
-        except BaseException:  # cancelled, or what came cannot be read: it is lost, so this cursor is not read on
+        except BaseException:  # cancelled or unreadable: the reply is lost, so close the cursor
             await self._given_up()
             raise
         self._has_failed = False
@@ -246,7 +246,9 @@ class ChangeStream:
 
     @staticmethod
     def reached(position: Position) -> Instant | None:
-        """Up to when everything is before this position, by the cluster's clock, in whole seconds; None if it does not say."""
+        """The cluster time, in whole seconds, that all earlier changes are within; None if
+        unknown.
+        """
         made = _made(position)
         match made.held(_TIME), made.held(_TOKEN):
             case Foreign("timestamp", payload), _:
@@ -300,7 +302,7 @@ class ChangeStream:
         return await self._asked(more, self._cursor.session)
 
     async def _asked(self, command: dict[str, Any], session: Any) -> Mapping[str, Any]:
-        with pymongo.timeout(0):  # the driver's would take the place of the server's time to wait
+        with pymongo.timeout(0):  # the driver's limit would replace the server's wait
             async with asyncio.timeout(self._patience):
                 answer = await self._database.command(
                     command, session=session, read_preference=ReadPreference.PRIMARY, codec_options=CODEC
@@ -320,7 +322,7 @@ class ChangeStream:
             return {"startAtOperationTime": encoded(time)} if is_one else None
         token = made.get(_TOKEN)
         data = token.held(_DATA) if isinstance(token, Document) else None
-        if not isinstance(data, str):  # the server would take null for no position, and begin now
+        if not isinstance(data, str):  # the server would take null for "now"
             return None
         if of == self._of:
             return {"startAfter": encoded(token)}
@@ -352,7 +354,7 @@ class ChangeStream:
                 changes += _change(event)
         if not parts:
             position: Position = self._after(reply["postBatchResumeToken"])
-        else:  # the parts are to come again, should the cursor be lost
+        else:  # a new cursor must repeat the parts
             position = self._after(events[-1]["_id"]) if events else self._cursor.position
         self._cursor = self._cursor._replace(position=position, parts=parts)
         return Page(tuple(changes), position)

@@ -52,12 +52,12 @@ async def shared_async(uri: str) -> AsyncMongoClient[dict[str, Any]]:
     check_type(uri, str, "a URI")
     with _guard:
         for each in [each for each in _of_loops if each.is_closed()]:
-            del _of_loops[each]  # its tasks hold it, so that it would never go by itself
+            del _of_loops[each]  # its tasks keep it alive otherwise
         clients = _of_loops.setdefault(asyncio.get_running_loop(), {})
     task = clients.get(uri)
     if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
         task = clients[uri] = asyncio.create_task(connect_async(uri))
-    return await asyncio.shield(task)  # who is cancelled leaves it to the others
+    return await asyncio.shield(task)  # cancelled; another caller will do it
 
 
 def close_shared() -> None:
@@ -77,7 +77,7 @@ async def close_shared_async() -> None:
 
 def _forked() -> None:
     """Connections and held locks do not survive a fork."""
-    global _guard  # noqa: PLW0603  it may be held by a thread that is no more
+    global _guard  # noqa: PLW0603  a dead thread may hold it
     _guard = Lock()
     _locks.clear()
     _clients.clear()

@@ -84,7 +84,7 @@ def _strictly(kind: Callable[..., C], uri: str) -> C:
         return kind(uri, event_listeners=[Attempts(), Elections()], **settings)
 
 
-_NO_PASSWORD: Final = "none"  # noqa: S105  of an encrypted key without one, TLS would ask whoever sits at the terminal
+_NO_PASSWORD: Final = "none"  # noqa: S105  without one, TLS would prompt at the terminal for an encrypted key
 
 
 def _patience(options: ClientOptions) -> float:

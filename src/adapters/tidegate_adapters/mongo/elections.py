@@ -48,12 +48,11 @@ class Elections(ServerHeartbeatListener):
         self.since: Timestamp | None = None
         self._elected: ObjectId | None = None
 
-    def started(self, event: ServerHeartbeatStartedEvent) -> None:
-        ...
+    def started(self, event: ServerHeartbeatStartedEvent) -> None: ...
 
     def succeeded(self, event: ServerHeartbeatSucceededEvent) -> None:
         hello = event.reply.document
-        elected = hello.get("electionId")  # primaries alone have it
+        elected = hello.get("electionId")  # only primaries have it
         if elected is not None and elected != self._elected:
             at: Timestamp = hello["lastWrite"]["opTime"]["ts"]
             self.since = at if self.since is None else max(self.since, at)

@@ -159,12 +159,12 @@ _NOT_APPLIED: Final = {
     112: "write conflict",
     365: "the store was too busy",
     371: "writes are blocked",
-    388: "too large for the store's cache",  # the next time it may be taken
+    388: "too large for the store's cache",  # may be accepted later
 }
 
 _EARLY: Final = {
     189: "not the primary",
-    391: "the credentials have expired",  # drivers show others, and send whatever it was once more
+    391: "the credentials have expired",  # drivers replace them and retry everything
     462: "overloaded",
     10058: "not the primary",
     10107: "not the primary",
@@ -175,7 +175,7 @@ _OPEN: Final = {
     1: "the server failed",
     6: "a server within the cluster cannot be reached",
     7: "a server within the cluster is not known",
-    8: "the server failed",  # or JavaScript has thrown, which its words tell (`errors`)
+    8: "the server failed",  # or an exception in JavaScript, by its text (`errors`)
     24: "no lock in time",
     43: "the cursor is gone",
     46: "no lock",
@@ -268,7 +268,7 @@ LABELS: Final[Mapping[str, Meaning]] = {
 SILENT_LABELS: Final[Mapping[str, str]] = {
     "SystemOverloadedError": "ask again later, at growing intervals",
     "RetryableWriteError": "the driver may send it again under its number, by which the server recognises it",
-    "TransientTransactionError": "the whole transaction may be sent again",  # what the server says by it is in `errors`
+    "TransientTransactionError": "the whole transaction may be sent again",  # `errors` handles the server's own
     "UnknownTransactionCommitResult": "the commit may be sent again",
     "ResumableChangeStreamError": "the change stream may go on from its token",
     "NonResumableChangeStreamError": "the change stream may not go on from its token",

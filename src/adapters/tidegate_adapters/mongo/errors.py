@@ -109,7 +109,7 @@ failing disk. Only its text tells it apart.
 """
 
 _TABLE: Final[tuple[tuple[type[Exception], Meaning], ...]] = (
-    (ServerSelectionTimeoutError, Meaning(NotApplied, "no server")),  # the driver never raises it for a second try
+    (ServerSelectionTimeoutError, Meaning(NotApplied, "no server")),  # the driver never raises it for a retry
     (WaitQueueTimeoutError, Meaning(NotApplied, "no connection", is_early=True)),
     (DocumentTooLarge, Meaning(Refused, "document too large")),
     (InvalidDocument, _NO_FORM),
@@ -285,7 +285,7 @@ def is_said_by(reply: Reply, error: DriverError) -> bool:
     """Whether this reply caused the error, rather than a later missing connection or an earlier
     reply.
     """
-    if isinstance(error, BulkWriteError):  # of one request, it holds what was wrong there, and no code of its own
+    if isinstance(error, BulkWriteError):  # it holds the errors of one request, without a code of its own
         wrong, concern = reply.get("writeErrors", ()), reply.get("writeConcernError")
         is_same = [each["code"] for each in wrong] == [each["code"] for each in error.details["writeErrors"]]
         return is_same and bool(wrong or concern)

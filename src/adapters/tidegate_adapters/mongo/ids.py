@@ -28,6 +28,7 @@ _OBJECT_ID: Final = re.compile("[0-9a-f]{24}")
 _WITH_DIGITS: Final = re.compile('{"\\$oid": "([0-9a-f]{24})"}')
 _BEGINS: Final = '{["'
 
+
 def exact(value: Value) -> str:
     return json_util.dumps(bson.encoded(value), json_options=_HOW)
 

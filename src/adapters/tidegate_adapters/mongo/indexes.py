@@ -107,7 +107,7 @@ async def check_built(collection: Any, call: Calling) -> None:
 
 @final
 class NotMadeYetError(TidegateError):
-    pass
+    """An index cannot be made now."""
 
 
 @contextmanager

@@ -107,7 +107,7 @@ def _orphaned(query: FindOrphaned, condition: Condition) -> list[dict[str, Any]]
 def _counts(query: CountRecords, condition: Condition) -> list[dict[str, Any]]:
     names, due_at = [*query.tasks], f"${query.due}"
     wanted = [] if query.where is None else [condition(query.where)]
-    is_one = {"$expr": {"$in": ["$task", {"$literal": names}]}}  # and no array that has one
+    is_one = {"$expr": {"$in": ["$task", {"$literal": names}]}}  # excludes arrays
     status = {"$cond": [{"$in": ["$status", {"$literal": [*query.statuses]}]}, "$status", ""]}
     due = {"$cond": [{"$eq": [{"$type": due_at}, "date"]}, due_at, None]}
     group = {"_id": {"task": "$task", "status": status}, "count": {"$sum": 1}, "oldest": {"$min": due}}

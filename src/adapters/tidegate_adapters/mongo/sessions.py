@@ -93,7 +93,7 @@ class Sessions:
             for former in self._begun(asked, session):
                 await call(former.raw.end_session)
             await call(partial(session.raw.start_transaction, **self._options))
-        session.has_failed = True  # until it is known that it has not
+        session.has_failed = True  # until it succeeds
         try:
             answer = await call(send)
         except DRIVER_ERRORS as error:
@@ -150,4 +150,4 @@ class Sessions:
         with self._lock:
             if self._open.get(asked.session) is session:
                 del self._open[asked.session]
-        await call(session.raw.end_session)  # which aborts, unless a commit was asked for
+        await call(session.raw.end_session)  # aborts, unless a commit was sent

@@ -158,9 +158,9 @@ class _Database(Generic[K, S]):
             self._is_replicated = True
         collection = getattr(effect, "collection", "")
         if collection not in self._unmade:
-            return None  # and it waits for no index of another one
+            return None  # without waiting for other indexes
         async with self._making:
-            left = self._unmade  # `make_again` puts another one in its place
+            left = self._unmade  # `make_again` replaces it
             try:
                 with making_clearly(self._limit):
                     if collection in self._unanswered:
@@ -286,7 +286,7 @@ def _failed(error: DriverError, effect: Asked, known: Before, within: Mapping[st
         return failure_of_statement(error)
     if isinstance(effect, (FindChanged, FindOrphaned)) and isinstance(error, OperationFailure):
         code = error.code
-        if code is not None and meaning(code, ()) is None:  # an expression fails, and has a code of its own
+        if code is not None and meaning(code, ()) is None:  # a failed expression, with its own code
             return Refused(f"the query fails ({type(error).__name__} {code})")
     if isinstance(effect, InsertMany) and (inserted := inserted_beside(error)) is not None:
         return _replied(inserted, effect, known)

@@ -94,7 +94,7 @@ def condition(term: Filter) -> dict[str, Any]:
             return {field.name: {"$gt": encoded(value)}}
         case Ge(field, value):
             return {field.name: {"$gte": encoded(value)}}
-        case In(field, values):  # among the values of $in, an object whose first key begins with $ is refused
+        case In(field, values):  # $in refuses an object whose first key starts with $
             objects = tuple(value for value in values if isinstance(value, Document))
             others = tuple(value for value in values if not isinstance(value, Document))
             plain = {field.name: {"$in": encoded(others)}}
@@ -113,7 +113,7 @@ def condition(term: Filter) -> dict[str, Any]:
             held = f"${field.name}"
             is_date = {"$eq": [{"$type": held}, "date"]}
             is_old = {"$expr": {"$and": [is_date, {"$lte": [held, {"$subtract": ["$$NOW", _whole_ms(age)]}]}]}}
-            return {"$and": [{field.name: {"$type": "date"}}, is_old]}  # an index looks at dates alone
+            return {"$and": [{field.name: {"$type": "date"}}, is_old]}  # so an index scans dates alone
         case AnyOf(parts):
             return {"$or": [condition(part) for part in parts]}
         case Not(part):

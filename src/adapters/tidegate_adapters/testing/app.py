@@ -95,7 +95,7 @@ async def tested(
             raise Misuse(f"{app!r} ended before the test began", todo="let nothing stop it")  # noqa: TRY301  as serve raises
         yield store
     except BaseException:
-        app.stop()  # and once more below: what runs is not waited for
+        app.stop()  # again below: running handlers are not awaited
         raise
     finally:
         app.stop()

@@ -60,13 +60,13 @@ _OP_REPLY: Final = 1
 _OP_QUERY: Final = 2004  # the first hello of a connection
 _OP_COMPRESSED: Final = 2012
 _OP_MSG: Final = 2013
-_MORE_TO_COME: Final = 2  # the flag of an OP_MSG that is not answered: a write without an acknowledgement
-_CHECKSUM: Final = 1  # a flag of OP_MSG, which servers set among each other
-_TLS: Final = b"\x16\x03"  # how a handshake begins
+_MORE_TO_COME: Final = 2  # the flag of an unacknowledged write
+_CHECKSUM: Final = 1  # a flag of OP_MSG between servers
+_TLS: Final = b"\x16\x03"  # the start of a handshake
 _BUFFER_BYTES: Final = 1 << 20
 _ACCEPTING_TURNS: Final = 4
 """Upper bound on loop turns between accepting a socket and its connection."""
-_RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER: on, for no time
+_RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER: on, zero seconds
 _LOOPBACK: Final = "127.0.0.1"
 _OF_THE_DRIVER: Final = {"hello", "ismaster", "isMaster", "endSessions", "killCursors"}
 _NOTHING: Final[Body] = MappingProxyType({})
@@ -293,9 +293,7 @@ class BlackPipe:
             task.add_done_callback(ended)
 
         def ended(task: asyncio.Task[None]) -> None:
-            self._connections.pop(
-                task
-            ).transport.abort()  # of a task that was cancelled before it began, nobody else does
+            self._connections.pop(task).transport.abort()  # needed for a task cancelled before it began
 
         return await asyncio.start_server(connected, _LOOPBACK, self.port, limit=_BUFFER_BYTES)
 
@@ -313,7 +311,7 @@ class BlackPipe:
         """Stops accepting and resets all. Closing a server loses accepted sockets without a
         connection.
         """
-        with suppress(NotImplementedError):  # by a loop of Windows
+        with suppress(NotImplementedError):  # on Windows
             for listening in self._server.sockets:
                 asyncio.get_running_loop().remove_reader(listening.fileno())
         for _ in range(_ACCEPTING_TURNS):
@@ -325,7 +323,7 @@ class BlackPipe:
 
     async def _connection(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter) -> None:
         writers = [client_out]
-        is_reset = True  # the client sees a reset: either side closed, or a rule did, or the link is refused
+        is_reset = True  # if a side closed, a rule cut, or the link is refused
         try:
             server_in, server_out = await asyncio.open_connection(*self._target, limit=_BUFFER_BYTES)
             writers.append(server_out)
@@ -469,7 +467,7 @@ def _by_way_of(port: int, uri: str) -> str:
     # A refused client would report the set's name instead of the reason.
     given = [each for each in (options or "").split("&") if each and not _REPLACED.match(each)]
     if not any(each.lower().startswith("heartbeatfrequencyms=") for each in given):
-        given.append("heartbeatFrequencyMS=500")  # after a cut, the driver looks again as late as that
+        given.append("heartbeatFrequencyMS=500")  # after a cut, the driver checks again that late
     return f"mongodb://{user}{at}{_LOOPBACK}:{port}{path or '/'}?{'&'.join(['directConnection=true', *given])}"
 
 
@@ -511,13 +509,13 @@ def _reply(opcode: int, answered: int, document: Body) -> bytes:
 
 def _body_start(opcode: int, payload: bytes) -> int:
     """Offset of the command's body in a request; drivers send it as an OP_MSG's first section."""
-    if opcode == _OP_MSG:  # flags, and the kind of the first section
+    if opcode == _OP_MSG:  # flags, section kind
         return 4 + 1
-    return payload.index(0, 4) + 1 + 8  # flags, collection, how many to skip and to return
+    return payload.index(0, 4) + 1 + 8  # flags, collection, skip, limit
 
 
 def _name_of(payload: bytes, start: int) -> str:
-    name = start + 4 + 1  # the length of the document, and the type of the field
+    name = start + 4 + 1  # document length, field type
     return payload[name : payload.index(0, name)].decode()
 
 
@@ -530,7 +528,7 @@ def _body_of(opcode: int, payload: bytes, start: int) -> Body:
         at, end = (
             at + 1,
             at + 1 + _size(payload, at + 1),
-        )  # the kind of the section, and its length with these four bytes
+        )  # section kind, then the length including itself
         documents = payload.index(0, at + 4) + 1
         body[payload[at + 4 : documents - 1].decode()] = bson.decode_all(payload[documents:end])
         at = end

@@ -94,7 +94,7 @@ def run(main: Callable[[Random], Coroutine[Any, Any, T]], seed: int) -> T:
         Endless: L4.
         Unhandled: L5.
     """
-    loop = _SeededLoop(seed)  # type: ignore[abstract]  # what is not there is refused, below
+    loop = _SeededLoop(seed)  # type: ignore[abstract]  # missing methods are refused, below
     drawn = random.getstate()
     random.seed(seed)
     try:
@@ -219,10 +219,8 @@ class _SeededLoop(asyncio.AbstractEventLoop):
         self.now = 0.0
         self._ready: list[asyncio.Handle] = []
         self._timers: list[tuple[float, float, int, asyncio.TimerHandle]] = []  # a heap
-        self.numbers = count(
-            1
-        )  # of tasks, so that a name says the same in every run, and of timers, so that none is compared
-        self._thread: int | None = None  # in which it runs
+        self.numbers = count(1)  # for stable task names, and to order timers
+        self._thread: int | None = None  # the running thread
         self._is_stopping = self._is_closed = self._is_in_executor = False
         self._factory: Any = None
         self._handler: Any = None
@@ -260,7 +258,7 @@ class _SeededLoop(asyncio.AbstractEventLoop):
         if len(plain) == len(handles):
             return handles
         draw, order = self.random.random, handles
-        for last in range(len(order) - 1, 0, -1):  # as `shuffle` does it, in half the time
+        for last in range(len(order) - 1, 0, -1):  # like `shuffle`, in half the time
             drawn = int(draw() * (last + 1))
             order[last], order[drawn] = order[drawn], order[last]
         if plain:
@@ -293,7 +291,7 @@ class _SeededLoop(asyncio.AbstractEventLoop):
                     except (SystemExit, KeyboardInterrupt):
                         self._ready[:0] = turn[number + 1 :]
                         raise
-                    except BaseException as error:  # noqa: BLE001  whoever handles the loop's exceptions gets it
+                    except BaseException as error:  # noqa: BLE001  goes to the exception handler
                         context = {"message": f"Exception in callback {handle!r}", "exception": error, "handle": handle}
                         self.call_exception_handler(context)
                 if self._is_stopping:
@@ -319,7 +317,7 @@ class _SeededLoop(asyncio.AbstractEventLoop):
 
     def _ended(self, future: asyncio.Future[Any]) -> None:
         if future.cancelled() or not isinstance(future.exception(), SystemExit | KeyboardInterrupt):
-            self.stop()  # as asyncio has it: those two have come out of the loop already
+            self.stop()  # as in asyncio: those two have left the loop already
 
     def stop(self) -> None:
         self._is_stopping = True
@@ -371,7 +369,7 @@ class _SeededLoop(asyncio.AbstractEventLoop):
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         if self._is_closed:
-            raise RuntimeError("Event loop is closed")  # asyncio's own words: code looks for them
+            raise RuntimeError("Event loop is closed")  # asyncio's text, which code matches
         handle = _Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
@@ -424,7 +422,7 @@ class _SeededLoop(asyncio.AbstractEventLoop):
             self._is_in_executor = True
             try:
                 future.set_result(func(*args))
-            except Exception as error:  # noqa: BLE001  whoever waits gets it
+            except Exception as error:  # noqa: BLE001  goes to the future
                 future.set_exception(error)
             finally:
                 self._is_in_executor = False

@@ -162,7 +162,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 @pytest.fixture
 def sim(request: pytest.FixtureRequest) -> Sim:
     """Explores scenarios by mark, profile and options; a counterexample fails the test."""
-    from tidegate_adapters.testing.sim_fixture import Sim, settings  # noqa: PLC0415  so that other tests do not wait for it
+    from tidegate_adapters.testing.sim_fixture import Sim, settings  # noqa: PLC0415  other tests need no import
 
     item = cast("pytest.Item", request.node)
     return Sim(item, settings(item, _profile(request.config)), request.config.stash[_SEED])
@@ -171,7 +171,7 @@ def sim(request: pytest.FixtureRequest) -> Sim:
 @pytest.fixture
 def on_embedded() -> OnEmbedded:
     """Awaits an async function of a test within `app.testing()`, with its store."""
-    from tidegate_adapters.testing.app import on_embedded  # noqa: PLC0415  so that other tests do not wait for it
+    from tidegate_adapters.testing.app import on_embedded  # noqa: PLC0415  other tests need no import
 
     return on_embedded
 
@@ -181,7 +181,7 @@ def seeded(request: pytest.FixtureRequest) -> Seeded:
     """Runs asyncio code on the deterministic event loop with many seeds (mark, profile,
     options).
     """
-    from tidegate_adapters.testing.seeded import RUNS, Seeded, seeds  # noqa: PLC0415  so that other tests do not wait for it
+    from tidegate_adapters.testing.seeded import RUNS, Seeded, seeds  # noqa: PLC0415  other tests need no import
     from tidegate_adapters.testing.sim_fixture import settings  # noqa: PLC0415  likewise
 
     item, only = cast("pytest.Item", request.node), request.config.getoption("--tidegate-loop-seed")
@@ -200,7 +200,7 @@ def black_pipe() -> Iterator[MakePipe]:
 
     They stop with the test; an error inside a proxy fails the test.
     """
-    from tidegate_adapters.testing.black_pipe import BlackPipe  # noqa: PLC0415  only whoever asks for it needs the extra
+    from tidegate_adapters.testing.black_pipe import BlackPipe  # noqa: PLC0415  needs an extra
 
     with ExitStack() as pipes:
 
@@ -232,7 +232,7 @@ def pytest_tidegate_report(item: pytest.Item, report: Report) -> None:
 
 
 def pytest_tidegate_counterexample(item: pytest.Item, trace: Trace, path: Path) -> None:
-    from tidegate_adapters.testing.sim_fixture import near  # noqa: PLC0415  whoever has found something has it
+    from tidegate_adapters.testing.sim_fixture import near  # noqa: PLC0415  already imported
 
     shrunk = ", shrunk" if trace.original is not None else ""
     page = near(item.config, path.with_suffix(".html"))

@@ -70,7 +70,7 @@ def settings(item: pytest.Item, profile: Mapping[str, object]) -> Exploration:
     found |= profile
     for name, option_name in SETTINGS.items():
         option = item.config.getoption(option_name)
-        if option is not None and name != "seed":  # the session's seed is digested, not taken as it is
+        if option is not None and name != "seed":  # the session's seed is hashed first
             found[name] = option
     unknown = [name for name in found if name not in SETTINGS]
     if unknown:
@@ -119,7 +119,7 @@ class Sim:
 
     def __init__(self, item: pytest.Item, how: Exploration, seed: str) -> None:
         self.item, self.how, self.seed = item, how, seed
-        self.places = 0  # how many explorations there were
+        self.places = 0  # number of explorations
         self.test_case: object = None  # of Hypothesis
         item.user_properties.append(("tidegate_seed", how.seed or seed))
 
@@ -147,7 +147,7 @@ class Sim:
         self.places += 1
         try:
             report = explore(scenario, how, seeding=random.Random)
-        except TidegateError as error:  # it says all: how tidegate came to it is not the test's concern
+        except TidegateError as error:  # its message suffices, without our frames
             error.where = error.where or origin(error)
             raise error.with_traceback(None) from None
         self.item.ihook.pytest_tidegate_report(item=self.item, report=report)
@@ -155,7 +155,7 @@ class Sim:
         if not report.ok and not sampled_clean:
             if sought is None:
                 self.store(report, scenario.bounded(how.faults, how.faults_max), identity)
-            with suppress(pytest.PytestWarning):  # with -W error; the failure weighs more
+            with suppress(pytest.PytestWarning):  # with -W error; the failure is more important
                 self.warn(report)
             raise AssertionError(unexpected(report))
         self.warn(report)
@@ -174,7 +174,7 @@ class Sim:
         self.test_case, self.places = test_case, 0
         mine = ("tidegate_trace", "tidegate_counterexample")
         self.item.user_properties[:] = [each for each in self.item.user_properties if each[0] not in mine]
-        sections = self.item._report_sections  # noqa: SLF001  pytest adds to them in add_report_section, and takes none back
+        sections = self.item._report_sections  # noqa: SLF001  add_report_section has no inverse
         sections[:] = [each for each in sections if each[1].split()[0] != "tidegate"]
 
     def digest(self, place: int) -> str:
@@ -221,7 +221,7 @@ class Sim:
             return trace
         if trace.scenario == self.item.nodeid or trace.scenario.startswith(
             f"{self.item.nodeid}#"
-        ):  # its turn has been, or will come
+        ):  # another exploration of this test
             return None
         said = f"{file} was recorded in {trace.scenario!r}: {scenario.name!r} is explored, and nothing is replayed"
         warnings.warn(pytest.PytestWarning(said), stacklevel=3)

@@ -143,7 +143,7 @@ class Connection:
             self._begin()
 
     def _give_up(self, answer: asyncio.Future[object]) -> None:
-        if self._waits(answer):  # whoever asked may have gone, and what waits behind it gives up all the same
+        if self._waits(answer):  # the caller may be gone; queued requests fail all the same
             if not answer.done():
                 answer.set_exception(errors.RequestTimedOutError())
             self._break(answer)

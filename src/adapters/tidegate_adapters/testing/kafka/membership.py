@@ -224,7 +224,7 @@ class Membership:
         holder.id = member_id
         self._touch(holder)
         if self.phase is GroupPhase.STABLE and holder.topics == request.topics:
-            reply(Joined(self.generation, member_id, leader, {}))  # it is not told that it leads
+            reply(Joined(self.generation, member_id, leader, {}))  # without the leader's member list
         else:
             self._wait_for_the_others(holder, request, reply)
 

@@ -130,9 +130,7 @@ class Commands:
     def handle(self, command: _Command, client: str, struck: Code | None, answer: Answer) -> None:
         """Execute a command, as decoded with `CODEC`, and answer it now or later.
 
-        Args:
-            struck: The error to reply with.
-            answer: Called once, unless the primary dies.
+        `answer` is called once, unless the primary dies; `struck` is the error to reply with.
 
         Raises:
             NotUnderstood: The real server's behaviour is not modelled.
@@ -580,7 +578,7 @@ class _Statements:
                     self._set.remember(self._session, self._number, index, end.value)
                 return end.value
             yield
-            self._known = self._recognised()  # another request for it may have been quicker
+            self._known = self._recognised()  # a concurrent request may have finished it
         return dict(self._known[index])
 
     def _asked(self, effect: Effect[Any], ns: str, doc: Document | None = None) -> _Steps:

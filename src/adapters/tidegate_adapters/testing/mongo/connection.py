@@ -87,7 +87,7 @@ class Network:
         self.commands = Commands(replica_set)
         self.is_open = True
         self._random, self._delay_s, self._late_s = random, delay_s, late_s
-        self._links: dict[_Link, None] = {}  # in the order in which they were made, or a seed does not draw all
+        self._links: dict[_Link, None] = {}  # ordered, so that a seed decides all
         self._monitors: list[_Monitor] = []
         replica_set.on_role.append(self._look)
         replica_set.on_death.append(self._break)
@@ -144,7 +144,7 @@ class Network:
 
         def arrive(answer: Callable[[dict[str, Any]], None], code: Code | None = None) -> None:
             if self.replica_set.term == term or not link.is_closing():
-                self._handle(command, link, code, answer)  # and what is late reaches no new primary
+                self._handle(command, link, code, answer)  # late requests reach no new primary
 
         def back(said: dict[str, Any]) -> None:
             loop.call_later(self.delay_s(), link.answered, reply, said)
@@ -173,7 +173,7 @@ class Network:
     ) -> None:
         try:
             self.commands.handle(command, link.client, code, answer)
-        except Exception as error:  # noqa: BLE001  whoever has sent it gets it, as nothing of the server's
+        except Exception as error:  # noqa: BLE001  goes to the sender
             link.failed(error)
 
 
@@ -243,7 +243,7 @@ class _Connection(AsyncConnection):
         try:
             async with asyncio.timeout(seconds):
                 return _OpMsg(0, bson.encode(await self._reply, codec_options=CODEC))
-        except BaseException as error:  # noqa: BLE001  a cancellation, too: the connection is closed
+        except BaseException as error:  # noqa: BLE001  a cancellation closes the connection, too
             told = TimeoutError("timed out") if isinstance(error, TimeoutError) else error
             await self._raise_connection_failure(told)
 

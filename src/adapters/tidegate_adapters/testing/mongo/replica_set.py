@@ -407,7 +407,7 @@ class SimulatedReplicaSet:
 
     def _replicated(self, state: State) -> None:
         if state.writes <= self.stable.writes or state not in self._unstable:
-            return  # a later one was quicker, or it was taken back
+            return  # overtaken by a later one, or rolled back
         while self._unstable[0] is not state:
             self._unstable.popleft()
         knew = self.known is self.stable

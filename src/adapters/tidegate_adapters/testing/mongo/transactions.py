@@ -19,6 +19,8 @@ Changed: TypeAlias = tuple["Document | None", "Document | None"]
 
 @final
 class TransactionCommand:
+    """One command of a transaction."""
+
     def __init__(self, replica_set: SimulatedReplicaSet, command: Mapping[str, Any], client: str) -> None:
         self._set, self._client = replica_set, client
         session, number = command["lsid"]["id"], int(command["txnNumber"])
