@@ -32,7 +32,6 @@ async def directly(call: Callable[[], T]) -> T:
 
 
 def at_once(body: Coroutine[Any, Any, T]) -> T:
-    """Run a body that never suspends."""
     try:
         body.send(None)
     except StopIteration as stop:

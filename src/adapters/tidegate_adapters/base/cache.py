@@ -24,8 +24,6 @@ _KEPT_MAX: Final = 64
 
 @final
 class _Budget:
-    """The time for questions: a tenth of all time."""
-
     def __init__(self) -> None:
         self._clock = asyncio.get_running_loop().time
         self._left, self._at = _AT_ONCE_S, self._clock()
@@ -53,8 +51,6 @@ class _Budget:
 
 @final
 class _Asked:
-    """A question, and how long its answer is valid."""
-
     def __init__(self, question: Callable[[], Awaitable[object]], budget: _Budget, before: _Asked | None) -> None:
         self._clock = asyncio.get_running_loop().time
         self._since = self.at = self._clock()
@@ -79,7 +75,6 @@ class _Asked:
 
     @property
     def holds(self) -> bool:
-        """Whether it is unanswered, or its answer still valid."""
         return self._clock() < self._until
 
 
@@ -92,16 +87,9 @@ class Sparing:
         self._budget: _Budget | None = None
 
     async def ask(self, key: Hashable, question: Callable[[], Awaitable[T]]) -> tuple[T, float]:
-        """The answer to a question, possibly a recent one.
+        """The answer, possibly a recent one of the same key, and its age in seconds.
 
-        A cancelled caller leaves the question to later callers.
-
-        Args:
-            key: Questions of one key share an answer.
-            question: Computes the answer; an error is raised and not cached.
-
-        Returns:
-            The answer, and its age in seconds.
+        A cancelled caller leaves the question to later ones; its errors are not cached.
         """
         self._budget = budget = self._budget or _Budget()
         asked, is_free = self._asked.get(key), budget.is_free
@@ -116,5 +104,4 @@ class Sparing:
         return value, asyncio.get_running_loop().time() - given.at
 
     def forget(self) -> None:
-        """Invalidate all answers after a change."""
         self._asked.clear()

@@ -20,10 +20,8 @@ CLOSE_S: Final = 0.1
 
 
 def check_awaited_failure(error: BaseException) -> None:
-    """Raise an error again unless it is a failure of awaited user code, see `check_failure`.
-
-    Args:
-        error: An `asyncio.CancelledError` is a failure if the task itself was not cancelled.
+    """Raise all but failures of awaited code; a CancelledError is one if the task was not
+    cancelled.
     """
     check_failure(error)
     task = asyncio.current_task() if isinstance(error, asyncio.CancelledError) else None
@@ -32,15 +30,7 @@ def check_awaited_failure(error: BaseException) -> None:
 
 
 async def ended(tasks: Iterable[asyncio.Task[Any]], patience_s: float) -> set[asyncio.Task[Any]]:
-    """Cancel these tasks, then the rest once more, and wait each time.
-
-    Args:
-        tasks: The tasks.
-        patience_s: Seconds to wait after each cancellation.
-
-    Returns:
-        The tasks that still run.
-    """
+    """Cancel these tasks, the rest again after `patience_s`, and return those that still run."""
     left = {each for each in tasks if not each.done()}
     for _ in range(2):
         for each in left:
@@ -51,23 +41,12 @@ async def ended(tasks: Iterable[asyncio.Task[Any]], patience_s: float) -> set[as
 
 
 def told_within(leave: Duration) -> Duration:
-    """The part of a leave time for final writes; the rest, a second or at most half, is for
-    cleanup.
-    """
+    """Time for final writes; the rest, a second or at most half, is for cleanup."""
     return leave - min(SECOND, leave // 2)
 
 
 async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T], patience_s: float) -> T | None:
-    """Do the work, or cancel it on stop.
-
-    Args:
-        stop: The stop signal.
-        work: The work.
-        patience_s: As for `ended`.
-
-    Returns:
-        The work's result; None if cancelled.
-    """
+    """The work's result, or None if the stop event cancelled it (see `ended`)."""
     doing, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)

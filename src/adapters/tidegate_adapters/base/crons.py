@@ -60,11 +60,7 @@ _OF_A_MINUTE: Final = 5
 
 
 def check_cron(expression: str) -> None:
-    """Check an expression and its zone.
-
-    Raises:
-        Misuse: It is invalid, and why.
-    """
+    """Raise Misuse for an invalid expression or an unknown zone."""
     check_name(expression, "a cron expression")
     fields, zone = _parts(expression)
     try:
@@ -78,14 +74,7 @@ def check_cron(expression: str) -> None:
 
 
 def next_after(expression: str, after: Instant) -> Instant | None:
-    """The first instant of an expression after the given one, on its clock.
-
-    Args:
-        expression: As of a `Schedule`.
-        after: The instant, in microseconds since the epoch.
-
-    Returns:
-        The instant; None if there is none within 50 years.
+    """The first instant of an expression after the given one, on its clock; None within 50 years.
 
     Raises:
         Misuse: Unknown zone, or a wrong type.
@@ -130,12 +119,10 @@ def _first_of_fixed(fields: str, zone: tzinfo, asked: datetime) -> datetime | No
 
 
 def _ahead(zone: tzinfo, when: datetime) -> timedelta:
-    """The zone's offset from UTC."""
     return when.astimezone(zone).utcoffset() or timedelta()
 
 
 def _first_change(zone: tzinfo, since: datetime, until: datetime) -> datetime | None:
-    """The first change of the offset within (since, until]."""
     ahead, early = _ahead(zone, since), since.replace(microsecond=0)
     while early < until:
         late = min(early + _NO_TWO_CHANGES, until)

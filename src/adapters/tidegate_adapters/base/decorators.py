@@ -26,11 +26,6 @@ from tidegate_adapters.base.errors import near
 def is_async_handler(handler: object, name: str, todo: str) -> bool:
     """Whether a handler is async.
 
-    Args:
-        handler: The user's handler.
-        name: Its name.
-        todo: The fix for an invalid one.
-
     Raises:
         Misuse: It is not callable, or a generator.
     """
@@ -41,17 +36,7 @@ def is_async_handler(handler: object, name: str, todo: str) -> bool:
 
 
 def check_called_with_one(handler: Callable[..., object], name: str, what: str, word: str) -> None:
-    """Check that a handler's signature accepts one argument, as far as it is known.
-
-    Args:
-        handler: The user's handler.
-        name: Its name.
-        what: Describes the argument.
-        word: A parameter name.
-
-    Raises:
-        Misuse: It does not.
-    """
+    """Raise Misuse if the signature, where known, does not accept one argument."""
     try:
         _ = signature(handler).bind(None)
     except TypeError:
@@ -82,16 +67,7 @@ def meant(name: str, options: Iterable[str]) -> str:
 
 
 def check_known(call: Callable[..., object], what: str, unknown: Iterable[str]) -> None:
-    """Check a function's option names.
-
-    Args:
-        call: The function.
-        what: Names the options' owner.
-        unknown: Option names to refuse.
-
-    Raises:
-        Misuse: One is unknown.
-    """
+    """Raise Misuse for option names that the function lacks."""
     options = [each.name for each in signature(call).parameters.values() if each.kind is each.KEYWORD_ONLY]
     for name in unknown:
         todo = meant(name, options) or f"there are: {', '.join(options)}"
@@ -99,7 +75,6 @@ def check_known(call: Callable[..., object], what: str, unknown: Iterable[str]) 
 
 
 def check_task_name(name: object) -> None:
-    """Raise Misuse for an invalid task name."""
     check_name(name, "a task")
     if any("\ud800" <= char <= "\udfff" for char in str(name)):
         raise Misuse(f"{shown(name)} cannot name a task", why="half of a surrogate pair cannot be encoded")
@@ -108,7 +83,6 @@ def check_task_name(name: object) -> None:
 
 
 def check_database(name: object) -> None:
-    """Raise Misuse for an invalid database name."""
     check_name(name, "a database")
     if name in {"admin", "config", "local"}:
         raise Misuse(
@@ -117,15 +91,7 @@ def check_database(name: object) -> None:
 
 
 def module_from(name: str, file: str) -> ModuleType:
-    """Load a module from a file under this name.
-
-    Args:
-        name: The module's name.
-        file: Its code, which is executed.
-
-    Raises:
-        BaseException: From the module's code; the module is then removed.
-    """
+    """Run a file as the module of this name; the module is removed if its code raises."""
     spec = spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None
@@ -161,12 +127,7 @@ def place_of(handler: Callable[..., object]) -> str:
 
 
 def length_of(length: object, what: str, least: Duration) -> Duration:
-    """A length of time in microseconds.
-
-    Args:
-        length: A timedelta.
-        what: The option's name.
-        least: The minimum, in microseconds.
+    """A length of time of at least `least`, in microseconds.
 
     Raises:
         Misuse: Wrong type, too short, or longer than a century.
@@ -195,9 +156,7 @@ def _written(length: Duration) -> str:
 
 
 def check_lengths(given: object, **least: Duration) -> None:
-    """Raise Misuse unless these attributes are lengths of time with the given minimum in
-    microseconds.
-    """
+    """Raise Misuse unless these attributes have their minimum length, in microseconds."""
     for what, shortest in least.items():
         _ = length_of(getattr(given, what), what, shortest)
 
@@ -223,16 +182,7 @@ def check_unit(given: attrs.AttrsInstance, what: str) -> None:
 
 
 def timeout_of(timeout: timedelta | None, *, is_async: bool, instead: str = "") -> Duration | None:
-    """A handler's timeout in microseconds; None for no limit.
-
-    Args:
-        timeout: The option.
-        is_async: Whether the handler can be interrupted.
-        instead: Another fix for a sync handler.
-
-    Raises:
-        Misuse: Not a length of time, or a handler in a thread.
-    """
+    """A handler's timeout in microseconds; Misuse for a handler in a thread."""
     if timeout is None:
         return None
     if not is_async:
@@ -245,11 +195,7 @@ def timeout_of(timeout: timedelta | None, *, is_async: bool, instead: str = "") 
 
 
 def observers_of(observers: object) -> tuple[Callable[..., object], ...]:
-    """An app's observers.
-
-    Raises:
-        Misuse: One is not callable, or async, so that no caller would await it.
-    """
+    """An app's observers; Misuse for async ones, which no caller would await."""
     check_type(observers, Iterable, "observers", "pass a list of functions")
     found = tuple(cast("Iterable[Callable[..., object]]", observers))
     for each in found:
@@ -264,15 +210,7 @@ def observers_of(observers: object) -> tuple[Callable[..., object], ...]:
 
 
 def policy_of(retries: object, backoff: Backoff | timedelta | None) -> Policy:
-    """The retry policy of a run.
-
-    Args:
-        retries: Their number, or a policy; None for the default.
-        backoff: The delays; None for the default.
-
-    Raises:
-        Misuse: Wrong type or range, or a back-off beside a policy.
-    """
+    """The policy of a retry number or policy, and a back-off; Misuse for two back-offs."""
     if isinstance(retries, Policy):
         if backoff is not None:
             raise Misuse("backoff=, and a policy that has one", todo="leave backoff out")
@@ -289,7 +227,6 @@ def policy_of(retries: object, backoff: Backoff | timedelta | None) -> Policy:
 
 
 def delays_of(backoff: Any, kinds: tuple[type, ...]) -> Any:
-    """A back-off of these kinds, or a fixed one from a timedelta."""
     if not isinstance(backoff, kinds):
         return Fixed(length_of(backoff, "backoff", 0))
     check_unit(cast("attrs.AttrsInstance", backoff), "backoff")

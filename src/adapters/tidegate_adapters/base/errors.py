@@ -84,12 +84,7 @@ def exit_code(error: TidegateError) -> ExitCode:
 
 
 def raised(error: BaseException, what: str) -> CodeRaisedError:
-    """An error of user code, shown without a traceback.
-
-    Args:
-        error: The exception.
-        what: The operation that failed.
-    """
+    """An error of user code, shown without a traceback."""
     if not origin(error) and isinstance(error, Exception):
         what = f"internal error of tidegate, please report it with the traceback: {what}"
     return CodeRaisedError(
@@ -98,7 +93,6 @@ def raised(error: BaseException, what: str) -> CodeRaisedError:
 
 
 def message(error: BaseException) -> str:
-    """The error's type and text, or its type if the text fails."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001  the user's own __str__
@@ -106,7 +100,6 @@ def message(error: BaseException) -> str:
 
 
 def place(error: BaseException) -> str:
-    """The error's origin and notes, such as the law that raised it."""
     notes: list[str] = getattr(error, "__notes__", [])
     return ", ".join(filter(None, [origin(error), *notes]))
 
@@ -127,7 +120,6 @@ def is_the_users(frame: TracebackType) -> bool:
 
 
 def users_frames(came: TracebackType | None) -> TracebackType | None:
-    """The traceback with the user's frames only."""
     frames: list[TracebackType] = []
     while came is not None:
         frames.append(came)
@@ -139,7 +131,6 @@ def users_frames(came: TracebackType | None) -> TracebackType | None:
 
 
 def is_the_users_file(file: str) -> bool:
-    """Whether a file is outside tidegate and the standard library."""
     return not file.startswith(_NOT_THE_USERS)
 
 
@@ -148,7 +139,6 @@ def is_of_tidegate(file: str) -> bool:
 
 
 def near(file: str) -> str:
-    """The path relative to the working directory, if it is inside."""
     try:
         here = os.getcwd()  # noqa: PTH109  a path is made once
     except OSError:

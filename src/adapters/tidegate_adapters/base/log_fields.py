@@ -18,13 +18,6 @@ say: Final = Lines(logging.getLogger("tidegate_adapters.kafka"))
 def placed(
     partition: TopicPartition, offset: int | tuple[int, ...] | None = None, attempt: int | None = None
 ) -> Mapping[str, object]:
-    """The fields of a line.
-
-    Args:
-        partition: The partition.
-        offset: The record's or records' offset.
-        attempt: The call's number, from 1.
-    """
     found = {"topic": partition.topic, "partition": partition.partition, "offset": offset, "attempt": attempt}
     return {name: value for name, value in found.items() if value is not None}
 
@@ -39,12 +32,10 @@ def fields_of(command: ShutdownCommand, given: object) -> Mapping[str, object]:
 
 
 def attempt_of(request: Request) -> int | None:
-    """The attempt's number, if there is one."""
     return request.attempt if isinstance(request, Handle | Start | Judge) else None
 
 
 def named(error: BaseException) -> str:
-    """An error in one line, with its notes."""
     notes: list[str] = getattr(error, "__notes__", [])
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return f"{text} ({', '.join(notes)})" if notes else text

@@ -98,19 +98,17 @@ def _escaped(char: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The cleaned text on one line."""
     return clean(text).replace("\n", "\\n")
 
 
 def may_be_redacted(text: str) -> bool:
-    """Whether the text may hold an apparent secret."""
     return _HINTS.search(text.lower()) is not None
 
 
 def redacted(text: str) -> str:
     """The message without apparent secrets: users in URIs, and values with secret names.
 
-    A long message is cut, with its length appended: scanning a megabyte takes half a second.
+    A long message is cut: scanning a megabyte takes half a second.
     """
     if len(text) > SHOWN_MAX + _BEYOND:
         return f"{redacted(text[: SHOWN_MAX + _BEYOND])[:SHOWN_MAX]}... ({len(text):,} characters in all)"
@@ -145,7 +143,6 @@ def _words(name: str) -> list[str]:
 
 
 def _stem(name: str) -> list[str]:
-    """The name's words without meaningless last ones."""
     words = _words(name)
     while len(words) > 1 and (words[-1] in _AFTER or words[-1].isdecimal()):
         words.pop()
@@ -164,7 +161,6 @@ def _without_user(address: re.Match[str]) -> str:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether values of this name are never shown or written."""
     words = _stem(name)
     is_of_ours = words[-1] == "token" and not _OF_TOKENS.intersection(words[:-1])  # a lease's fencing token
     return _ANYWHERE.search(name) is not None or (_is_named_secret(name) and not is_of_ours)

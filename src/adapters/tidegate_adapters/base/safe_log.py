@@ -12,14 +12,7 @@ from typing import final
 
 @final
 class Lines:
-    """A logger that never raises.
-
-    Args:
-        log: The logger.
-
-    Attributes:
-        lost: Number of lost lines not yet reported.
-    """
+    """A logger that never raises; `lost` counts lines not yet reported."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log, self.lost = log, 0
@@ -32,15 +25,7 @@ class Lines:
         error: BaseException | None = None,
         extra: Mapping[str, object] | None = None,
     ) -> None:
-        """Log a line; if the log raises, the line is lost (RT4).
-
-        Args:
-            level: As in `logging`.
-            text: The format.
-            about: Its arguments.
-            error: Its traceback follows.
-            extra: The fields.
-        """
+        """A line is lost if the log raises (RT4)."""
         try:
             if not self._log.isEnabledFor(level):
                 return

@@ -18,18 +18,12 @@ _Call: TypeAlias = tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]
 class Threads(Protocol):
     """Runs calls beside the caller, such as an executor."""
 
-    def submit(self, code: Callable[..., Any], /, *given: Any) -> Future[Any]:
-        """Call the code with these arguments, elsewhere."""
+    def submit(self, code: Callable[..., Any], /, *given: Any) -> Future[Any]: ...
 
 
 @final
 class DaemonThreads:
-    """One thread per concurrent call; all end on `close` or garbage collection.
-
-    Args:
-        name: The threads' name.
-        most: Most threads; None if callers limit the calls.
-    """
+    """One thread per concurrent call, up to `most`; all end on `close` or garbage collection."""
 
     def __init__(self, name: str, most: int | None = None) -> None:
         self._name, self._most, self._made = name, most, 0
@@ -37,7 +31,7 @@ class DaemonThreads:
         self._idle = Semaphore(0)
 
     def submit(self, code: Callable[..., Any], /, *given: Any) -> Future[Any]:
-        """Call the code in a thread; callers must not submit concurrently."""
+        """Callers must not submit concurrently."""
         future: Future[Any] = Future()
         self._calls.put((future, code, given))
         if not self._idle.acquire(blocking=False) and self._made != self._most:
@@ -46,7 +40,6 @@ class DaemonThreads:
         return future
 
     def close(self) -> None:
-        """End each thread after its call; no submissions may follow."""
         for _ in range(self._made):
             self._calls.put(None)
 

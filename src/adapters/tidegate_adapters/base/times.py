@@ -18,7 +18,6 @@ _AGO: Final = re.compile(r"([0-9]{1,6})([smhd])")
 
 
 def when(at: Instant) -> str:
-    """A time, with its time zone, to the millisecond."""
     try:
         return moment(at).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except Misuse:  # beyond the year 9999
@@ -26,9 +25,7 @@ def when(at: Instant) -> str:
 
 
 def length(time: Duration) -> str:
-    """A length in microseconds, in at most two units: `3.2 s`, `5 min 3 s`, `2 h 7 min`, `3 d 4
-    h`.
-    """
+    """In at most two units: `3.2 s`, `5 min 3 s`, `2 h 7 min`, `3 d 4 h`."""
     if time < MINUTE:
         return seconds(time // 100_000 * 100_000) if time >= SECOND else seconds(time // 1_000 * 1_000)
     whole = time // SECOND
@@ -39,16 +36,11 @@ def length(time: Duration) -> str:
 
 
 def ago(at: Instant, now: Instant) -> str:
-    """The time since an instant, or until it."""
     return f"{length(now - at)} ago" if now - at >= 0 else f"in {length(at - now)}"
 
 
 def time_of(text: str, now: Instant) -> Instant:
-    """A written time: with its time zone, or an age.
-
-    Raises:
-        Misuse: It is neither.
-    """
+    """Misuse for a text that is neither a time with its zone nor an age."""
     if ago := _AGO.fullmatch(text):
         return now + -int(ago[1]) * _UNITS[ago[2]]
     try:

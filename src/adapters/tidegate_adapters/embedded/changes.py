@@ -56,7 +56,6 @@ class Feed:
             wake()
 
     def since(self, number: int) -> tuple[DocumentChange, ...] | None:
-        """Up to a page of changes after this number; None if they are forgotten."""
         with self._lock:
             first = self.end - len(self._kept)
             if not first <= number <= self.end:
@@ -64,7 +63,6 @@ class Feed:
             return tuple(islice(self._kept, number - first, number - first + _PAGE))
 
     async def more(self, number: int, wait: Duration) -> None:
-        """Wait for more changes, or until the time is over."""
         loop, is_there = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
@@ -96,16 +94,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 @final
 class EmbeddedChanges:
-    """Changes of some collections of the embedded store.
-
-    Args:
-        feed: The store's changes.
-        watched: Collection names.
-        wait: Longest wait of a read without changes.
-
-    Raises:
-        Misuse: No collections.
-    """
+    """Changes of some collections of the embedded store."""
 
     def __init__(self, feed: Feed, watched: Collection[str], wait: timedelta = timedelta(seconds=1)) -> None:
         check_types(watched, str, "a name of a collection")
@@ -121,7 +110,6 @@ class EmbeddedChanges:
         return self._at(self._feed.end)
 
     async def read(self, position: Position) -> Page | Broken:
-        """The next page; empty if the wait ends without a change."""
         held = position.token if isinstance(position, After) else None
         if not isinstance(held, Document) or not held.has(_NUMBER):
             return Broken(_HISTORY_LOST)

@@ -49,7 +49,6 @@ _EMPTY: Final[Mapping[str, tuple[Document, ...]]] = MappingProxyType({})
 
 
 def process_clock() -> Instant:
-    """The process's time, in whole milliseconds."""
     return Instant(time.time_ns() // 1_000_000 * MILLISECOND)
 
 
@@ -81,24 +80,18 @@ class Embedded:
         self._feed: Feed | None = None
 
     def __call__(self, effect: Asked | Transactional) -> object:
-        """Execute one operation, alone or in a transaction; a refusal is a reply.
-
-        A write that conflicts with an open transaction waits for it.
-        """
+        """A refusal is a reply. A write that conflicts with an open transaction waits for it."""
         while (outcome := self._tried(effect)) is None:
             time.sleep(_LOOK_SECONDS)
         return outcome[0]
 
     async def awaited(self, effect: Asked | Transactional) -> object:
-        """The same for an event loop: `documents(store.awaited)`. It waits only for
-        transactions.
-        """
+        """The same for an event loop: `documents(store.awaited)`; waits only for transactions."""
         while (outcome := self._tried(effect)) is None:  # noqa: ASYNC110  see below
             await asyncio.sleep(_LOOK_SECONDS)  # no event: another thread may end it
         return outcome[0]
 
     def _tried(self, effect: Asked | Transactional) -> tuple[object] | None:
-        """The answer; None if it must wait."""
         with self._lock:
             now = self._clock()
             self._end_the_oldest(now)
@@ -128,12 +121,10 @@ class Embedded:
         return now is not None and now.number == asked.number
 
     def _forget(self, session: str) -> None:
-        """Drop the session's state, since no late request can follow."""
         self._cells.pop(known(session).name, None)
         self._begun.pop(session, None)
 
     def _end_the_oldest(self, now: Instant) -> None:
-        """Abort transactions that are open for too long, as a server does."""
         for session, since in tuple(self._begun.items()):
             if now - since > _LIFETIME:
                 del self._begun[session]
@@ -141,20 +132,11 @@ class Embedded:
                 self._keep(cast("_Draft", aborted(_Draft(self._cells, {}), over)))
 
     def would_wait(self, effect: Operation) -> bool:
-        """Whether the operation would wait for an open transaction."""
         with self._lock:
             return next(perform(effect, _Draft(self._cells, {CLOCK.name: self._clock()}), "embedded"), None) is None
 
     def changes(self, watched: Collection[str], wait: timedelta = timedelta(seconds=1)) -> EmbeddedChanges:
-        """Changes of these collections, from the first call on.
-
-        Args:
-            watched: Collection names.
-            wait: Longest wait of a read without changes.
-
-        Raises:
-            Misuse: No collections.
-        """
+        """Changes of these collections, from the first call on."""
         with self._lock:
             self._feed = self._feed or Feed()
         return EmbeddedChanges(self._feed, watched, wait)
@@ -173,10 +155,9 @@ _NOTHING: Final = object()
 
 @final
 class _Draft:
-    """The store as one operation sees it, with its writes on top.
+    """One operation's view, with its writes on top.
 
-    A write passes them on to the next draft without a copy; the previous draft keeps the undo
-    value.
+    A write passes them on without a copy; the previous draft keeps the undo value.
     """
 
     __slots__ = ("_cells", "laid", "later")
@@ -234,9 +215,7 @@ class _Order:
 
 @final
 class _Some:
-    """The first `count` of the held ids, so that the newest version can share its dict with the
-    next.
-    """
+    """The first `count` of the held ids; the newest version shares its dict with the next."""
 
     __slots__ = ("_count", "_held")
 

@@ -72,12 +72,7 @@ def _is_whole(reply: Reply) -> bool:
 
 
 def before(requests: Requests | None, error: DriverError | None) -> Before:
-    """The state of all requests except the one whose reply is the operation's.
-
-    Args:
-        requests: Of one write; None for a read, which changes nothing.
-        error: The driver's error, if any.
-    """
+    """The state of all requests except the answered one; `requests` is None for a read."""
     if requests is None:
         return Before.NOTHING
     if not requests:

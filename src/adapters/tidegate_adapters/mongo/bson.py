@@ -61,14 +61,11 @@ _NAMES: Final = {code: name for name, code in _CODES.items()}
 
 
 def stored(value: object, where: str = "value") -> Any:
-    """MongoDB's form of a value.
+    """MongoDB's form of a value: always data, never an operator or an expression.
 
     Args:
         value: The value.
         where: The field, for the message.
-
-    Returns:
-        A value for pymongo: always data, never an operator or an expression.
 
     Raises:
         Misuse: It is not a value of tidegate, or MongoDB cannot store it.
@@ -83,7 +80,7 @@ SAME: Final = frozenset({str, int, NoneType, bool, float, bytes})
 
 
 def encoded(value: Value) -> Any:
-    """`stored` for checked values, such as those of filters and updates."""
+    """`stored` for values that were checked before."""
     if type(value) in SAME:
         return value
     match value:
@@ -101,11 +98,7 @@ def encoded(value: Value) -> Any:
 
 
 def natural(value: Value) -> Any:
-    """A value in the form of user code: dicts, lists, UTC datetimes, and pymongo's classes for
-    other BSON types.
-
-    A date beyond the years 1 to 9999 is a `DatetimeMS`.
-    """
+    """A value as user code has it; a date beyond the years 1 to 9999 is a `DatetimeMS`."""
     match value:
         case Document(items):
             return {key: natural(item) for key, item in items}
@@ -122,11 +115,7 @@ _LAST_MS: Final = instant(datetime.max.replace(tzinfo=UTC)).at // MILLISECOND
 
 
 def loaded(document: Mapping[str, Any], where: str) -> Document:
-    """A document that pymongo decoded with `CODEC`.
-
-    Args:
-        document: From pymongo.
-        where: Its collection, for the message.
+    """A document that pymongo decoded with `CODEC`, from the collection `where`.
 
     Raises:
         Misuse: A field has no counterpart: not UTF-8, or nested too deeply.
@@ -162,12 +151,8 @@ _STANDARD_UUIDS: Final = CodecOptions[dict[str, Any]](uuid_representation=UuidRe
 
 
 def unreadable(document: object, where: str, error: Misuse) -> Unreadable:
-    """The reply for a document that `loaded` rejects; a structured or bad id appears by its type.
-
-    Args:
-        document: As pymongo decoded it.
-        where: Its collection.
-        error: The problem.
+    """The reply for a document that `loaded` rejects; a structured or bad id appears by its
+    type.
     """
     key = document.get("_id") if isinstance(document, Mapping) else None
     named = f"{typed(key)}"
@@ -225,7 +210,6 @@ def _decoded(value: Any, where: _Place, depth: int) -> Value:
 
 
 def _foreign(value: object, where: _Place) -> Foreign:
-    """A value of a BSON-only type, with its BSON bytes as payload."""
     try:
         element = bson.encode({"": value})[4:-1]
     except Exception:  # noqa: BLE001  pymongo raises many types: InvalidDocument, ValueError, ...

@@ -77,7 +77,6 @@ class _Clock:
         return None if elected is None or elected != self._elected() else reckoned(reading, _monotonic(), behind)
 
     def asking(self, send: Callable[[], Any]) -> Request:
-        """The call that reads the time and stores the answer."""
         asked: list[tuple[Instant, object]] = []
 
         def sent() -> Any:
@@ -92,7 +91,6 @@ class _Clock:
         return sent, told
 
     def _elected(self) -> object:
-        """The primary's election; None if unknown."""
         return self._client.topology_description.max_election_id
 
 
@@ -118,9 +116,7 @@ Request: TypeAlias = tuple[Callable[[], Any], Callable[[Any], object]]
 
 @final
 class _Reply(dict[str, Any]):
-    """A reply to `findAndModify`. For a failed one, pymongo would raise only the write concern
-    error.
-    """
+    """For a failed `findAndModify`, pymongo would raise only the write concern error."""
 
     def __contains__(self, key: object) -> bool:
         return super().__contains__(key) and (key != "writeConcernError" or bool(self.get("ok")))
@@ -163,7 +159,6 @@ def carrying(operation: Operation, handles: Handles) -> Carry:
 
 
 def on_collection(effect: Operation, handles: Handles, **within: Any) -> Request:
-    """The call on the collection's handle, and its reply; `within` may hold a session."""
     held = handles[effect.collection]
     if isinstance(effect, (UpdateOne, BulkUpdate)) and effect.within is not None:
         command = _Limited({**_updating(held.name, effect), "maxTimeMS": effect.within // MILLISECOND})
@@ -248,7 +243,6 @@ def _updating(collection: str, effect: UpdateOne | BulkUpdate) -> dict[str, Any]
 
 
 def _updated(reply: Mapping[str, Any]) -> object:
-    """The number matched, or the failure as of a bulk."""
     wrong, concern = reply.get("writeErrors", []), reply.get("writeConcernError")
     if not wrong and concern is None:
         return reply["n"]

@@ -103,9 +103,7 @@ _BEGINS: Final = re.compile("82([0-9A-F]{8})([0-9A-F]{8})")
 
 
 class _Cursor(NamedTuple):
-    """An open cursor, its session, the position after its last event, and the parts of an
-    incomplete event.
-    """
+    """An open cursor, and the parts of an incomplete event."""
 
     id: int
     session: Any
@@ -162,8 +160,7 @@ class ChangeStream:
         """Open the stream once, to detect permanent problems early.
 
         Raises:
-            TidegateError: The server refuses for good: it has no change streams, or the user lacks
-                the privilege.
+            TidegateError: The server has no change streams, or the user lacks the privilege.
         """
         position = await self.locate()
         if isinstance(position, Ambiguous):
@@ -183,7 +180,7 @@ class ChangeStream:
             await self.close()
 
     async def locate(self) -> Position | Ambiguous:
-        """The current position: after the last majority write, which is never rolled back.
+        """The position after the last majority write, which is never rolled back.
 
         Raises:
             TidegateError: The server is not a replica set.
@@ -201,9 +198,8 @@ class ChangeStream:
         return From(time.put(_WATCHED, self._of))
 
     async def read(self, position: Position) -> Page | Broken:
-        """The next events, at most a thousand; none if the wait ends without one.
-
-        A cursor's first read does not wait, so it soon shows whether the stream is readable.
+        """At most a thousand events. A cursor's first read does not wait, to show early that it
+        works.
         """
         check_type(position, (From, After), "a position")
         begin = self._begin(position)
@@ -234,7 +230,6 @@ class ChangeStream:
         return page
 
     def _note(self, what: str, *, is_lasting: bool = False) -> None:
-        """Log a failure; a single one that the next read repairs stays at debug level."""
         level = logging.WARNING if self._has_failed or is_lasting else logging.DEBUG
         self._has_failed = True
         log.log(level, "the change stream of %s %s", self._database.name, what)
@@ -246,9 +241,7 @@ class ChangeStream:
 
     @staticmethod
     def reached(position: Position) -> Instant | None:
-        """The cluster time, in whole seconds, that all earlier changes are within; None if
-        unknown.
-        """
+        """The cluster time, in whole seconds, of the position; None if unknown."""
         made = _made(position)
         match made.held(_TIME), made.held(_TOKEN):
             case Foreign("timestamp", payload), _:
@@ -259,7 +252,6 @@ class ChangeStream:
                 return None
 
     async def close(self) -> None:
-        """Close the cursor; another read reopens it."""
         cursor, self._cursor = self._cursor, None
         if cursor is not None:
             try:
@@ -311,7 +303,6 @@ class ChangeStream:
         return cursor
 
     def _begin(self, position: Position) -> dict[str, Any] | None:
-        """The server's start option; None if it is not a position in this database."""
         made = _made(position)
         of = made.held(_WATCHED)
         if not isinstance(of, tuple) or of[:1] != (self._database.name,):
@@ -364,7 +355,7 @@ class ChangeStream:
 
 
 def _change(event: Mapping[str, Any]) -> Sequence[DocumentChange]:
-    """The document's change; none if its id has no counterpart, since no consumer could read it."""
+    """None if the id has no counterpart, since no consumer could read it."""
     collection = event["ns"]["coll"]
     try:
         key = loaded(event["documentKey"], collection)
@@ -375,7 +366,6 @@ def _change(event: Mapping[str, Any]) -> Sequence[DocumentChange]:
 
 
 def _made(position: Position) -> Document:
-    """The position's document; empty if another consumer made it."""
     held = position.token if isinstance(position, After) else position.time
     return held if isinstance(held, Document) else Document()
 
@@ -385,12 +375,11 @@ def _is_of_a_token(code: int | None) -> bool:
 
 
 def splits(version: Sequence[int]) -> bool:
-    """Whether this server version splits large events (`$changeStreamSplitLargeEvent`)."""
+    """Whether this server version has `$changeStreamSplitLargeEvent`."""
     return (6, 0, 9) <= tuple(version[:3]) < (6, 1) or tuple(version[:3]) >= (7, 0)
 
 
 def whole(told: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], Sequence[Mapping[str, Any]]]:
-    """The complete events, joined from parts, and the parts of an incomplete one."""
     events: list[Mapping[str, Any]] = []
     begun = 0
     for number, event in enumerate(told):
@@ -408,7 +397,6 @@ _UNSPLIT: Final = {"fragment": 1, "of": 1}
 
 
 def _named(error: Exception) -> str:
-    """The error's type and code, without its text."""
     code = _code(error)
     return type(error).__name__ + ("" if code is None else f", code {code}")
 

@@ -33,10 +33,8 @@ _of_loops: Final[dict[asyncio.AbstractEventLoop, dict[str, asyncio.Task[AsyncMon
 
 
 def shared(uri: str) -> MongoClient[dict[str, Any]]:
-    """The client of this URI in this process; from any thread.
-
-    Raises:
-        TidegateError: As `connect`, at the first use.
+    """The client of this URI in this process, from any thread; the first call raises like
+    `connect`.
     """
     check_type(uri, str, "a URI")
     with _guard:

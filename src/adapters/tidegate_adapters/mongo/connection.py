@@ -67,7 +67,7 @@ async def _connected(kind: Callable[..., C], uri: str, call: Calling) -> C:
 
 
 def _strictly(kind: Callable[..., C], uri: str) -> C:
-    """A client with a deadline; an unknown option is an error, where the driver would only warn."""
+    """An unknown option is an error, where the driver would only warn."""
 
     def has(option: str) -> bool:
         return re.search(f"[?&]{option}=", uri, re.IGNORECASE) is not None
@@ -102,11 +102,7 @@ def _check_reached(client: MongoClient[Any] | AsyncMongoClient[Any], hello: Mapp
 
 
 def check_replicated(hello: Mapping[str, Any], where: str = "") -> None:
-    """Refuse a server whose answer to `hello` shows no replica set.
-
-    Raises:
-        TidegateError: Not a replica set.
-    """
+    """Raise TidegateError if the answer to `hello` shows no replica set."""
     if "setName" not in hello and hello.get("msg") != "isdbgrid":
         raise TidegateError(
             f"the MongoDB{where} is not a replica set",
@@ -153,9 +149,7 @@ def _clear_errors(uri: str) -> Generator[None, None, None]:
 
 
 def _unusable(error: Exception) -> tuple[str, str]:
-    """Why the driver cannot make a client, and the fix; by types alone, since its texts repeat its
-    input.
-    """
+    """Types alone decide, since the driver's texts repeat its input."""
     if isinstance(error, OSError) or isinstance(error.__context__, OSError):
         todo = (
             "name readable files of PEM in tlsCAFile and tlsCertificateKeyFile, and give the password of an encrypted key in "
@@ -171,7 +165,7 @@ def _unusable(error: Exception) -> tuple[str, str]:
 
 
 def masked(uri: str) -> str:
-    """The URI's hosts without user, password and options; hidden if they cannot be told apart."""
+    """The URI's hosts alone; none if they cannot be separated from the password."""
     scheme, _, rest = str(uri).partition("://")
     authority = re.split(r"[/?]", rest)[0]
     hosts = authority.rpartition("@")[2]
@@ -192,7 +186,6 @@ _HOST: Final = r"([\w.-]+|\[[\da-fA-F:.]+\])(:\d{1,5})?"
 
 
 def misplaced(error: RuntimeError) -> Exception:
-    """The error for a client used outside its event loop."""
     if "event loop" not in str(error):
         return error
     return Misuse(
@@ -203,7 +196,7 @@ def misplaced(error: RuntimeError) -> Exception:
 
 
 def limit_of(client: MongoClient[Any] | AsyncMongoClient[Any]) -> float | None:
-    """The time limit of a call in seconds; None if the client sets a deadline itself."""
+    """Seconds per call; None if the client sets a deadline itself."""
     options = client.options
     if options.timeout or options.pool_options.socket_timeout:
         return None
@@ -214,7 +207,6 @@ _ITS_OWN: Final = nullcontext()
 
 
 def in_time(limit: float | None) -> AbstractContextManager[object]:
-    """Limit the driver's work in the block, as with `timeoutMS`."""
     return _ITS_OWN if limit is None else pymongo.timeout(limit)
 
 
@@ -229,7 +221,6 @@ _DATABASE_BYTES_MAX: Final = 63
 
 
 def opened(client: MongoClient[Any] | AsyncMongoClient[Any], database: str, kind: type[object]) -> Any:
-    """The database's handle, whose concerns its collections inherit."""
     if not isinstance(client, kind):
         raise Misuse(
             f"{typed(client)} where {with_article(kind.__name__)} belongs",
@@ -247,16 +238,7 @@ def opened(client: MongoClient[Any] | AsyncMongoClient[Any], database: str, kind
 
 
 def database_of(client: MongoClient[Any] | AsyncMongoClient[Any], database: str, **options: Any) -> Any:
-    """The database's handle.
-
-    Args:
-        client: Of either kind.
-        database: Its name.
-        options: Options of the client's `get_database`.
-
-    Raises:
-        Misuse: The name is not allowed.
-    """
+    """The database's handle, with options of `get_database`; Misuse for a bad name."""
     try:
         if len(database.encode()) <= _DATABASE_BYTES_MAX:
             return client.get_database(database, **options)

@@ -37,11 +37,9 @@ if TYPE_CHECKING:
 
 @final
 class Elections(ServerHeartbeatListener):
-    """Records the last write of each primary when first seen; pymongo notifies it before any
-    request to that primary.
+    """Records the last write of each primary, before pymongo sends that primary any request.
 
-    Attributes:
-        since: Cluster time of that write; None if no primary was seen.
+    `since` is the cluster time of that write; None if no primary was seen.
     """
 
     def __init__(self) -> None:
@@ -58,8 +56,7 @@ class Elections(ServerHeartbeatListener):
             self.since = at if self.since is None else max(self.since, at)
             self._elected = elected
 
-    def failed(self, event: ServerHeartbeatFailedEvent) -> None:
-        """The next heartbeat will set it."""
+    def failed(self, event: ServerHeartbeatFailedEvent) -> None: ...
 
 
 @final
@@ -77,12 +74,10 @@ class _After(ReadConcern):
 
 
 def settled(client: MongoClient[Any] | AsyncMongoClient[Any]) -> ReadConcern:
-    """The concern of majority reads; with a listening client they see all acknowledged writes."""
     return _of("majority", client)
 
 
 def at_one_time(client: MongoClient[Any] | AsyncMongoClient[Any]) -> ReadConcern:
-    """The same for snapshot reads and transactions."""
     return _of("snapshot", client)
 
 

@@ -44,11 +44,8 @@ Reply: TypeAlias = Mapping[str, Any]
 class Meaning:
     """The effect of a request.
 
-    Attributes:
-        outcome: The effect.
-        reason: Its description.
-        is_early: The server answers before any lookup, so earlier requests for the same operation
-            remain unknown.
+    `is_early` codes come before any lookup, so earlier requests for the same operation remain
+    unknown.
     """
 
     outcome: type[Failure | Misuse]
@@ -277,11 +274,7 @@ SILENT_LABELS: Final[Mapping[str, str]] = {
 
 
 def meaning(code: int | None, labels: Collection[str]) -> Meaning | None:
-    """The meaning of a reply's code and labels; None if unknown.
-
-    A lasting rejection stays one whether or not anything was written; a temporary one may pass
-    later.
-    """
+    """The meaning of a reply; None if unknown. A lasting rejection needs no label."""
     coded = None if code is None else CODES.get(code)
     if _NOT_BEGUN in labels:
         return LABELS[_NOT_BEGUN]

@@ -160,14 +160,8 @@ def failure(error: DriverError, before: Before) -> Failure:
 
 
 def failure_of_statement(error: DriverError) -> Failure:
-    """The outcome of a transaction's statement: never repeated by the driver, without effect if it
-    fails.
-
-    Returns:
-        `NotApplied` also if the server has ended the transaction.
-
-    Raises:
-        Misuse: The statement could not be sent at all.
+    """The outcome of a transaction's statement, which the driver never repeats; a failed one has no
+    effect.
     """
     if _TRANSIENT in _details_of(error).get("errorLabels", ()):
         return NotApplied(f"the transaction is over ({type(error).__name__} {_code_of(error)})")
@@ -177,13 +171,8 @@ def failure_of_statement(error: DriverError) -> Failure:
 
 
 def failure_of_commit(error: DriverError) -> Failure | bool:
-    """The outcome of a commit, which the driver may have sent twice.
-
-    Returns:
-        False if the server says that there is no such transaction, for good.
-
-    Raises:
-        Misuse: The commit could not be sent at all.
+    """The outcome of a commit, which the driver may have sent twice; False if the transaction does
+    not exist.
     """
     if _TRANSIENT in _details_of(error).get("errorLabels", ()):
         return False
@@ -192,23 +181,14 @@ def failure_of_commit(error: DriverError) -> Failure | bool:
 
 
 def retold(failure: Failure) -> Exception:
-    """The exception for a user's own transaction, so that `with_transaction` restarts it where
-    possible.
-
-    Args:
-        failure: From `failure_of_statement`.
-    """
+    """The exception with which a user's `with_transaction` restarts where possible."""
     if isinstance(failure, NotApplied):
         return OperationFailure(failure.reason, None, {"errorLabels": [_TRANSIENT]})
     return failure
 
 
 def failure_of_many(error: DriverError, before: Before) -> Failure:
-    """The outcome of a write of several documents, which may be partly done.
-
-    Raises:
-        Misuse: The operation could not be sent at all.
-    """
+    """The outcome of a write of several documents, which may be partly done."""
     if isinstance(error, BulkWriteError):
         return _of_bulk(error, before)
     said = failure(error, before)
@@ -221,14 +201,7 @@ def failure_of_many(error: DriverError, before: Before) -> Failure:
 
 
 def failure_of_deletions(error: DriverError, before: Before) -> Failure:
-    """The outcome of a deletion of many, by a filter that fails at no document.
-
-    Returns:
-        `Refused` if the server never accepts the filter.
-
-    Raises:
-        Misuse: The operation could not be sent at all.
-    """
+    """The outcome of a deletion by a filter that fails at no document."""
     said = failure(error, before)
     is_of_all = isinstance(said, Refused) and _code_of(error) in _OF_A_FILTER
     return said if is_of_all else failure_of_many(error, before)
@@ -239,11 +212,7 @@ _OF_A_FILTER: Final = {2, 9, 14, 15, 20, 27, 72, 73, 115, 166, 168, 238, 291, 51
 
 
 def inserted_beside(error: DriverError) -> int | None:
-    """The number of inserted documents if all errors are taken ids; None otherwise.
-
-    Args:
-        error: From an unordered insert of many.
-    """
+    """The number inserted by an unordered insert if all errors are taken ids; else None."""
     if not isinstance(error, BulkWriteError) or error.details["writeConcernErrors"] or not _is_of_taken_ids(error):
         return None
     inserted: int = error.details["nInserted"]
@@ -251,7 +220,6 @@ def inserted_beside(error: DriverError) -> int | None:
 
 
 def _is_of_taken_ids(error: BulkWriteError) -> bool:
-    """Whether all errors, if any, are taken ids."""
     return all(
         (said := meaning(each["code"], ()))
         and said.reason == DUPLICATE_KEY
@@ -261,10 +229,7 @@ def _is_of_taken_ids(error: BulkWriteError) -> bool:
 
 
 def _of_bulk(error: BulkWriteError, before: Before) -> Failure:
-    """The outcome of a bulk: each update was done, matched nothing, or was refused.
-
-    The document of a taken id exists, but a majority may lack it after an insert with a lost reply.
-    """
+    """After an insert with a lost reply, a majority may lack the document of a taken id."""
     wrong, done = error.details["writeErrors"], error.details["nMatched"] + error.details["nInserted"]
     codes = sorted({each["code"] for each in wrong})
     if error.details["writeConcernErrors"] and _is_of_taken_ids(error):
@@ -277,14 +242,11 @@ def _of_bulk(error: BulkWriteError, before: Before) -> Failure:
 
 
 def _labelled(error: DriverError) -> bool:
-    """Whether the server says that the whole request wrote nothing."""
     return any(isinstance(error, PyMongoError) and error.has_error_label(label) for label in LABELS)
 
 
 def is_said_by(reply: Reply, error: DriverError) -> bool:
-    """Whether this reply caused the error, rather than a later missing connection or an earlier
-    reply.
-    """
+    """Whether this reply, and no later or earlier problem, caused the error."""
     if isinstance(error, BulkWriteError):  # it holds the errors of one request, without a code of its own
         wrong, concern = reply.get("writeErrors", ()), reply.get("writeConcernError")
         is_same = [each["code"] for each in wrong] == [each["code"] for each in error.details["writeErrors"]]
@@ -295,12 +257,7 @@ def is_said_by(reply: Reply, error: DriverError) -> bool:
 
 
 def wrote_nothing(reply: Reply) -> bool:
-    """Whether the server says that a request changed nothing.
-
-    Args:
-        reply: A whole reply, a write concern error, or pymongo's form of a missing reply. Only the
-            first can reject.
-    """
+    """Whether a whole reply, unlike a write concern error or a missing one, shows no effect."""
     said = meaning(reply.get("code"), reply.get("errorLabels", ()))
     return "ok" in reply and said is not None and said.outcome in {Refused, NotApplied}
 

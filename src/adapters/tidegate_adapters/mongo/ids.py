@@ -43,11 +43,7 @@ def readable(value: Value) -> str:
 
 
 def meant(text: str) -> tuple[Value, ...]:
-    """All possible meanings of a text.
-
-    Raises:
-        Misuse: Empty, or invalid Extended JSON.
-    """
+    """All possible meanings of a text; Misuse for invalid Extended JSON."""
     if not text:
         raise Misuse("an id without a character")
     if _OBJECT_ID.fullmatch(text):

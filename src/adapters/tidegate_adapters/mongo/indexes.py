@@ -26,7 +26,7 @@ def make_unique(client: MongoClient[Any], database: str, unique: Unique) -> None
     Raises:
         Misuse: The wrong kind of client, or a closed one.
         TidegateError: Documents violate an index, its name is taken, or no server answers now,
-            perhaps because it is still building: try again.
+            perhaps because it is building.
     """
     at_once(_made_all(client, opened(client, database, MongoClient), unique, directly))
 
@@ -67,9 +67,7 @@ def unmade(unique: Unique, indexes: Indexes) -> dict[str, tuple[_Made, ...]]:
 
 @final
 class _Unhurried(SON[str, Any]):
-    """A command that continues on the server after the client gives up: the driver sends no
-    deadline.
-    """
+    """The server continues after the client gives up: the driver sends no deadline."""
 
     def __setitem__(self, key: str, value: Any) -> None:
         if key != "maxTimeMS":
@@ -77,9 +75,7 @@ class _Unhurried(SON[str, Any]):
 
 
 async def made(collection: Any, index: _Made, call: Calling) -> None:
-    """Make the index unless it exists.
-
-    A majority suffices to build it: the server's default waits for all voting members, dead ones
+    """A majority suffices: the server's default waits for all voting members, dead ones
     included.
     """
     keys, said = index
@@ -90,13 +86,10 @@ async def made(collection: Any, index: _Made, call: Calling) -> None:
 
 
 async def check_built(collection: Any, call: Calling) -> None:
-    """Raise if the server is building an index of the collection.
+    """Raise NotMadeYetError if the server is building an index of the collection.
 
-    A request for such an index would occupy the server until the build ends, even after the client
-    leaves. If the server does not report builds, the caller proceeds.
-
-    Raises:
-        NotMadeYetError: A build is running.
+    A request for it would occupy the server until the build ends, even after the client leaves. If
+    the server does not report builds, the caller proceeds.
     """
     stages: list[dict[str, Any]] = [{"$collStats": {"storageStats": {}}}]
     asked = {"aggregate": collection.name, "pipeline": stages, "cursor": {}}
@@ -112,10 +105,7 @@ class NotMadeYetError(TidegateError):
 
 @contextmanager
 def making_clearly(limit: float | None) -> Generator[None, None, None]:
-    """Convert errors of index creation to ours, without values that the server quotes.
-
-    Args:
-        limit: Seconds per call of the client.
+    """Convert errors of index creation, without values that the server quotes.
 
     Raises:
         NotMadeYetError: A later attempt may succeed.

@@ -50,7 +50,6 @@ def pipeline(query: FindChanged | FindOrphaned | CountRecords, condition: Condit
 
 
 def page_of(answer: Mapping[str, Any]) -> PlanPage | Unreadable:
-    """The page of an answer; `Unreadable` if an id has no counterpart."""
     for each in answer["cursor"]["firstBatch"]:
         try:
             found: Document = loaded(each, "a page")
@@ -124,7 +123,6 @@ def _of(query: FindChanged | FindOrphaned) -> dict[str, Any]:
 
 
 def _next(query: FindChanged | FindOrphaned, among: dict[str, Any]) -> list[dict[str, Any]]:
-    """The next documents, by ids of all types."""
     begin = [{"$expr": {"$gt": ["$_id", {"$literal": encoded(each)}]}} for each in query.after]
     return [{"$match": {"$and": [among, *begin]}}, {"$sort": {"_id": 1}}, {"$limit": query.limit}]
 
@@ -134,12 +132,10 @@ def _joined(where: str, local: str, foreign: str, name: str, then: list[dict[str
 
 
 def _wanted(where: Filter | None, collection: str, local: str, condition: Condition) -> list[dict[str, Any]]:
-    """Look the document up by id and filter, to see whether it matches."""
     if where is None:
         return []
     return [_joined(collection, local, "_id", "wanted", [{"$match": condition(where)}, {"$project": {"_id": 1}}])]
 
 
 def _ids(key: str, holds: Any) -> dict[str, Any]:
-    """The ids for which the expression holds, and the page's last."""
     return {"$group": {"_id": None, "after": {"$last": "$_id"}, "ids": {"$push": {"$cond": [holds, key, "$$REMOVE"]}}}}

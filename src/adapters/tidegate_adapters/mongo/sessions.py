@@ -56,10 +56,6 @@ _OPTIONS: Final[dict[str, Any]] = {
 @final
 @attrs.define(eq=False)
 class _Session:
-    """A driver session, its transaction's number, whether a statement failed, and whether a commit
-    was sent.
-    """
-
     raw: Any
     number: int
     has_failed: bool = False
@@ -83,7 +79,6 @@ class Sessions:
         self._lock, self._open = Lock(), {}
 
     async def state(self, effect: InTransaction[Any], carry: Carry, call: Calling) -> object:
-        """Execute a statement, given as a session's driver call."""
         asked = effect.transaction
         session = _Session(self._client.start_session(), asked.number) if effect.begins else self._of(asked)
         if session is None or session.has_failed:
@@ -102,7 +97,6 @@ class Sessions:
         return reply(answer)
 
     async def end(self, effect: CommitTransaction | AbortTransaction, call: Calling) -> object:
-        """Commit or abort."""
         asked = effect.transaction
         session = self._of(asked)
         if isinstance(effect, AbortTransaction):
@@ -125,7 +119,6 @@ class Sessions:
         return said
 
     async def _supersede(self, raw: Any, call: Calling) -> None:
-        """Start another transaction in the session."""
         with suppress(*DRIVER_ERRORS):
             await call(partial(raw.start_transaction, **self._options))
             await call(partial(self._database["transactions"].find_one, {ID.name: None}, session=raw))
@@ -136,7 +129,7 @@ class Sessions:
         return session if session is not None and session.number == asked.number else None
 
     def _begun(self, asked: Transaction, session: _Session) -> list[_Session]:
-        """Store the session; returns those it replaces: its name's, and the oldest above the
+        """Returns the sessions to end: the former one of its name, and the oldest above the
         limit.
         """
         with self._lock:

@@ -29,12 +29,10 @@ _EMPTY: Final = "$$REMOVE"
 
 
 def ordered(sort: Sort) -> list[tuple[str, int]]:
-    """A sort's keys, with the id as tie-breaker."""
     return [(term.field.name, 1 if isinstance(term, Ascending) else -1) for term in total(sort)]
 
 
 def behind(after: tuple[Value, ...], sort: Sort) -> dict[str, Any]:
-    """The filter of documents after a cursor."""
     terms = total(sort)
     sorted_by = [_sorted_by(term, held) for term, held in zip(terms, after, strict=True)]
     ranges: list[dict[str, Any]] = []

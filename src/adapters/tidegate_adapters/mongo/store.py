@@ -221,8 +221,7 @@ class Mongo(_Database[MongoClient[Any], ClientSession]):
     _form = _Form(MongoClient, ClientSession, directly, _ThreadLock)
 
     def __call__(self, effect: Asked | Transactional) -> object:
-        """Execute one operation, alone or in a transaction; failures are replies
-        (`tidegate_adapters.mongo.errors`).
+        """Execute one operation; failures are replies (`tidegate_adapters.mongo.errors`).
 
         Raises:
             Misuse: A value has no counterpart in MongoDB, or the client is closed.
@@ -238,9 +237,7 @@ class AsyncMongo(_Database[AsyncMongoClient[Any], AsyncClientSession]):
     _form = _Form(AsyncMongoClient, AsyncClientSession, awaited, asyncio.Lock)
 
     async def __call__(self, effect: Asked | Transactional) -> object:
-        """`Mongo.__call__` in the client's event loop; after a cancellation the operation may have
-        been done.
-        """
+        """As `Mongo.__call__`; after a cancellation the operation may have been done."""
         return await self.carry_out(effect)
 
 
@@ -248,7 +245,6 @@ _READS: Final = (FindOne, FindAll, StoreTime, FindChanged, FindOrphaned, CountRe
 
 
 def _within(session: Any, kind: type[Any], client: object, unique: Unique, indexes: Indexes) -> dict[str, Any]:
-    """Extra arguments of driver calls for a user's session."""
     if session is None:
         return {}
     if not isinstance(session, kind):
@@ -270,7 +266,6 @@ def _within(session: Any, kind: type[Any], client: object, unique: Unique, index
 def _before(
     client: MongoClient[Any] | AsyncMongoClient[Any],
 ) -> Callable[[Requests | None, DriverError | None], Before]:
-    """How to judge other requests of an operation, by the client's listener or settings."""
     if listens(client):
         return before
     known = Before.UNKNOWN if client.options.retry_writes else Before.NOTHING

@@ -72,7 +72,6 @@ _NOT_IN_AN_INDEX: Final = "0"
 
 
 def asked_for(answer: Any, fields: Fields | None) -> Any:
-    """The answer without the added field, in case a foreign document has it."""
     if fields is None or not answer or _NOT_IN_AN_INDEX not in answer:
         return answer
     return {name: held for name, held in answer.items() if name != _NOT_IN_AN_INDEX}

@@ -80,8 +80,6 @@ class SinkStatus(NamedTuple):
 
 @final
 class _Entry(Generic[P]):
-    """An open payload and its last error."""
-
     __slots__ = ("end", "error", "payload")
 
     def __init__(self, payload: P, end: asyncio.Future[None]) -> None:
@@ -91,12 +89,7 @@ class _Entry(Generic[P]):
 
 @final
 class Outbox(Generic[P]):
-    """Delivers payloads to a sink, in the event loop that creates it.
-
-    Args:
-        sink: The sink.
-        rules: When to try, and what follows a failure.
-    """
+    """Delivers payloads to a sink, in the event loop that creates it."""
 
     def __init__(self, sink: Sink[P], rules: OutboxRules) -> None:
         self._sink, self._loop = sink, asyncio.get_running_loop()
@@ -111,7 +104,6 @@ class Outbox(Generic[P]):
 
     @property
     def status(self) -> SinkStatus:
-        """The sink's status; from any thread."""
         return SinkStatus(self._sink.name, self._runtime.state, dict(self._attempts))
 
     async def deliver(self, payload: P) -> None:
@@ -138,7 +130,6 @@ class Outbox(Generic[P]):
             raise
 
     async def stop(self) -> None:
-        """Stop all attempts; waiting callers get an error."""
         self._is_stopped = True
         await self._runtime.close()
         for entry in self._entries.values():
@@ -198,7 +189,6 @@ class Outbox(Generic[P]):
         return found
 
     def _follow(self, event: OutboxEvent, state: OutboxState, commands: Sequence[OutboxCommand]) -> None:
-        """Forget withdrawn payloads, count attempts, and log failures."""
         if isinstance(event, Withdrawn):
             for number in event.numbers:
                 self._entries.pop(number, None)

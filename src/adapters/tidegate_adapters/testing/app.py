@@ -53,8 +53,6 @@ class OnEmbedded(Protocol):
 
 
 def on_embedded(app: Testable[S], test: Callable[[S], Awaitable[T]]) -> T:
-    """Await `test(store)` within `app.testing()`."""
-
     async def main() -> T:
         async with app.testing() as store:
             return await test(store)
@@ -68,10 +66,8 @@ async def tested(
 ) -> AsyncGenerator[Embedded, None]:
     """Serve an app on a fresh store within the block, then restore the app.
 
-    Args:
-        app: Set to poll every few milliseconds, drain for a second, and open no ports.
-        begin: Resets the app on the store with the settings.
-        is_serving: Whether the app handles work yet.
+    The app polls every few milliseconds, drains for a second, and opens no ports. `begin` resets
+    it.
 
     Raises:
         Misuse: The app is already connected or served.

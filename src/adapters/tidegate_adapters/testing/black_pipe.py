@@ -170,19 +170,13 @@ class Rule:
 
 
 def command_error(code: int, *labels: str, message: str = "a black pipe's") -> Body:
-    """The reply of a server that rejects a command, for `Action.ANSWER`.
-
-    `code` is MongoDB's, such as 11600; labels are such as "RetryableWriteError".
-    """
+    """A rejection with MongoDB's error code, for `Action.ANSWER`."""
     check_int(code, "the code of an error", 1)
     return {"ok": 0.0, "code": code, "codeName": f"Code{code}", "errmsg": message, "errorLabels": list(labels)}
 
 
 def write_concern_error(code: int, *labels: str, message: str = "a black pipe's") -> Body:
-    """The addition to the reply of a write that no majority confirms, for `Action.AMEND`.
-
-    `code` is MongoDB's, such as 64 or 91; labels are such as "RetryableWriteError".
-    """
+    """What to add to the reply of a write that no majority confirms, for `Action.AMEND`."""
     check_int(code, "the code of an error", 1)
     error = {"code": code, "codeName": f"Code{code}", "errmsg": message}
     return {"writeConcernError": error, **({"errorLabels": list(labels)} if labels else {})}
@@ -198,8 +192,8 @@ class MakePipe(Protocol):
 class BlackPipe:
     """Listens on the loopback address within its `with` block.
 
-    Methods may be called from any thread. The end of the block raises an error of the pipe or of a
-    rule's predicate.
+    Methods may be called from any thread. The end of the block raises errors of the pipe and of
+    rules' predicates.
 
     Args:
         uri: The MongoClient URI of one node.
@@ -239,7 +233,7 @@ class BlackPipe:
         return self._loop
 
     def obey(self, *rules: Rule) -> None:
-        """Replaces all rules from the next request on; without any, everything is forwarded."""
+        """Replaces all rules from the next request on."""
         check_tuple(rules, Rule, "a rule")
         with self._lock:
             self._rules = rules
@@ -252,7 +246,6 @@ class BlackPipe:
             return self._counts[command, action]
 
     def turn(self, link: Link) -> None:
-        """Changes the state of the link."""
         check_type(link, Link, "a link")
         loop = self._running()
         asyncio.run_coroutine_threadsafe(self._turn(link), loop).result()
@@ -308,9 +301,7 @@ class BlackPipe:
             self._server = await self._listening()
 
     async def _cut(self) -> None:
-        """Stops accepting and resets all. Closing a server loses accepted sockets without a
-        connection.
-        """
+        """Resets all; first turns accepted sockets into connections, which `close` would lose."""
         with suppress(NotImplementedError):  # on Windows
             for listening in self._server.sockets:
                 asyncio.get_running_loop().remove_reader(listening.fileno())

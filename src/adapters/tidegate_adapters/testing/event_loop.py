@@ -153,11 +153,7 @@ def _garbage_at_the_end() -> Generator[None, None, None]:
 
 
 def stall(length: timedelta) -> None:
-    """Advance the time by a length of at least 0 while no task runs, as during a long computation.
-
-    Raises:
-        Misuse: Outside `run`, or a negative length.
-    """
+    """Advance the time, of at least 0, while no task runs, as during a long computation."""
     lasts, loop = length_of(length, "length", 0), asyncio._get_running_loop()  # noqa: SLF001  the public one raises where there is none
     if not isinstance(loop, _SeededLoop):
         raise Misuse(f"cannot stall {'no loop' if loop is None else type(loop).__name__}", todo="call it in a run")
@@ -209,7 +205,6 @@ class _TimerHandle(asyncio.TimerHandle):
         self._context = copy_context() if context is None else context
 
     def cancel(self) -> None:
-        """The handle stays in the heap until it is the earliest."""
         self._cancelled, self._callback, self._args = True, None, ()
 
 
@@ -230,7 +225,6 @@ class _SeededLoop(asyncio.AbstractEventLoop):
     # --- turns ---
 
     def _next_turn(self) -> list[asyncio.Handle]:
-        """The ready callbacks in order; if there are none, time moves to the earliest timer."""
         timers, ready = self._timers, self._ready
         if not ready or (timers and timers[0][0] <= self.now):
             self._add_due()

@@ -66,14 +66,10 @@ class Hooks:
 
     @pytest.hookspec()
     def pytest_tidegate_counterexample(self, item: pytest.Item, trace: object, path: Path) -> None:
-        """Called when a `tidegate.sim.Trace` was written to `path`; after random runs also if
-        shrunk.
-        """
+        """Called when a `tidegate.sim.Trace` is stored; after random runs also if shrunk."""
 
 
 class _Worker(Protocol):
-    """A process of pytest-xdist."""
-
     workerinput: dict[str, str]
     config: pytest.Config
 
@@ -178,9 +174,7 @@ def on_embedded() -> OnEmbedded:
 
 @pytest.fixture
 def seeded(request: pytest.FixtureRequest) -> Seeded:
-    """Runs asyncio code on the deterministic event loop with many seeds (mark, profile,
-    options).
-    """
+    """Runs asyncio code on the deterministic event loop with many seeds."""
     from tidegate_adapters.testing.seeded import RUNS, Seeded, seeds  # noqa: PLC0415  other tests need no import
     from tidegate_adapters.testing.sim_fixture import settings  # noqa: PLC0415  likewise
 
@@ -196,10 +190,7 @@ def seeded(request: pytest.FixtureRequest) -> Seeded:
 
 @pytest.fixture
 def black_pipe() -> Iterator[MakePipe]:
-    """Starts fault-injecting proxies for a MongoDB: `black_pipe(uri, Rule(...))`.
-
-    They stop with the test; an error inside a proxy fails the test.
-    """
+    """Starts fault-injecting proxies for a MongoDB: `black_pipe(uri, Rule(...))`."""
     from tidegate_adapters.testing.black_pipe import BlackPipe  # noqa: PLC0415  needs an extra
 
     with ExitStack() as pipes:
@@ -212,9 +203,7 @@ def black_pipe() -> Iterator[MakePipe]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Show only the user's frames of a failure in user code or by misuse, without
-    `--full-trace`.
-    """
+    """Show only the user's frames of user errors and misuse."""
     failed = call.excinfo
     if failed is None or item.config.getoption("fulltrace") or "tidegate.model.errors" not in sys.modules:
         return
@@ -261,7 +250,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def _said(terminalreporter: pytest.TerminalReporter, what: str) -> list[tuple[str, str]]:
-    """The tests with this property, and its value."""
     reports = (each for some in terminalreporter.stats.values() for each in some if isinstance(each, pytest.TestReport))
     return [
         (report.nodeid, str(text))

@@ -29,7 +29,7 @@ class Seeded:
         self.test, self.seeds, self.runs = test, seeds, runs
 
     def run(self, main: Callable[[Random], Coroutine[Any, Any, object]]) -> None:
-        """Run with each seed; the first failure fails the test, with a note on how to repeat it."""
+        """The first failure fails the test, with a note on how to repeat it."""
         __tracebackhide__ = True
         for seed in islice(self.seeds, self.runs):
             try:

@@ -61,7 +61,6 @@ SETTINGS: Final[Mapping[str, str]] = {
 
 
 def settings(item: pytest.Item, profile: Mapping[str, object]) -> Exploration:
-    """The combined settings of mark, profile and options; UsageError if one is invalid."""
     found: dict[str, object] = {}
     for mark in reversed(list(item.iter_markers("tidegate"))):
         if mark.args:
@@ -95,7 +94,6 @@ def policies_named(named: object) -> tuple[Policy, ...]:
 
 
 def kinds(named: object) -> tuple[Fault, ...] | None:
-    """The fault kinds of a text such as `crash_before,lost_reply`, `none` or `all`."""
     if named == "all":
         return None
     names = [] if named == "none" else str(named).split(",")
@@ -183,7 +181,6 @@ class Sim:
         return str(int(sha256(text.encode(errors="surrogatepass")).hexdigest()[:15], 16))
 
     def store(self, report: Report, scenario: Scenario, identity: str) -> None:
-        """Write and show the counterexample if any, then a shrunk one."""
         if report.trace is None:
             return
         self.show(report.trace, identity)
@@ -210,11 +207,9 @@ class Sim:
         return store.keep(f"{name}.{what}" if what else name, named, self.replay_line)
 
     def replay_line(self, path: Path) -> str:
-        """The replay command, from the project's root."""
         return f"pytest {shlex.quote(self.item.nodeid)} --tidegate-replay={shlex.quote(near(self.item.config, path))}"
 
     def recorded(self, scenario: Scenario, identity: str) -> Trace | None:
-        """The trace to replay, if it was recorded here or in a scenario of this name."""
         file = self.item.config.getoption("--tidegate-replay")
         trace = None if file is None else read(Path(str(file)))
         if trace is None or trace.scenario in (identity, scenario.name):
@@ -228,7 +223,6 @@ class Sim:
         return None
 
     def replay(self, trace: Trace, scenario: Scenario) -> None:
-        """Fail as recorded, or report where the run diverges."""
         __tracebackhide__ = True
         match replay(trace, scenario):
             case Reproduced(steps):
@@ -249,5 +243,4 @@ class Sim:
 
 
 def near(config: pytest.Config, path: Path) -> str:
-    """The path relative to the project's root if it is inside."""
     return str(path.relative_to(config.rootpath) if path.is_relative_to(config.rootpath) else path)

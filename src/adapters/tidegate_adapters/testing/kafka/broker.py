@@ -55,10 +55,9 @@ Decided: TypeAlias = Callable[[str, Mapping[Partition, tuple[int, ...]], Mapping
 
 @final
 class SimulatedBroker:
-    """A broker on the running event loop.
+    """A broker on the running event loop, with partition counts by topic.
 
     Args:
-        topics: Number of partitions by topic.
         fetched_max: Most records per partition and fetch.
         metadata_max: Longest commit metadata, in UTF-16 units.
         mark_s: Draws the delay of a transaction's next marker, in seconds.
@@ -105,12 +104,11 @@ class SimulatedBroker:
                 wake()
 
     def delete_below(self, topic: str, partition: int, offset: int) -> None:
-        """Delete records before the offset."""
         name = Partition(topic, partition)
         self.logs[name] = self.logs[name].without(offset)
 
     def delete_from(self, topic: str, partition: int, offset: int) -> None:
-        """Delete records from the offset on; none may belong to a transaction."""
+        """No transaction may have records there."""
         name = Partition(topic, partition)
         self.logs[name] = self.logs[name].up_to(offset)
 
@@ -118,13 +116,11 @@ class SimulatedBroker:
         return self.positions.committed(group)
 
     def group(self, name: str) -> Membership:
-        """The group's members; the first call creates the group."""
         if name not in self.groups:
             self.groups[name] = Membership(self.clock)
         return self.groups[name]
 
     def handle(self, request: Request, reply: Reply) -> None:
-        """Execute a request and answer it, now or later."""
         match request:
             case JoinGroup(group):
                 self.group(group).join(request, reply)
@@ -168,8 +164,6 @@ class SimulatedBroker:
         return codes
 
     def _judged(self, request: OffsetCommit | TxnOffsetCommit, code: Code) -> Mapping[Partition, Code]:
-        """Codes per position, given the code of the whole request."""
-
         def judged(partition: Partition, position: Position) -> Code:
             if partition not in self.logs:
                 return errors.UnknownTopicOrPartitionError
@@ -197,7 +191,6 @@ class SimulatedBroker:
         return {each: others if each in self.logs else no for each in request.partitions}
 
     def _write(self, transactional_id: str | None, partition: Partition, batch: Batch) -> int | Code:
-        """The offset of the first record, or an error code."""
         log = self.logs.get(partition)
         if log is None:
             return errors.UnknownTopicOrPartitionError
@@ -237,7 +230,6 @@ class SimulatedBroker:
     # --- fetches --------------------------------------------------------------------------------------------------------
 
     def _fetch(self, request: Fetch, reply: Reply) -> None:
-        """Answers when there is a result, or after the wait time."""
         found = self._found(request)
         if found:
             reply(found)

@@ -45,14 +45,7 @@ _PATIENCE_S: Final = 40.0
 
 @final
 class Network:
-    """The network between clients and a broker.
-
-    Args:
-        broker: The server side.
-        random: Draws delays.
-        delay_s: Shortest and longest one-way delay.
-        strike: Chooses failures.
-    """
+    """The network to a broker; `delay_s` bounds the one-way delay."""
 
     def __init__(
         self,
@@ -97,7 +90,6 @@ class Connection:
         self._fail_all()
 
     def abandon(self) -> None:
-        """Drop pending requests silently, and send no more."""
         self._queue.clear()
         self._is_abandoned = True
 

@@ -48,9 +48,6 @@ class SimulatedConsumer:
         isolation_level: "read_committed" or "read_uncommitted".
         auto_offset_reset: Start without a committed offset: "earliest", "latest" or "none".
         enable_auto_commit: Must be False.
-
-    Raises:
-        Misuse: Automatic commits are requested.
     """
 
     def __init__(
@@ -105,7 +102,6 @@ class SimulatedConsumer:
         self._is_closed = False
 
     async def start(self) -> None:
-        """Connect."""
         _, data = self._connections
         try:
             self._hear(cast("tuple[Partition, ...]", await self._metadata.send(Metadata())))
@@ -134,7 +130,6 @@ class SimulatedConsumer:
             self._refresh = asyncio.get_running_loop().call_later(self._age_s, self._ask)
 
     def _ask(self) -> None:
-        """Request metadata, unless a request is under way."""
         if not self._is_asking and not self._is_closed:
             self._is_asking = True
             self._forget()
@@ -185,13 +180,11 @@ class SimulatedConsumer:
             self._fetcher.close()
 
     def subscribe(self, topics: Collection[str], *, listener: Any = None) -> None:
-        """Join the group for these topics; Misuse on a second call."""
         if self._subscription.topics is not None:
             raise Misuse("the simulated consumer subscribes once")
         self._subscription.subscribe(topics, listener)
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """The topic's known partitions; None for an unknown topic."""
         return {each.partition for each in self._known if each.topic == topic} or None
 
     def assignment(self) -> Collection[Partition]:
@@ -204,12 +197,11 @@ class SimulatedConsumer:
         return {partition: None for partition, state in there.items() if state.is_paused}.keys()
 
     def pause(self, *partitions: Any) -> None:
-        """Return no records of these partitions, and drop the buffered ones."""
+        """Buffered records of these partitions are dropped."""
         for partition in partitions:
             self._assigned(partition).is_paused = True
 
     def resume(self, *partitions: Any) -> None:
-        """Return records of these partitions again."""
         for partition in partitions:
             self._assigned(partition).is_paused = False
         if partitions and self._fetcher is not None:
@@ -218,9 +210,7 @@ class SimulatedConsumer:
     async def getmany(
         self, *partitions: Any, timeout_ms: int = 0, max_records: int | None = None
     ) -> Mapping[Partition, list[SimulatedRecord]]:
-        """Records of these partitions, or of all; raises a permanent error once, UnicodeDecodeError
-        repeatedly.
-        """
+        """Raises a permanent error once, but UnicodeDecodeError at each poll."""
         if self._is_closed:
             raise errors.ConsumerStoppedError
         coordinator, fetcher = self._started()
@@ -232,12 +222,7 @@ class SimulatedConsumer:
         return found
 
     async def commit(self, offsets: Mapping[Any, Any]) -> None:
-        """Commit positions, each an offset or an offset and metadata.
-
-        Raises:
-            errors.CommitFailedError: It lost its membership, or the group rebalances.
-            errors.KafkaError: The broker refuses.
-        """
+        """CommitFailedError means a lost membership or a rebalance."""
         if not offsets:
             raise ValueError(offsets)
         if self._subscription.topics is None:

@@ -69,9 +69,7 @@ class Member(NamedTuple):
 
 @final
 class _Link:
-    """The connection to the group's coordinator; `dead` is done when the coordinator becomes
-    unknown.
-    """
+    """The connection to the coordinator; `dead` is done once that is unknown."""
 
     def __init__(self, connections: tuple[Connection, Connection], member: Member) -> None:
         self._connection, self._metadata = connections
@@ -89,13 +87,11 @@ class _Link:
             raise
 
     def lose(self) -> None:
-        """Forget the coordinator."""
         if self._is_known:
             self._is_known = False
             self.dead.set_result(None)
 
     async def find(self, closing: asyncio.Future[None]) -> None:
-        """Find the coordinator; retries until it succeeds or the member closes."""
         if self._is_known:
             return
         async with self._lock:
@@ -130,13 +126,7 @@ class _Link:
 
 @final
 class Coordinator:
-    """Keeps a consumer in its group, with one connection for requests and one for finding the
-    coordinator.
-
-    Attributes:
-        generation: Its generation; -1 for none.
-        member_id: Its id in the generation.
-    """
+    """Keeps a consumer in its group; `generation` is -1 without a membership."""
 
     def __init__(
         self,
@@ -160,18 +150,15 @@ class Coordinator:
         """Partition counts of the group's topics, known to a leader only."""
         self._error: Exception | None = None
         self._told: asyncio.Future[None] | None = None
-        """Done when the user has received the error."""
         self.waiters: set[asyncio.Future[bool]] = set()
         """Waiting polls; errors wake them."""
         self._coordination_task = self._loop.create_task(self._run(), name=f"coordination of {member.client_id}")
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is a member with no rebalance pending."""
         return self.generation != NO_GENERATION and not self._rejoin.done() and not self._subscription.is_reassigning
 
     def check_errors(self) -> None:
-        """Raise a permanent error once, or the error that ended the task."""
         if self._coordination_task.done():
             self._coordination_task.result()
         if self._told is not None:
@@ -246,7 +233,6 @@ class Coordinator:
         await self._first_of(self._told)
 
     async def _joined(self, before: Assignment | None) -> Assignment | None:
-        """The next assignment; None to try again."""
         if not self._is_prepared:
             self._subscription.is_reassigning, self._counted = True, None
             await self._heard(self._revoked(before))
@@ -323,7 +309,6 @@ class Coordinator:
         return True
 
     async def _join(self) -> tuple[Partition, ...] | None:
-        """The assigned partitions; None to try again."""
         reply: Any = await self._sent_join()
         if isinstance(reply, Joined):
             self.member_id, self.generation = reply.member_id, reply.generation
@@ -344,7 +329,6 @@ class Coordinator:
         return None
 
     async def _sent_join(self) -> object:
-        """The answer; None if there is none."""
         while True:
             member, topics = self._member, self._subscription.topics
             assert topics is not None
@@ -402,7 +386,6 @@ class Coordinator:
         self._heartbeat = None
 
     async def _beating(self) -> None:
-        """Runs until the membership ends or the broker reports a permanent error."""
         heard, delay_s = self._loop.time(), self._member.heartbeat_s
         while self.member_id:
             try:
@@ -441,12 +424,7 @@ class Coordinator:
     # --- positions ------------------------------------------------------------------------------------------------------
 
     async def commit_offsets(self, assignment: object, offsets: Mapping[Partition, Position]) -> None:
-        """Commit, retrying retriable errors without end.
-
-        Raises:
-            errors.CommitFailedError: The membership is lost, or the group rebalances.
-            errors.KafkaError: The broker refuses.
-        """
+        """Retries retriable errors without end."""
         while True:
             await self._link.find(self._closing)
             try:
@@ -483,7 +461,7 @@ class Coordinator:
             raise errors.TopicAuthorizationFailedError(unauthorized)
 
     async def fetch_committed_offsets(self, partitions: Collection[Partition]) -> Mapping[Partition, Position]:
-        """The group's committed positions; retries retriable errors without end."""
+        """Retries retriable errors without end."""
         while True:
             await self._link.find(self._closing)
             try:
@@ -494,7 +472,6 @@ class Coordinator:
                 await asyncio.sleep(self._member.backoff_s)
 
     async def _refreshing(self, assignment: Assignment) -> None:
-        """Give the fetcher committed positions on request while the assignment is active."""
         with contextlib.suppress(asyncio.CancelledError):
             while assignment.is_active:
                 await assignment.asked.wait()
@@ -516,7 +493,6 @@ class Coordinator:
 
 
 async def _stopped(task: asyncio.Task[None] | None) -> None:
-    """Cancel it and wait, ignoring its result."""
     if task is not None and not task.done():
         task.cancel()
         await task
@@ -532,7 +508,6 @@ def _check(code: Code, group: str) -> None:
 def _round_robin(
     members: Mapping[str, tuple[str, ...]], partitions: Collection[Partition]
 ) -> Mapping[str, tuple[Partition, ...]]:
-    """Assign partitions in order, to members in turn."""
     assigned: dict[str, list[Partition]] = {member: [] for member in members}
     turns = cycle(sorted(members))
     for partition in sorted(partitions):

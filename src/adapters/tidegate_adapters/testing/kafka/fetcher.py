@@ -54,7 +54,7 @@ class SimulatedRecord(NamedTuple):
 @final
 @attrs.define(eq=False)
 class _Waiting:
-    """Buffered records or an error, with the time of arrival."""
+    """Buffered records or an error."""
 
     since: float
     records: list[SimulatedRecord]
@@ -103,7 +103,6 @@ class Fetcher:
         self._wake()
 
     def go_on(self) -> None:
-        """Send the next request, if one is due."""
         assignment = self._subscription.assignment
         if self.is_closed or assignment is None:
             return
@@ -188,7 +187,6 @@ class Fetcher:
     # --- where to begin -------------------------------------------------------------------------------------------------
 
     async def _place(self, assignment: Assignment, partitions: Sequence[Partition]) -> None:
-        """Start at the committed offset, or by the reset rule."""
         begun = self._begun
         for partition in partitions:
             state = assignment.partitions[partition]
@@ -224,7 +222,6 @@ class Fetcher:
     async def records(
         self, partitions: Collection[Partition], timeout_s: float, most: int | None
     ) -> dict[Partition, list[SimulatedRecord]]:
-        """Buffered records of these partitions or all, else records that arrive in time."""
         while True:
             if self._subscription.is_reassigning:
                 await self._subscription.assigned()
@@ -237,7 +234,6 @@ class Fetcher:
             timeout_s = max(0.0, timeout_s - (self._loop.time() - began))
 
     async def _woken(self, timeout_s: float) -> bool:
-        """Wait for records until the timeout; returns whether any came."""
         waiter: asyncio.Future[bool] = self._loop.create_future()
         timer = self._loop.call_later(timeout_s, _is_over, waiter)
         self._coordinator.waiters.add(waiter)
@@ -291,7 +287,6 @@ class Fetcher:
         return taken
 
     async def read_raw(self, partition: Partition, position: int) -> Found | None:
-        """The records from this position on, if one cannot be decoded."""
         answers = cast(
             "Mapping[Partition, Read | Code]",
             await self._connection.send(Fetch({partition: position}, 0.0, self._is_committed)),
@@ -308,7 +303,6 @@ class Fetcher:
         return Found(tuple(raw), found.stop)
 
     def forget(self, partition: Partition) -> None:
-        """Drop the partition's buffer."""
         self._waiting.pop(partition, None)
         self.go_on()
 
@@ -326,7 +320,6 @@ def _is_over(waiter: asyncio.Future[bool]) -> None:
 async def listed(
     connection: Connection, partitions: Mapping[Partition, int], *, is_committed: bool
 ) -> Mapping[Partition, int]:
-    """Starts or ends of logs, for a reader of committed or all records."""
     answers = cast("Mapping[Partition, int | Code]", await connection.send(ListOffsets(partitions, is_committed)))
     found: dict[Partition, int] = {}
     for partition, answer in answers.items():

@@ -35,8 +35,6 @@ class _Batch(NamedTuple):
 
 
 class _Producer(NamedTuple):
-    """A producer's epoch and last batches, newest last."""
-
     epoch: int
     batches: tuple[_Batch, ...] = ()
 
@@ -48,10 +46,9 @@ class Log:
 
     Attributes:
         start: Entries below are deleted.
-        poison: Offsets of records that aiokafka cannot decode (a header name that is not UTF-8).
+        poison: Records that aiokafka cannot decode (a header name that is not UTF-8).
         written: Values and headers of producers' records, by offset.
         open: Offsets of open transactions, by producer.
-        aborted: Offsets of aborted transactions.
     """
 
     entries: Entries = ()
@@ -68,9 +65,7 @@ class Log:
 
     @property
     def stable(self) -> int:
-        """The last stable offset: where the first open transaction or the log starts, or the
-        end.
-        """
+        """The last stable offset: where the first open transaction or the log starts."""
         return max(self.start, min((offsets[0] for offsets in self.open.values()), default=self.end))
 
     def with_entries(self, *entries: LogEntry, poison: bool = False) -> Log:
@@ -78,12 +73,11 @@ class Log:
         return attrs.evolve(self, entries=(*self.entries, *entries), poison=self.poison | added)
 
     def without(self, below: int) -> Log:
-        """Delete all before the offset."""
         gone = tuple(Hole.COMPACTED for _ in self.entries[:below])
         return attrs.evolve(self, entries=(*gone, *self.entries[below:]), start=below)
 
     def up_to(self, end: int) -> Log:
-        """Delete all from the offset on, as after the election of a leader that lacks it."""
+        """As after the election of a leader that lacks the rest."""
         return attrs.evolve(self, entries=self.entries[:end])
 
     def judged(self, batch: Batch) -> int | Code:
@@ -117,7 +111,6 @@ class Log:
         )
 
     def with_mark(self, producer: ProducerEpoch, *, is_commit: bool) -> Log:
-        """End a producer's transaction."""
         ended = self.open.get(producer.id, ())
         known = self._producers.get(producer.id)
         last = known.batches if known is not None and known.epoch == producer.epoch else ()

@@ -25,12 +25,8 @@ class Listener(Protocol):
 @final
 @attrs.define(eq=False)
 class PartitionPosition:
-    """The read position of an assigned partition.
-
-    Attributes:
-        offset: The next offset; None until known.
-        reset: `requests.BEGINNING` or `requests.END`, to be resolved.
-        asked: Waits for the committed position.
+    """The read position of an assigned partition; `reset` is where to start without a committed
+    offset.
     """
 
     offset: int | None = None
@@ -40,7 +36,6 @@ class PartitionPosition:
     asked: list[asyncio.Future[Position | None]] = attrs.field(factory=list)
 
     def is_told(self) -> bool:
-        """Whether the start is decided."""
         return self.offset is not None or self.reset is not None
 
     def begin_at(self, offset: int) -> None:
@@ -63,7 +58,6 @@ class Assignment:
         """Set when a committed position is requested."""
 
     def committed(self, partition: Partition) -> asyncio.Future[Position | None]:
-        """The committed position once known; None for none."""
         answer = asyncio.get_running_loop().create_future()
         self.partitions[partition].asked.append(answer)
         self.asked.set()
@@ -81,7 +75,6 @@ class Subscription:
         self.is_reassigning = True
         self.subscribed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.changed: Callable[[], None] = lambda: None
-        """Called after an assignment."""
         self._waiters: set[asyncio.Future[None]] = set()
         self._calls = 0
         self._idle_since = asyncio.get_running_loop().time()
@@ -103,14 +96,12 @@ class Subscription:
         return self.assignment
 
     def assigned(self) -> asyncio.Future[None]:
-        """Done with the next assignment."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.add(waiter)
         waiter.add_done_callback(self._waiters.discard)
         return waiter
 
     def fail(self, error: Exception) -> None:
-        """Fail all waits for an assignment."""
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_exception(copy.copy(error))
@@ -128,5 +119,4 @@ class Subscription:
 
     @property
     def idle_s(self) -> float:
-        """Time since the last poll."""
         return 0.0 if self._calls else asyncio.get_running_loop().time() - self._idle_since

@@ -39,8 +39,6 @@ _NEW: Final = -1
 @final
 @unique
 class _Phase(Enum):
-    """The state of a transactional id."""
-
     EMPTY = "empty"
     ONGOING = "ongoing"
     ENDING = "ending"
@@ -50,8 +48,6 @@ class _Phase(Enum):
 @final
 @attrs.define(eq=False)
 class _Transaction:
-    """The transactions of an id, in sequence."""
-
     producer: ProducerEpoch
     timeout_s: float
     phase: _Phase = _Phase.EMPTY
@@ -62,14 +58,7 @@ class _Transaction:
 
 @final
 class TransactionCoordinator:
-    """A broker's coordinator.
-
-    Args:
-        clock: Its timers.
-        decided: Called at a commit or abort with the parts, before any marker.
-        marked: Writes a marker.
-        mark_s: Draws the delay of the next marker.
-    """
+    """Calls `decided` at a commit or abort with the parts, then `marked` for each part's marker."""
 
     def __init__(
         self,
@@ -102,7 +91,7 @@ class TransactionCoordinator:
         return now.producer
 
     def add(self, transactional_id: str, producer: ProducerEpoch, *parts: Part) -> Code:
-        """Add parts to the transaction; the first begins it."""
+        """The first call begins a transaction."""
         code = self._judged(transactional_id, producer)
         if code is not errors.NoError:
             return code
@@ -132,7 +121,6 @@ class TransactionCoordinator:
         return errors.ConcurrentTransactions if now.phase is _Phase.ENDING else errors.NoError
 
     def verified(self, transactional_id: str | None, producer: ProducerEpoch, part: Part) -> Code:
-        """Whether this part belongs to the ongoing transaction."""
         code = self._judged(transactional_id or "", producer)
         if code is not errors.NoError:
             return code
@@ -154,7 +142,6 @@ class TransactionCoordinator:
             self._end(transactional_id, now, is_commit=False)
 
     def _end(self, transactional_id: str, now: _Transaction, *, is_commit: bool) -> None:
-        """Decide, then write each part's marker after a delay."""
         now.phase, now.is_commit = _Phase.ENDING, is_commit
         if now.timer is not None:
             now.timer.cancel()

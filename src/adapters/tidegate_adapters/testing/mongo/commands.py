@@ -128,12 +128,8 @@ class Commands:
         self._parts: int | None = None
 
     def handle(self, command: _Command, client: str, struck: Code | None, answer: Answer) -> None:
-        """Execute a command, as decoded with `CODEC`, and answer it now or later.
-
-        `answer` is called once, unless the primary dies; `struck` is the error to reply with.
-
-        Raises:
-            NotUnderstood: The real server's behaviour is not modelled.
+        """Execute a command, as decoded with `CODEC`; `answer` is called once, unless the primary
+        dies.
         """
         name = next(iter(command))
         if "autocommit" in command and name not in _STATEMENTS:
@@ -214,7 +210,6 @@ class Commands:
         tried(True)
 
     def _answer(self, command: _Command, reply: _Reply, struck: Code | None, answer: Answer) -> None:
-        """Reply once a majority has the write, if the write concern asks for it."""
         if struck is not None and struck.concern:
             answer(_unconfirmed(command, reply, struck.number, struck.labels))
         elif _waits(command):
@@ -225,7 +220,6 @@ class Commands:
     # --- the others ---
 
     def _read_after(self, name: str, command: _Command, client: str, answer: Answer) -> None:
-        """Reply once the primary knows that a majority has the afterClusterTime."""
         time = command["readConcern"]["afterClusterTime"]
 
         def known(is_primary: bool) -> None:
@@ -318,7 +312,6 @@ class Commands:
         return {"ok": 1.0}
 
     def _list_indexes(self, command: _Command, _: str) -> _Reply:
-        """Unique indexes only; the simulation has no others."""
         if not self._set.is_primary:
             raise ServerError(10107, "not primary")
         database, name = command["$db"], command["listIndexes"]
@@ -331,7 +324,6 @@ class Commands:
         return {"cursor": {"id": 0, "ns": f"{database}.{name}", "firstBatch": there}, "ok": 1.0}
 
     def _list_collections(self, command: _Command, _: str) -> _Reply:
-        """The collection, if it has documents or a collation; none is a view or capped."""
         if not self._set.is_primary:
             raise ServerError(10107, "not primary")
         database, name = command["$db"], command["filter"]["name"]
@@ -399,7 +391,6 @@ _SIMPLE: Final = {"locale": "simple"}
 
 
 def _check_simple(replica_set: SimulatedReplicaSet, asked: _Command, ns: str) -> None:
-    """Raise NotUnderstood if the command or the collection compares texts by a collation."""
     collation = asked.get("collation", replica_set.collated.get(ns, _SIMPLE))
     if dict(collation) != _SIMPLE:
         raise NotUnderstood(
@@ -409,7 +400,6 @@ def _check_simple(replica_set: SimulatedReplicaSet, asked: _Command, ns: str) ->
 
 
 def _check_known(command: _Command, known: frozenset[str], what: str) -> None:
-    """Raise NotUnderstood if a command has unknown fields besides the driver's own."""
     if strange := [key for key in command if key not in known and key not in _OF_DRIVERS]:
         raise NotUnderstood(f"what a {what} asks for that the simulated MongoDB does not know: {', '.join(strange)}")
 
@@ -431,7 +421,6 @@ _OF_DRIVERS: Final = frozenset(
 
 
 def _part(doc: Document, fields: Fields | None) -> Document:
-    """The id and these fields, in the document's order; all for None."""
     wanted = None if fields is None else {ID.name, *(field.name for field in fields)}
     return doc if wanted is None else Document(tuple(item for item in doc.items if item[0] in wanted))
 
@@ -441,8 +430,6 @@ def _part(doc: Document, fields: Fields | None) -> Document:
 
 @final
 class _Statements:
-    """The statements of one write command, in order; `struck` may cut it short."""
-
     def __init__(self, replica_set: SimulatedReplicaSet, command: _Command, client: str, struck: Code | None) -> None:
         self._set, self._client, self._struck = replica_set, client, struck
         self._left = None if struck is None else struck.parts
@@ -454,7 +441,6 @@ class _Statements:
         self._known = self._recognised()
 
     def _recognised(self) -> Mapping[int, Mapping[str, Any]]:
-        """Replies of an earlier attempt, by statement number."""
         if self._number is None:
             return {}
         known = self._set.begin(self._session, self._number)
@@ -567,7 +553,7 @@ class _Statements:
         return {**total, **more, **({"retriedStmtIds": again} if again else {}), "ok": 1.0}
 
     def _remembered(self, index: int, one: Callable[[], _Steps]) -> _Steps:
-        """The statement's reply, or that of the earlier attempt it repeats (RS2)."""
+        """Law RS2."""
         steps = one()
         self._changes = []
         while index not in self._known:
@@ -604,10 +590,7 @@ class _Statements:
             return reply
 
     def _many(self, effect: UpdateMany | DeleteMany, ns: str) -> _Steps:
-        """One document after another, or all at once in a transaction.
-
-        While one waits, documents may appear behind it or stop matching.
-        """
+        """While one document waits, others may appear behind it or stop matching."""
         if self._inside is not None:
             return (yield from self._asked(effect, ns))
         done, passed = 0, set[Key]()
@@ -622,7 +605,7 @@ class _Statements:
         return done
 
     def _next_part(self, effect: UpdateMany | DeleteMany, ns: str, passed: set[Key]) -> Part | None:
-        """The update of the next document in natural order; marks all up to it as passed."""
+        """The next document in natural order."""
         world = self._set.state.world
         matching = {cast("Key", target(part)): part for part in parts(effect, world)}
         for key in world.read(ids(ns)):

@@ -64,14 +64,9 @@ _NOTICED_S: Final = 0.5
 
 @final
 class Network:
-    """The network between clients and a replica set.
+    """The network to a replica set; `strike` is not called for handshakes.
 
-    Args:
-        replica_set: The server side.
-        random: Draws delays.
-        delay_s: Shortest and longest one-way delay.
-        late_s: The same for late or slow commands.
-        strike: Chooses failures; not called for handshakes.
+    `delay_s` bounds the one-way delay, `late_s` that of late or slow commands.
     """
 
     def __init__(
@@ -93,11 +88,7 @@ class Network:
         replica_set.on_death.append(self._break)
 
     def client(self, name: str, **options: Any) -> AsyncMongoClient[dict[str, Any]]:
-        """A client of the set, configured like `tidegate_adapters.mongo.connect_async` unless
-        options differ.
-
-        `strike` receives its name.
-        """
+        """Configured like `tidegate_adapters.mongo.connect_async`; `strike` receives its name."""
         options = {
             "event_listeners": [Attempts(), Elections()],
             "socketTimeoutMS": REPLY_MS,
@@ -112,7 +103,6 @@ class Network:
         )
 
     def close(self) -> None:
-        """Break all connections and refuse new ones."""
         self.is_open = False
         self._break()
         self._look()
@@ -137,7 +127,6 @@ class Network:
             link.break_()
 
     def send(self, link: _Link, command: Mapping[str, Any], *, is_handshake: bool) -> asyncio.Future[dict[str, Any]]:
-        """The reply to a command, or an `OSError` if the connection breaks."""
         struck = None if is_handshake else self.strike(link.client, command)
         loop, term = self.replica_set.loop, self.replica_set.term
         link.reply = reply = loop.create_future()
@@ -222,8 +211,6 @@ class _Link:
 
 
 class _Connection(AsyncConnection):
-    """A connection that passes messages in memory."""
-
     conn: Any
     _sent: tuple[Mapping[str, Any], asyncio.Future[dict[str, Any]]]
 
@@ -249,7 +236,6 @@ class _Connection(AsyncConnection):
 
 
 def _read(message: bytes) -> dict[str, Any]:
-    """The command of an OP_MSG, with its document sequences."""
     _, _, _, opcode, _ = _HEADER.unpack_from(message)
     assert opcode == _OP_MSG, f"a message of kind {opcode}"
     command: dict[str, Any] = {}
@@ -300,8 +286,6 @@ class _Pool(Pool):
 
 @final
 class _Monitor:
-    """Reports the primary to a client, after changes and on request."""
-
     def __init__(
         self,
         network: Network,

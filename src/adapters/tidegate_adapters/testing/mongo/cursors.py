@@ -51,15 +51,9 @@ class _Found:
 @final
 @attrs.define(eq=False)
 class _Stream:
-    """A change stream.
+    """A change stream; `position` counts the changes before it.
 
-    Attributes:
-        names: Collections to report; None for all.
-        fields: Event fields to report; None for all.
-        heard: Changes to report; None for all.
-        position: Number of changes before it.
-        batch: Most events of a reply; None for no limit.
-        interrupted: Ends a waiting getMore with an error.
+    None means all `names`, `fields` and changes (`heard`), or an unlimited `batch`.
     """
 
     database: str
@@ -76,7 +70,6 @@ class _Stream:
         return f"{self.database}.$cmd.aggregate"
 
     def next(self, replica_set: SimulatedReplicaSet) -> list[dict[str, Any]]:
-        """The next events, up to the majority and the batch size."""
         events: list[dict[str, Any]] = []
         if self.position < replica_set.forgotten:
             raise ServerError(136, "CollectionScan died due to position in capped collection being deleted")
@@ -136,14 +129,12 @@ class Cursors:
     def streams(
         self, database: str, collection: object, pipeline: Sequence[Mapping[str, Any]], batch: int
     ) -> dict[str, Any]:
-        """The reply to an aggregation that opens a change stream on a collection, or (1) on all."""
         stream = self._stream(database, collection, pipeline)
         stream.batch = batch
         number = self._opened(stream)
         return self._reply("firstBatch", number, stream, stream.next(self._set))
 
     def more(self, command: Mapping[str, Any], answer: Answer) -> None:
-        """Answer a getMore when events arrive or its wait ends."""
         number: int = command["getMore"]
         cursor = self.open.get(number)
         if cursor is None:

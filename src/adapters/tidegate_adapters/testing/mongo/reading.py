@@ -75,7 +75,6 @@ def _strange(what: str, given: object) -> NotUnderstood:
 
 
 def value_of(raw: object) -> Value:
-    """A value as decoded with `tidegate_adapters.mongo.bson.CODEC`."""
     return loaded({_VALUE.name: raw}, "a command")[_VALUE]
 
 
@@ -95,7 +94,6 @@ def filter_of(raw: Mapping[str, Any]) -> Filter:
 
 
 def query_of(raw: Mapping[str, Any], sort: Sort) -> tuple[Filter, tuple[Value, ...]]:
-    """The filter and the cursor, if any, of a query that `FindAll` sends."""
     match raw:
         case {"$and": [where, later], **others} if not others and isinstance(later, Mapping):
             after = tuple(_cursor(later))
@@ -124,7 +122,6 @@ def _cursor(later: Mapping[str, Any]) -> Iterator[Value]:
 
 
 def sort_of(raw: Mapping[str, Any]) -> Sort:
-    """The sort of these keys; sorting by id alone is the empty sort."""
     terms = tuple((Ascending if way == 1 else Descending)(_field(name)) for name, way in raw.items())
     for sort in (terms[:-1], terms):
         if ordered(sort) == [*raw.items()]:
@@ -244,7 +241,6 @@ def _update(operator: str, field: Field[Any], argument: Any) -> Update:
 
 
 def fields_of(raw: Mapping[str, Any] | None) -> Fields | None:
-    """The fields of a projection besides the id; None for all."""
     if not raw:
         return None
     if any(shown_ not in (1, True) for shown_ in raw.values()):

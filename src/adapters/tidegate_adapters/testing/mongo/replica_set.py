@@ -76,23 +76,20 @@ class Blocked(Exception):  # noqa: N818  no error: it is carried out later
 
 
 def namespace(database: str, collection: str) -> str:
-    """The collection's full name in the world."""
     return f"{database}.{collection}"
 
 
 @final
 @attrs.frozen
 class Change:
-    """A change of a document or a collection.
+    """A change of a document, or a drop or rename.
 
     Attributes:
         number: Its place in the history.
-        time: Cluster time.
-        kind: "insert", "update", "delete", "drop", "rename" or "dropDatabase".
         key: The document's id, or the collection's new name.
-        before: The document before; None for an insert.
-        after: The document after; None for a delete.
-        by: The client that made it.
+        before: None for an insert.
+        after: None for a delete.
+        by: The client.
     """
 
     number: int
@@ -112,7 +109,7 @@ class Change:
 @final
 @attrs.frozen
 class Executed:
-    """A session's latest retryable write, with the replies of its statements by number."""
+    """A session's latest retryable write."""
 
     number: int
     replies: Mapping[int, Mapping[str, Any]]
@@ -121,9 +118,7 @@ class Executed:
 @final
 @attrs.frozen(eq=False)
 class State:
-    """One member's documents and indexes, counts of changes and writes, and retryable writes by
-    session.
-    """
+    """One member's data."""
 
     world: Plain
     changes: int = 0
@@ -133,15 +128,15 @@ class State:
 
 @final
 class SimulatedReplicaSet:
-    """The set, created in its clients' event loop.
+    """The set, created in its clients' event loop; pairs of seconds are shortest and longest times.
 
     Args:
         random: Draws durations.
         documents: Initial documents by namespace ("database.collection").
         unique: Unique indexes by namespace.
-        lag_s: Shortest and longest time until a majority has a write.
-        election_s: The same for an election.
-        unaware_s: The same until a new primary knows the majority's state.
+        lag_s: Time until a majority has a write.
+        election_s: Time of an election.
+        unaware_s: Time until a new primary knows the majority's state.
         lifetime_s: Longest open transaction, `LIFETIME_S` by default.
 
     Attributes:
@@ -152,7 +147,6 @@ class SimulatedReplicaSet:
         taken_back: The rolled-back changes.
         term: Grows with each election.
         forgotten: Number of changes dropped from the history.
-        collated: Collations of collections, by namespace.
     """
 
     def __init__(
@@ -181,7 +175,6 @@ class SimulatedReplicaSet:
         self.on_role: list[Callable[[], object]] = []
         """Called when a primary appears or disappears."""
         self.on_death: list[Callable[[], object]] = []
-        """Called when a primary dies."""
         self._unstable: deque[State] = deque()
         self._waiting: list[tuple[int, Waiting]] = []
         self._blocked: list[Waiting] = []
@@ -190,7 +183,6 @@ class SimulatedReplicaSet:
     # --- what is asked ---
 
     def now(self) -> Instant:
-        """The set's time in whole milliseconds, as MongoDB's clock has it."""
         at = EPOCH_S * SECOND + round(self.loop.time() * SECOND)
         return Instant(at - at % MILLISECOND, STORE)
 
@@ -200,7 +192,6 @@ class SimulatedReplicaSet:
         return reply
 
     def contents(self, database: str, collection: str) -> tuple[Document, ...]:
-        """The majority's documents, in natural order."""
         return contents(self.stable.world, namespace(database, collection))
 
     def done(self, effect: Effect[Any], by: str) -> object:
@@ -219,7 +210,6 @@ class SimulatedReplicaSet:
         by: str,
         meaning: Meaning = perform,
     ) -> object:
-        """Execute a transaction's statement, by `meaning` in its world, or its commit or abort."""
         before = self.state.world
         after, reply = next(transacted(effect, before.write(CLOCK, self.now()), by, meaning))
         self._enter(cast("Plain", after))
@@ -229,26 +219,21 @@ class SimulatedReplicaSet:
         return reply
 
     def transaction(self, session: bytes) -> tuple[int, bool]:
-        """The number of the session's newest transaction, and whether it is committed."""
         found = self.state.world.read(known(session.hex()))
         return (0, False) if found is None else (found.number, found.is_committed)
 
     @property
     def open_transactions(self) -> tuple[str, ...]:
-        """The sessions of open transactions."""
         return self.state.world.read(OPEN)
 
     def remember(self, session: bytes, number: int, statement: int, reply: Mapping[str, Any]) -> None:
-        """Keep the reply to the latest write for a retry."""
         known = self.state.executed.get(session)
         replies = known.replies if known is not None and known.number == number else {}
         executed = {**self.state.executed, session: Executed(number, {**replies, statement: reply})}
         self._become(attrs.evolve(self.state, executed=executed))
 
     def begin(self, session: bytes, number: int) -> Executed | None:
-        """What is remembered of this write; None below the newest number. A newer one aborts a
-        transaction.
-        """
+        """None for an old number. A newer one aborts an open transaction."""
         newest, _ = self.transaction(session)
         if newest > number:
             return None
@@ -264,12 +249,11 @@ class SimulatedReplicaSet:
         self._when_known(self.state.writes, then)
 
     def when_known(self, time: Timestamp, then: Waiting) -> None:
-        """Call it when the primary knows that a majority has the writes of that time."""
+        """Call it once the primary knows that a majority has that time."""
         is_behind = self.known.writes < self.state.writes and self.time_of(self.known) < time
         self._when_known(self.known.writes + is_behind, then)
 
     def time_of(self, state: State) -> Timestamp:
-        """The cluster time of its last write."""
         return self.history[state.changes - 1].time if state.changes else BEGUN
 
     def _when_known(self, writes: int, then: Waiting) -> None:
@@ -283,7 +267,6 @@ class SimulatedReplicaSet:
         self._blocked.append(then)
 
     def no_longer_waits(self, then: Waiting) -> bool:
-        """Stop waiting; returns whether it was waiting."""
         is_waiting = then in self._blocked
         if is_waiting:
             self._blocked.remove(then)
@@ -295,11 +278,9 @@ class SimulatedReplicaSet:
         self._replaced(database, collection, None, by)
 
     def rename(self, database: str, collection: str, to: str, by: str = "") -> None:
-        """Rename a collection, replacing one of the new name."""
         self._replaced(database, collection, to, by)
 
     def drop_database(self, database: str, by: str = "") -> None:
-        """Drop a database, collection by collection."""
         names = {
             name[1].partition(".")[2]
             for name in self.state.world.cells

@@ -46,7 +46,6 @@ class TransactionCommand:
         return reply
 
     def done(self, effect: Effect[Any], ns: str) -> tuple[object, list[Changed]]:
-        """The reply of an operation, and its changes."""
         changed: list[Changed] = []
 
         def compared(operation: Effect[object], world: World, who: str) -> Outcomes:
@@ -86,9 +85,7 @@ class TransactionCommand:
 
 
 def _one_by_one(operation: Effect[object], world: World, who: str) -> tuple[World, object]:
-    """The effect and reply of an operation; an update of many gives the first document's
-    refusal.
-    """
+    """An update of many gets the first document's refusal."""
     if not isinstance(operation, UpdateMany):
         return next(perform(operation, world, who))
     total = 0
