@@ -7,19 +7,19 @@ Each operation of `tidegate.model.operations` is one command, atomic per documen
 (`tidegate.model.transactions`) use driver sessions (`tidegate_adapters.mongo.sessions`). `FindAll`
 reads one point in time (read concern `snapshot`), which requires a replica set.
 
-Whatever the client's defaults, reads go to the primary and see majority data; with a client of
+Regardless of the client's defaults, reads go to the primary and see majority data; with a client of
 `connect` also just after an election (`tidegate_adapters.mongo.elections`). Writes are acknowledged
 by a majority and journaled: less would lose acknowledged writes when a stalled primary returns.
-Deadlines and `retryWrites` stay the caller's. A client without `timeoutMS` and `socketTimeoutMS`
-would wait forever; its calls get `REPLY_MS` beyond its `serverSelectionTimeoutMS`. As under a
-`timeoutMS`, the driver retries, and waits for a server, within that time.
+Deadlines and `retryWrites` stay the caller's. Calls of a client without `timeoutMS` and
+`socketTimeoutMS` get `REPLY_MS` beyond its `serverSelectionTimeoutMS`, with retries and server
+selection as under a `timeoutMS`.
 
 With `retryWrites` the driver repeats a write, and the first request may be executed after the
-repeat was rejected or matched nothing. A client of `connect` reports each request, and both cases
-are then `Ambiguous` (`tidegate_adapters.mongo.attempts`). Updates and deletions of many, and
-updates with a time limit (`UpdateOne.within`), which the server enforces, are sent once with any
-client. The driver repeats a bulk of single-document updates; the reply to the repeat counts the
-matches of the first request.
+repeat was rejected or had no match. A client of `connect` reports each request, and both cases are
+then `Ambiguous` (`tidegate_adapters.mongo.attempts`). Updates and deletions of many, and updates
+with a time limit (`UpdateOne.within`), which the server enforces, are sent once with any client.
+The driver repeats a bulk of single-document updates; the reply to the repeat counts the matches of
+the first request.
 
 A found value without a counterpart (`tidegate_adapters.mongo.bson`) gives `Unreadable`;
 `FindOneAndUpdate` has then applied its update.
@@ -29,11 +29,10 @@ Known not to work
       the primary role: pymongo requests that. Its writes are `NotApplied` there. `connect` refuses
       such a node at the start.
     - With `retryWrites` and a client that does not report requests, a rejected or unmatched write
-      may be executed later. This matters for decisions. Transitions, tasks, runs and schedules of
-      triggers, places, payloads, leases and gates carry a growing version or token: a write that
-      did not match once never will, and those programs read again and decide again. An increment
-      checks its token. But an insert rejected for a taken id may be executed once that document is
-      gone.
+      may be executed later. Transitions, tasks, runs and schedules of triggers, places, payloads,
+      leases and gates carry a growing version or token: a write that did not match once never will,
+      and those programs decide again. An increment checks its token. But an insert rejected for a
+      taken id may be executed once that document is gone.
     - With several matches and no sort, MongoDB takes the first by the index it uses. That equals
       the simulated store's natural order only if no index serves the filter. Programs that care
       name an id or a sort.

@@ -5,11 +5,10 @@
     page = await changes.read(position)            # Page(changes, position), or Broken(code)
     await changes.close()
 
-A page is one reply of the server, so changes stay together as they came. The cursor stays open
-while reads continue from its position. Any failure closes it, and the next read opens another at
-the given position. So the consumer, which knows what it handled, controls every resumption. The
-pipeline is always the same, and `startAfter` also continues after an invalidation. A position of
-another pipeline resumes by its time, which repeats some changes.
+A page is one reply of the server. The cursor stays open while reads continue from its position. Any
+failure closes it, and the next read opens another at the given position, so the consumer controls
+every resumption. The pipeline is always the same, and `startAfter` also continues after an
+invalidation. A position of another pipeline resumes by its time, which repeats some changes.
 
     insert, update, replace, delete      a change of that document
     drop, rename, dropDatabase           `HISTORY_LOST`: the event does not name the documents that
@@ -22,21 +21,20 @@ Events carry only their kind, collection and document id, so large documents do 
 A server that splits events (`splits`) sends one that is still too large in parts; it counts once
 complete. Other servers answer 10334, and the consumer checks every document.
 
-A position names its collections. Other collections are reported from then on, without their earlier
-history: a consumer that adds some must check all their documents (`tidegate.reactive.deployments`,
-law DEP4). A position of another database, of none, or a damaged one means a lost history, whether
-this module or the server notices.
+A position names its collections. A consumer that adds others must check all their documents, since
+their earlier history is unknown (`tidegate.reactive.deployments`, law DEP4). A position of another
+database, of none, or a damaged one means a lost history, whether this module or the server notices.
 
 The first failed read logs at debug level; further ones in a row, and a lost history, log warnings.
 
-No read waits forever: without a limit of the client, it waits `REPLY_MS` longer than the server
-may. Under a `timeoutMS` the driver would pass the whole limit to the server as its wait (pymongo
-4.20), so this module enforces that limit.
+Without a limit of the client, a read waits `REPLY_MS` longer than the server may. Under a
+`timeoutMS` the driver would pass the whole limit to the server as its wait (pymongo 4.20), so this
+module enforces that limit.
 
 Known not to work
     - Behind a mongos the stream starts at the last write it has seen, which is repeated.
-    - A document whose id is text that is not UTF-8 is skipped with a log entry; no document of this
-      library has such an id.
+    - A document with an id that is not UTF-8 is skipped with a log entry; no document of this
+      library has one.
     - A cancelled read leaves its cursor to the server, which closes it after ten minutes.
 """
 

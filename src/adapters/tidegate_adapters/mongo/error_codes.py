@@ -17,12 +17,10 @@ at growing intervals. A new permanent code then costs a wait per operation. A co
 Refused denies a write that happens; one wrongly listed as NotApplied doubles a write. So a code
 needs a reason to move into those rows.
 
-Two labels describe the effect of the whole answer:
+Two labels describe the effect of the whole answer; the others only who may repeat what:
 
     NoWritesPerformed   neither this request nor an earlier one of the driver has written
     RetryableError      any such request may be repeated, so it was not begun
-
-The others describe who may repeat what, and change nothing.
 """
 
 from __future__ import annotations
@@ -274,7 +272,7 @@ SILENT_LABELS: Final[Mapping[str, str]] = {
 
 
 def meaning(code: int | None, labels: Collection[str]) -> Meaning | None:
-    """The meaning of a reply; None if unknown. A lasting rejection needs no label."""
+    """None if unknown. NoWritesPerformed turns all codes but `Refused` ones into `NotApplied`."""
     coded = None if code is None else CODES.get(code)
     if _NOT_BEGUN in labels:
         return LABELS[_NOT_BEGUN]

@@ -1,12 +1,12 @@
 """The effect of an operation that fails with a pymongo error.
 
-An error says little about its effect: of 200 writes that failed in failovers, most had been
+An error reveals little of its effect: of 200 writes that failed in failovers, most had been
 applied. `tidegate_adapters.mongo.error_codes` has a table of the server's codes and labels; the
 table below covers the driver's own errors.
 
     NotDurable   any error in a reply's writeConcernError: the write was executed
-    NotApplied   the server is not primary, met a conflict or wrote nothing (NoWritesPerformed), or
-        the request was never sent
+    NotApplied   the server is not primary, met a conflict or reports no writes (NoWritesPerformed),
+        or the request was never sent
     Refused      the server rejected the request for good, or it cannot be sent
     Misuse       the caller broke a contract of the driver, such as using a closed client
     Ambiguous    everything else: no reply, garbage, unlisted codes
@@ -19,31 +19,29 @@ a match, a late first request is still executed. So the outcome depends on the o
 requests (`Before`, `tidegate_adapters.mongo.attempts`):
 
     never sent      NotApplied, or Refused
-    nothing open    the error as it is
+    none open       the error as it is
     open            a rejection becomes `Ambiguous`
-    unknown         a rejection before any lookup, such as "not the primary", says nothing of an
-        earlier request. Any other counts as it is: otherwise a taken key could never be told from a
-        free one
+    unknown         the same for a rejection before any lookup, such as "not the primary". Any other
+        counts as it is: otherwise a taken key would look like a free one
 
 A write of many documents (`failure_of_many`) may be partly done before its error. A rejection
-counts only if the server says that it wrote nothing, or refuses the whole request for good, or if
-nothing was sent. The server parses a filter before it deletes, so an unparsable one deletes nothing
+counts only if the server reports no writes, or refuses the whole request for good, or if the driver
+sent none. The server parses a filter before any deletion, so an unparsable one has no effect
 (`failure_of_deletions`). An expression could fail at any document; no filter here has one that can.
 An unordered bulk may have some updates rejected and others executed: `Refused` if none matched,
 `Ambiguous` otherwise.
 
-Reasons name the error and its code. They never quote the server, whose texts repeat keys, values
-and documents.
+Reasons name the error and its code, and never the server's texts, which repeat keys, values and
+documents.
 
 Known not to work
     - If earlier requests are unknown, one of them may be executed after a rejection.
-    - A write that matched nothing also gets `NotDurable`; a read, as after `Ambiguous`, tells
-      which.
+    - A write without a match also gets `NotDurable`; a read, as after `Ambiguous`, shows which.
     - A request whose answer is neither success nor rejection stays open: a mongos may have given up
-      on a shard that executes it later. A mongod says NoWritesPerformed if it did nothing.
-    - The server does not remember an update that changed nothing because all values matched
-      already. If it was the driver's repeat, the first request may undo later changes. Programs
-      therefore write a growing version.
+      on a shard that executes it later. A mongod adds NoWritesPerformed if it did not write.
+    - The server does not remember an update whose values all matched already. If it was the
+      driver's repeat, the first request may undo later changes. Programs therefore write a growing
+      version.
 """
 
 from __future__ import annotations

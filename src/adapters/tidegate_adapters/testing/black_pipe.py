@@ -7,11 +7,11 @@
         assert pipe.count("update", Action.CUT_REPLY) == 1
 
 After "Black Pipe Testing" (Davis 2015): server and driver are real, and the data shows what the
-server executed. The pytest fixture `black_pipe` starts pipes and stops them.
+server executed. The pytest fixture `black_pipe` starts and stops pipes.
 
 The proxy sits between clients and one node, in a thread with its own event loop, so any kind of
-test can use it. It matches a reply to its request by responseTo. A rule can lose the reply of the
-third `update` alone and spare heartbeats. The proxy counts each action.
+test can use it. It matches a reply to its request by responseTo, so a rule can lose the reply of
+the third `update` alone and spare heartbeats.
 
 For a set of several nodes, put one pipe with a chosen `port` before each node. Configure the set
 with the pipes' addresses: traffic between nodes then passes the pipes too.

@@ -26,10 +26,9 @@ Not controlled: other clocks, functions imported by name (`from time import mono
 numbers from outside `random`, and the order of sets of other objects.
 
 Alternatives considered: async-solipsism (no seeded order), looptime and aiotools' virtual clock
-(time alone), simloop (needs Python 3.12, we support 3.11), seedloop (four commits old), trio's
-autojump clock (not asyncio). This loop builds on the public `AbstractEventLoop`; its only private
-parts are those of `Handle`. After the schedulers of trio's tests and of FoundationDB's simulation
-(Zhou et al., SIGMOD 2021).
+(time alone), simloop (needs Python 3.12), seedloop (four commits old), trio's autojump clock (not
+asyncio). This loop uses the public `AbstractEventLoop`, and private parts only of `Handle`. After
+the schedulers of trio's tests and of FoundationDB's simulation (Zhou et al., SIGMOD 2021).
 """
 
 from __future__ import annotations

@@ -3,18 +3,17 @@
 `tidegate.sim.world.perform`, the explored world, applies operations to documents. Around it:
 
     Writes. A write takes effect on the primary at once; a majority has it and all earlier ones
-        after `lag_s`. Reads with read concern "majority" see the majority's state. A primary that
-        dies loses what no majority has.
+        after `lag_s`. Majority reads see the majority's state. A primary that dies loses what no
+        majority has.
 
-    Elections. Clients know the set by one address, whichever member is primary. An election takes
-        `election_s`. A primary that steps down keeps its connections and interrupts waits for a
-        majority; one that dies breaks them. A new primary has all that a majority has, but learns
-        only after `unaware_s` how much that is. Until then it answers from an earlier state,
-        confirms no write, and delays reads of later times (`known`, `when_known`).
+    Elections. Clients know the set by one address. An election takes `election_s`. A primary that
+        steps down keeps its connections and interrupts waits for a majority; one that dies breaks
+        them. A new primary has all that a majority has, but learns only after `unaware_s` how much
+        that is. Until then it answers from an earlier state, confirms no write, and delays reads of
+        later times (`known`, `when_known`).
 
-    Retryable writes. A repeated write is recognised only if the first attempt changed something;
-        one that matched nothing or was refused is not remembered. The memory is lost with its
-        write.
+    Retryable writes. A repeated write is recognised only if the first attempt changed something.
+        The memory is lost with its write.
 
     Transactions are those of `tidegate.sim.transactions`. Each expires after `lifetime_s`; a change
         of primary aborts all open ones. A conflicting write outside is `Blocked` until the
@@ -34,7 +33,7 @@ Laws
 Known not to be modelled
     - Reads from secondaries; sharding; users; server time limits (clients enforce their own),
       except for a write that waits for a transaction.
-    - Collection locks: dropping, renaming or indexing a collection while a transaction is open.
+    - Dropping, renaming or indexing a collection while a transaction is open.
     - A failover in the middle of an operation on many documents, unless a command is struck so
       (`Code.parts`).
 """
