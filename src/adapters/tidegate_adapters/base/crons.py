@@ -56,7 +56,6 @@ _NAMES: Final = {
     "SUN": "",
 }
 _OF_A_MINUTE: Final = 5
-"""Number of fields without seconds."""
 
 
 def check_cron(expression: str) -> None:
@@ -74,7 +73,10 @@ def check_cron(expression: str) -> None:
 
 
 def next_after(expression: str, after: Instant) -> Instant | None:
-    """The first instant of an expression after the given one, on its clock; None within 50 years.
+    """The first instant of an expression after the given one, on its clock.
+
+    Returns:
+        None if there is none within 50 years.
 
     Raises:
         Misuse: Unknown zone, or a wrong type.

@@ -1,7 +1,5 @@
 """Changes of the embedded store for the consumer of changes (`tidegate.reactive.change_stream`).
 
-The in-process counterpart of a MongoDB change stream:
-
     changes = Embedded(...).changes(("orders",))
     position = await changes.locate()
     page = await changes.read(position)            # Page(changes, position), or Broken(code)
@@ -32,7 +30,6 @@ from tidegate_adapters.base.decorators import length_of
 REMEMBERED: Final = 100_000
 """Number of changes in the store's memory."""
 _HISTORY_LOST: Final = 286
-"""MongoDB's code."""
 _PAGE: Final = 1_000
 _NUMBER: Final = Field[int]("number")
 
@@ -122,8 +119,7 @@ class EmbeddedChanges:
         changes = tuple(each for each in told if each.collection in self._watched)
         return Page(changes, self._at(number + len(told)))
 
-    def reached(self, position: Position) -> None:
-        """Positions have no time."""
+    def reached(self, position: Position) -> None: ...
 
     async def close(self) -> None: ...
 

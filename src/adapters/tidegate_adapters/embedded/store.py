@@ -1,14 +1,14 @@
 """An in-process document store: the simulated world in real time, without a server.
 
-Operations are executed by `tidegate.sim.world.perform`, planners' queries by
-`tidegate.sim.planners.planning`: the code that the simulator explores. So a program runs in the
-world it was checked in, without faults: no request is lost. Data lives only as long as the process.
+`tidegate.sim.world.perform` executes operations and `tidegate.sim.planners.planning` planners'
+queries: the code that the simulator explores. So a program runs in the world it was checked in,
+without faults. Data lives only as long as the process.
 
 Any number of threads and tasks may share a store; operations run one at a time, atomically. The
 clock is the process's, in whole milliseconds as in MongoDB.
 
-Transactions are the simulated world's too; after a minute they are aborted, as by a server. While
-one is open, the first insert or delete in a collection copies its ids.
+Transactions are aborted after a minute, as by a server. While one is open, the first insert or
+delete in a collection copies its ids.
 
 A write costs what it writes. A filter without an id scans the collection, as does a write if the
 collection has unique indexes.
@@ -238,7 +238,7 @@ class _Some:
 
 @final
 class _Changed:
-    """An order with one operation's additions and deletions, applied once by `settled`."""
+    """One operation's additions and deletions, applied once by `settled`."""
 
     __slots__ = ("_added", "_base", "_deleted")
 

@@ -151,9 +151,7 @@ _STANDARD_UUIDS: Final = CodecOptions[dict[str, Any]](uuid_representation=UuidRe
 
 
 def unreadable(document: object, where: str, error: Misuse) -> Unreadable:
-    """The reply for a document that `loaded` rejects; a structured or bad id appears by its
-    type.
-    """
+    """A structured or bad id appears by its type."""
     key = document.get("_id") if isinstance(document, Mapping) else None
     named = f"{typed(key)}"
     if not isinstance(key, (Mapping, list)):

@@ -1,9 +1,9 @@
-"""Operations as driver calls, and answers as replies, for sync and async clients.
+"""Operations as driver calls, and answers as replies.
 
 The store's time is the primary's answer to `hello`: the clock of `$$NOW` and `$currentDate`,
 without privileges or a collection, on every supported server (`$documents` needs MongoDB 5.1). A
-caller that accepts an earlier time gets an estimate from the last answer, unless another member may
-be primary.
+caller that accepts an earlier time gets an estimate from the last answer, unless the primary may
+have changed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from tidegate_adapters.mongo.wire import DURABLE, SIMPLE, asked_for, changes, co
 Asked: TypeAlias = Operation | StoreTime | FindChanged | FindOrphaned | CountRecords
 
 _BATCH: Final = 10_000
-"""Above any result of these aggregations, so all of it is in the first batch."""
+"""Above any result, so all of it is in the first batch."""
 
 
 _MONOTONIC: Final = ClockName("monotonic")
@@ -111,7 +111,6 @@ class Handles(dict[str, Any]):
 
 
 Request: TypeAlias = tuple[Callable[[], Any], Callable[[Any], object]]
-"""A driver call, and the conversion of its answer to a reply."""
 
 
 @final
@@ -225,10 +224,10 @@ def _matched(answer: UpdateResult | BulkWriteResult) -> int:
 
 @final
 class _Limited(SON[str, Any]):
-    """A command with its own server time limit, whatever the driver's deadline.
+    """A command with its own server time limit.
 
-    The driver's update methods take none, and under a deadline it stops waiting when the server
-    does, which loses the reply.
+    The driver's update methods take none. Under a driver deadline the client would stop waiting
+    with the server, and lose the reply.
     """
 
     def __setitem__(self, key: str, value: Any) -> None:

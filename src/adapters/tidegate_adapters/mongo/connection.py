@@ -25,9 +25,7 @@ from tidegate_adapters.mongo.wire import DURABLE
 C = TypeVar("C")
 
 REPLY_MS: Final = 20_000
-"""Longest wait for a reply or a pool connection without a deadline in the URI; the driver would
-wait forever.
-"""
+"""Without a deadline in the URI, the driver would wait forever for replies and connections."""
 CHECK_SECONDS: Final = 5.0
 
 
@@ -113,9 +111,7 @@ def check_replicated(hello: Mapping[str, Any], where: str = "") -> None:
 
 @contextmanager
 def _clear_errors(uri: str) -> Generator[None, None, None]:
-    """Convert driver errors to ours, without secrets.
-
-    With a second @ a part of the password would count as a host, which the driver would look up and
+    """With a second @ a part of the password would count as a host for the driver to resolve and
     name.
     """
     if str(uri).count("@") > 1 or "@" in "".join(re.split(r"[/?]", str(uri).partition("://")[2])[1:]):
@@ -178,9 +174,7 @@ def _cut(text: str) -> str:
 
 
 _HOSTS_MAX: Final = 500
-"""Longest list of hosts in a message: a URI may name thousands, each with an error of the
-driver.
-"""
+"""A URI may name thousands of hosts, each with an error of the driver."""
 
 _HOST: Final = r"([\w.-]+|\[[\da-fA-F:.]+\])(:\d{1,5})?"
 

@@ -1,9 +1,9 @@
 """Prevents stale reads from a new primary.
 
 Reads use read concern "majority". A new primary has all acknowledged writes, but learns which ones
-a majority has only when its own first write is confirmed; until then it answers from an earlier
-state. So each read names a cluster time (`afterClusterTime`): that of the last write the primary
-had when first seen. The read waits until then; shortly after the election this costs nothing.
+a majority has only when its own first write is confirmed. Until then it answers from an earlier
+state. So each read waits for a cluster time (`afterClusterTime`): that of the last write the
+primary had when first seen. Shortly after the election this wait is over.
 
 `connect` installs the listener; for your own client:
 

@@ -1,16 +1,15 @@
 """Transactions of a real MongoDB: one driver session per open transaction, by session name.
 
 A transaction reads a snapshot and commits by a majority (read concern `snapshot`, write concern
-`majority`, journaled). `tidegate_adapters.mongo.errors` gives the outcomes of statements and
-commits. The driver repeats an unanswered commit once; it is the same commit, so a program may
-repeat it too.
+`majority`, journaled). The driver repeats an unanswered commit once; it is the same commit, so a
+program may repeat it too.
 
 After a commit attempt the driver sends no abort. If the outcome is unknown, this module aborts by
 starting another transaction in the driver's session, which makes the server end the previous one if
 open.
 
 A session ends with its transaction: at an answered commit, an abort, or the next transaction of its
-name. `tidegate_adapters.runtime.driver` aborts transactions that a run leaves open. So only other
+name. `tidegate_adapters.runtime.driver` aborts transactions that a run leaves open. Only other
 runners leave sessions over, at most `SESSIONS_MAX`: a new one then replaces the oldest.
 
 Known not to work
@@ -20,8 +19,8 @@ Known not to work
       here until another replaces it.
     - Without an arriving abort, later attempts conflict with the first one's writes until then.
     - A conflicting write outside the transaction waits at the server, a `findAndModify` even past
-      its own maxTimeMS; an update with a time limit (`UpdateOne.within`) ends with it.
-    - A transaction whose session has ended here is unknown: a later commit is `Ambiguous`.
+      its own maxTimeMS; an update with a limit (`UpdateOne.within`) stops at it.
+    - A transaction without a session here is unknown: a later commit is `Ambiguous`.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from tidegate_adapters.mongo.errors import DRIVER_ERRORS, failure_of_commit, fai
 SESSIONS_MAX: Final = 1_000
 
 Carry: TypeAlias = Callable[[Any], tuple[Callable[[], Any], Callable[[Any], object]]]
-"""For a session: the driver call of an operation, and the conversion of its answer."""
+"""For a session: an operation's driver call, and the conversion of its answer."""
 
 _OPTIONS: Final[dict[str, Any]] = {
     "write_concern": WriteConcern("majority", j=True),

@@ -59,8 +59,6 @@ Transactional: TypeAlias = InTransaction[Any] | CommitTransaction | AbortTransac
 
 
 class _Form(NamedTuple):
-    """The differences between the sync and the async form."""
-
     client: type[MongoClient[Any] | AsyncMongoClient[Any]]
     session: type[ClientSession | AsyncClientSession]
     call: Calling
@@ -101,7 +99,7 @@ class _Database(Generic[K, S]):
         self._unmade = unmade(*self._indexes)
 
     async def carry_out(self, effect: Asked | Transactional) -> object:
-        """`Mongo.__call__`, in the event loop of an async client."""
+        """As `Mongo.__call__`."""
         try:
             if isinstance(effect, (InTransaction, CommitTransaction, AbortTransaction)):
                 return await self._transact(effect)
@@ -144,10 +142,8 @@ class _Database(Generic[K, S]):
             return await self.sessions.state(effect, carrying(operation, self._handles), self.call)
 
     async def unready(self, effect: object) -> Failure | None:
-        """Check the replica set and make the collection's indexes before an operation.
-
-        Returns:
-            The operation's failure, if either is not possible now.
+        """Returns the operation's failure, if the server is not ready or an index cannot be made
+        now.
         """
         if not self._is_replicated:
             try:
@@ -209,9 +205,8 @@ class Mongo(_Database[MongoClient[Any], ClientSession]):
             and processes. An operation is not sent if that fails or outlasts the client's reply
             timeout; the server then continues.
         indexes: The other indexes by collection.
-        session: Your session, in whose transaction, if any, the operations run; you commit or abort
-            it. A failed operation ends it. Indexes must exist; planners' queries and the time run
-            outside.
+        session: Your session; operations join its transaction, which you commit or abort. A failed
+            operation ends it. Indexes must exist; planners' queries and the time run outside.
 
     Raises:
         Misuse: The wrong kind of client or session, another client's session, unacknowledged writes
@@ -276,7 +271,7 @@ _MANY: Final = (UpdateMany, BulkUpdate, InsertMany)
 
 
 def _failed(error: DriverError, effect: Asked, known: Before, within: Mapping[str, Any]) -> object:
-    """The failure; for an insert of many with only taken ids, the number inserted."""
+    """For an insert of many with only taken ids, the number inserted."""
     if within and within["session"].in_transaction:
         return failure_of_statement(error)
     if isinstance(effect, (FindChanged, FindOrphaned)) and isinstance(error, OperationFailure):
@@ -291,7 +286,7 @@ def _failed(error: DriverError, effect: Asked, known: Before, within: Mapping[st
 
 
 def _replied(reply: object, effect: Asked, known: Before) -> object:
-    """The reply; `Ambiguous` if a write matched too little while an earlier request is open."""
+    """`Ambiguous` if a write matched too little while an earlier request is open."""
     if known is not Before.OPEN or isinstance(effect, InsertOne):
         return reply
     asked = len(effect.updates) if isinstance(effect, BulkUpdate) else None

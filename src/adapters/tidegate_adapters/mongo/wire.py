@@ -1,4 +1,4 @@
-"""Filters, updates and projections in MongoDB's form; pure translation, no server calls.
+"""Filters, updates and projections in MongoDB's form.
 
 Values are always literals: filters use an explicit `$eq`, pushes `$each`, pulls `$pullAll`. So an
 id such as {"$gt": ""} never becomes an operator.
@@ -51,10 +51,9 @@ SIMPLE: Final = Collation("simple")
 
 
 def projection(fields: Fields | None, where: Filter) -> dict[str, int] | None:
-    """MongoDB's projection.
+    """If an index covers the fields, MongoDB returns null for missing fields, in index order.
 
-    If an index covers the fields, MongoDB would skip the document and return null for missing
-    fields, in index order. So the projection adds a field that no document, and no index, has.
+    So the projection adds a field that no document, and no index, has.
     """
     if fields is None:
         return None
@@ -68,7 +67,6 @@ def projection(fields: Fields | None, where: Filter) -> dict[str, int] | None:
 
 
 _NOT_IN_AN_INDEX: Final = "0"
-"""No `Field` has this name."""
 
 
 def asked_for(answer: Any, fields: Fields | None) -> Any:
@@ -127,10 +125,9 @@ def _equality(term: Eq[Any]) -> dict[str, Any]:
 
 
 def describing(where: Filter) -> dict[str, Any]:
-    """The filter of an upsert, which inserts only values of `Eq`.
+    """MongoDB would insert {$in: [1]}, and an $or of one equality, as equalities.
 
-    MongoDB treats {$in: [1]}, and an $or of one equality, as equalities and would insert them. A
-    double $nor prevents that.
+    A double $nor prevents that.
     """
     match where:
         case Eq():
@@ -142,7 +139,7 @@ def describing(where: Filter) -> dict[str, Any]:
 
 
 def changes(updates: tuple[Update, ...]) -> dict[str, dict[str, Any]]:
-    """MongoDB's updates by operator; do not modify them: equal terms share the result."""
+    """Do not modify the result: equal terms share it."""
     grouped: dict[str, dict[str, Any]] = {}
     for update in updates:
         kind = type(update)
@@ -184,7 +181,7 @@ def _change(term: Update) -> tuple[str, Any]:
 
 
 def _whole_ms(age: Duration) -> int:
-    """The age in milliseconds, rounded up: dates are whole, so none matches in between."""
+    """Rounded up: dates are whole milliseconds, so none matches in between."""
     return max(-_FAR_MS, min(-(-age // MILLISECOND), _FAR_MS))
 
 

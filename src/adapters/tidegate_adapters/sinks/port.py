@@ -1,16 +1,13 @@
 """The port of sinks, and the outbox that delivers to one: executes `tidegate.sinks.outbox`.
 
-    sink      `deliver` takes payloads in bulk and returns the outcome of each, without waits or
-        retries
-    outbox    decides what to try and when; this module executes that, and callers wait for their
-        payloads
-
     outbox = Outbox(sink, OutboxRules())
     await outbox.deliver(payload)          # returns once delivered; raises the sink's refusal
     await outbox.stop()
 
-One attempt delivers all payloads submitted in one turn of the event loop. A cancelled caller
-withdraws its payload: a running attempt may still deliver it, and no other follows.
+A sink takes payloads in bulk and returns the outcome of each, without waits or retries. The outbox
+decides what to try and when. One attempt delivers all payloads submitted in one turn of the event
+loop. A cancelled caller withdraws its payload: a running attempt may still deliver it, and no other
+follows.
 """
 
 from __future__ import annotations
@@ -206,7 +203,6 @@ class Outbox(Generic[P]):
                 say(logging.INFO, "%s answers again", self._sink.name)
 
     def _say_failures(self, event: AttemptEnded, commands: Sequence[OutboxCommand]) -> None:
-        """Log failures that are retried; the submitter reports the others."""
         back = {each.number for each in commands if isinstance(each, HandBack)}
         errors = [
             failure

@@ -9,12 +9,12 @@
 After "Black Pipe Testing" (Davis 2015): server and driver are real, and the data shows what the
 server executed. The pytest fixture `black_pipe` starts and stops pipes.
 
-The proxy sits between clients and one node, in a thread with its own event loop, so any kind of
-test can use it. It matches a reply to its request by responseTo, so a rule can lose the reply of
-the third `update` alone and spare heartbeats.
+The proxy sits between clients and one node, in a thread with its own event loop, so any test can
+use it. It matches replies to requests by responseTo, so a rule can lose the third `update`'s reply
+alone.
 
-For a set of several nodes, put one pipe with a chosen `port` before each node. Configure the set
-with the pipes' addresses: traffic between nodes then passes the pipes too.
+For a set of several nodes, put a pipe with a fixed `port` before each, and configure the set with
+the pipes' addresses: traffic between nodes then passes them too.
 
 Known not to work
     - TLS and compression; either raises an error at the end of the block.
@@ -53,7 +53,7 @@ except ImportError as missing:
     raise MissingExtra("tidegate_adapters.testing.black_pipe", "mongo", missing) from missing
 
 Body: TypeAlias = Mapping[str, Any]
-"""The command as sent; its document sequences ("updates", "documents", "deletes") are keys."""
+"""A command; its document sequences ("updates", "documents", "deletes") are keys."""
 
 _HEADER: Final = struct.Struct("<iiii")  # length, requestID, responseTo, opCode; then the payload
 _OP_REPLY: Final = 1
@@ -85,19 +85,19 @@ class Action(Enum):
     DELAY_REQUEST = "delay the request"
     """The request arrives late, even if the client has closed the connection."""
     CUT_REPLY = "cut the reply"
-    """The server executes the request; the connection is reset instead of a reply."""
+    """The server executes the request; then the connection is reset."""
     HANG_REPLY = "hang the reply"
     """The server executes the request; its reply is lost silently."""
     DELAY_REPLY = "delay the reply"
-    """The server executes the request; its reply is late."""
+    """The reply is late."""
     TRUNCATE_REPLY = "truncate the reply"
-    """The server executes the request; the connection closes after half of its reply."""
+    """The connection closes after half of the reply."""
     GARBLE_REPLY = "garble the reply"
-    """The server executes the request; every bit of its reply is inverted."""
+    """Every bit of the reply is inverted."""
     ANSWER = "answer"
-    """The pipe sends the rule's reply; the server never sees the request."""
+    """The pipe replies instead of the server."""
     AMEND = "amend the reply"
-    """The server executes the request; the rule's fields replace those of its reply."""
+    """The rule's fields replace those of the server's reply."""
 
 
 _DELAYS: Final = {Action.DELAY_REQUEST, Action.DELAY_REPLY}
@@ -107,14 +107,13 @@ _ANSWERS: Final = {Action.ANSWER, Action.AMEND}
 @final
 @unique
 class Link(Enum):
-    """The state of the connection to the node."""
+    """The state of the connection."""
 
     UP = "up"
-    """The rules apply."""
     REFUSED = "refused"
-    """As if the server died: connections are reset and new ones refused."""
+    """As if the server died: connections are reset and refused."""
     HANGING = "hanging"
-    """As if the network were gone: connections are accepted, and no data passes."""
+    """As if the network were gone: connections open, without data."""
 
 
 @final
@@ -126,12 +125,12 @@ class Rule:
         command: A wire name such as "getMore"; None for any but the driver's own (hello,
             endSessions, killCursors).
         action: The fault.
-        where: A condition on the command's body, called in the pipe's thread.
+        where: A condition on the body, called in the pipe's thread.
         skip: Number of matching requests to leave to later rules first.
-        times: Most applications, None for no limit. The third request alone: `skip=2, times=1`.
-        probability: Chance to take a matching request, above 0, from the pipe's seeded generator.
+        times: Most applications. The third request alone: `skip=2, times=1`.
+        probability: Chance to take a matching request, from the seeded generator.
         delay: For the two delaying actions.
-        reply: For `ANSWER` and `AMEND`: see `command_error` and `write_concern_error`.
+        reply: From `command_error` or `write_concern_error`, or your own.
 
     Raises:
         Misuse: A value has the wrong type or range, or does not fit the action.
@@ -183,7 +182,7 @@ def write_concern_error(code: int, *labels: str, message: str = "a black pipe's"
 
 
 class MakePipe(Protocol):
-    """The type of the fixture `black_pipe`: starts a pipe that ends with the test."""
+    """The type of the fixture `black_pipe`."""
 
     def __call__(self, uri: str, *rules: Rule, port: int = 0, seed: int = 0) -> BlackPipe: ...
 
@@ -223,7 +222,7 @@ class BlackPipe:
 
     @property
     def uri(self) -> str:
-        """The MongoClient URI of the node through the pipe, within the block."""
+        """The node's URI through the pipe, within the block."""
         _ = self._running()
         return _by_way_of(self.port, self._given)
 
@@ -372,8 +371,7 @@ class BlackPipe:
                 case _:
                     pending[request_id] = command, rule
             await _sent(server, header + payload)
-        # The client is gone. The server reads all that was sent, late requests included, before it
-        # sees the end.
+        # The server reads all that was sent, late requests included, before it sees the end.
         server.write_eof()
 
     async def _replies(
@@ -499,7 +497,7 @@ def _reply(opcode: int, answered: int, document: Body) -> bytes:
 
 
 def _body_start(opcode: int, payload: bytes) -> int:
-    """Offset of the command's body in a request; drivers send it as an OP_MSG's first section."""
+    """Drivers send the command's body as an OP_MSG's first section."""
     if opcode == _OP_MSG:  # flags, section kind
         return 4 + 1
     return payload.index(0, 4) + 1 + 8  # flags, collection, skip, limit
@@ -511,7 +509,6 @@ def _name_of(payload: bytes, start: int) -> str:
 
 
 def _body_of(opcode: int, payload: bytes, start: int) -> Body:
-    """The request's body, with the document sequences that follow it in an OP_MSG as lists."""
     at = start + _size(payload, start)
     body: dict[str, Any] = bson.decode(payload[start:at])
     last = len(payload) - (4 if opcode == _OP_MSG and payload[0] & _CHECKSUM else 0)

@@ -1,5 +1,4 @@
-"""The pytest plug-in: fixtures, a mark and options to bound explorations, and replay commands for
-failures.
+"""The pytest plug-in: fixtures, a mark and options, and replay commands for failures.
 
     @pytest.mark.tidegate(runs=500)
     def test_takeover(sim: Sim) -> None:
@@ -14,12 +13,11 @@ failures.
     def test_bank(black_pipe: MakePipe) -> None:  # a real MongoDB behind `testing.black_pipe`
         pipe = black_pipe(uri, Rule("update", Action.CUT_REPLY, times=1))
 
-This module holds only pytest's hooks; the first test that requests `sim` imports the rest.
+This module has only pytest's hooks; the first test with `sim` imports the rest.
 
-The session has one seed, random unless `--tidegate-seed` or TIDEGATE_SEED sets it. The header shows
-it, and pytest-xdist's workers receive it. An exploration's own seed is a digest of it, the test's
-id and the exploration's place in the test. Adding, removing or reordering tests thus changes no
-other test's seeds.
+The session's seed is random unless `--tidegate-seed` or TIDEGATE_SEED sets it. The header shows it,
+and pytest-xdist's workers receive it. An exploration's seed is a digest of it, the test's id and
+the exploration's place in the test, so changes of other tests do not affect it.
 """
 
 from __future__ import annotations
@@ -52,9 +50,9 @@ _MARK: Final = (
     "tidegate(runs, seed, faults, policy, states_max, faults_max): how the fixture `sim` explores in this test"
 )
 _FOUND: Final = "tidegate_counterexample"
-"""Test property with a counterexample's law and page, for JUnit XML and the summary."""
+"""Test property: a counterexample's law and page, for JUnit XML and the summary."""
 _REPORT: Final = "tidegate_report"
-"""Test property with an exploration's report line, for JUnit XML and pytest-xdist."""
+"""Test property: an exploration's report line, for JUnit XML and pytest-xdist."""
 
 
 class Hooks:
@@ -75,8 +73,6 @@ class _Worker(Protocol):
 
 
 class _Distributing:
-    """Hooks that exist only with pytest-xdist."""
-
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: _Worker) -> None:
         node.workerinput["tidegate_seed"] = node.config.stash[_SEED]

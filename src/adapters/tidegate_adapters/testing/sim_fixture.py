@@ -1,15 +1,14 @@
 """The fixture `sim` of the pytest plug-in: explores, stores a counterexample, prints its replay
 command.
 
-Settings come from the test's mark, overridden by the profile, overridden by options.
+Options override the profile, which overrides the test's mark.
 
-A counterexample of random runs is stored and shown as found, then shrunk. Missing coverage, such as
-an unreached goal, is a warning; `-W error` makes it fail the test.
+A counterexample of random runs is stored as found, then shrunk. Missing coverage, such as an
+unreached goal, is a warning; `-W error` makes it fail the test.
 
-A trace file names its scenario by the pytest id, with `#2` for a test's second exploration. A
-replay thus tells apart two scenarios of one name, and `tidegate replay` finds them
-(`tidegate_adapters.exploring.scenario_in_test`). Under Hypothesis each test case resets the counter
-and draws, and removes the previous output.
+A trace file names its scenario by the pytest id, with `#2` for a test's second exploration, so that
+a replay and `tidegate replay` find it (`tidegate_adapters.exploring.scenario_in_test`). Under
+Hypothesis each test case resets the counter and removes the previous output.
 """
 
 from __future__ import annotations
@@ -57,7 +56,6 @@ SETTINGS: Final[Mapping[str, str]] = {
     "states_max": "--tidegate-max-states",
     "faults_max": "--tidegate-max-faults",
 }
-"""Setting names of marks and profiles, with their options."""
 
 
 def settings(item: pytest.Item, profile: Mapping[str, object]) -> Exploration:

@@ -6,21 +6,21 @@ Code for `tidegate_adapters.kafka.client.Client` runs on it unchanged. On the lo
 events. From the broker outwards:
 
     `requests`      requests and their error codes
-    `membership`    a consumer group, as Kafka 4.1 keeps it
+    `membership`    consumer groups
     `logs`          a partition's log and its producers' state
-    `transactions`  producers of transactional ids and their transactions
-    `positions`     committed offsets, and those pending in transactions
+    `transactions`  transactional producers
+    `positions`     committed and pending offsets
     `broker`        the server
-    `connection`    delays and failures of requests
+    `connection`    delays and failures
     `subscription`  topics, assignment and positions of a consumer
-    `coordinator`   a consumer's membership and commits
+    `coordinator`   membership and commits of a consumer
     `fetcher`       prefetching
-    `consumer`      the consumer client
-    `producer`      aiokafka's own producer
+    `consumer`      the consumer
+    `producer`      aiokafka's producer
 
-It behaves like aiokafka 0.14 and Kafka 4.1, quirks included; each module lists them. Tests run the
-same scripts against it and the real ones (`tests/integration/test_kafka_agreement.py`); where they
-differ, the simulation is wrong.
+It has the quirks of aiokafka 0.14 and Kafka 4.1; each module lists them. Tests run the same scripts
+against it and the real ones (`tests/integration/test_kafka_agreement.py`); where they differ, the
+simulation is wrong.
 """
 
 from tidegate_adapters.testing.kafka.broker import SimulatedBroker

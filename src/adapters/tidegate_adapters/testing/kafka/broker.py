@@ -1,8 +1,7 @@
 """An in-process Kafka broker: logs, groups, committed offsets and transactions.
 
-Offsets have gaps at a log's holes, such as transaction markers. The module `membership` has the
-groups. The broker executes a request at one instant, and answers it then or, for fetches and joins,
-once there is a result.
+Offsets have gaps at holes, such as transaction markers. The broker executes a request at one
+instant, and answers fetches and joins once there is a result.
 
 Known not to work: several brokers, offset expiry, automatic compaction.
 """

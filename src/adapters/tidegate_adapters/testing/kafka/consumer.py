@@ -30,24 +30,11 @@ _MS: Final = 1_000
 
 @final
 class SimulatedConsumer:
-    """A group member on the running event loop.
+    """A group member on the running event loop, with aiokafka's options.
 
-    Args:
-        network: The network to the broker.
-        group_id: Its group.
-        client_id: Prefix of its member ids; faults are chosen by it.
-        group_instance_id: Its name as a static member.
-        session_timeout_ms: Longest silence before the group drops it.
-        rebalance_timeout_ms: Longest wait for its join; the session timeout by default.
-        heartbeat_interval_ms: Heartbeat period.
-        max_poll_interval_ms: It leaves after this time without a poll.
-        retry_backoff_ms: Delay between attempts.
-        metadata_max_age_ms: Metadata refresh period; None for never (aiokafka: five minutes).
-        request_timeout_ms: Limit for requests of log offsets.
-        max_poll_records: Most records per poll.
-        isolation_level: "read_committed" or "read_uncommitted".
-        auto_offset_reset: Start without a committed offset: "earliest", "latest" or "none".
-        enable_auto_commit: Must be False.
+    Faults are chosen by `client_id`, the prefix of its member ids. `rebalance_timeout_ms` is the
+    session timeout by default. `metadata_max_age_ms` None means no refresh (aiokafka: five
+    minutes). `enable_auto_commit` must be False.
     """
 
     def __init__(
@@ -94,7 +81,7 @@ class SimulatedConsumer:
         self._client = SimpleNamespace(
             cluster=SimpleNamespace(add_listener=self._listeners.append), force_metadata_update=self._ask
         )
-        """aiokafka's names, which `tidegate_adapters.kafka.client` uses."""
+        """Names of aiokafka that `tidegate_adapters.kafka.client` uses."""
         self._refresh: asyncio.TimerHandle | None = None
         self._subscription = Subscription()
         self._coordinator: Coordinator | None = None

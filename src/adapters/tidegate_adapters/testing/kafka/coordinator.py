@@ -151,7 +151,6 @@ class Coordinator:
         self._error: Exception | None = None
         self._told: asyncio.Future[None] | None = None
         self.waiters: set[asyncio.Future[bool]] = set()
-        """Waiting polls; errors wake them."""
         self._coordination_task = self._loop.create_task(self._run(), name=f"coordination of {member.client_id}")
 
     @property
@@ -169,7 +168,6 @@ class Coordinator:
             raise error
 
     async def close(self) -> None:
-        """Wait for the task's current work, the listener included, and leave."""
         self._closing.set_result(None)
         if not self._coordination_task.done():
             await self._coordination_task
@@ -178,7 +176,6 @@ class Coordinator:
         await self._leave()
 
     def abandon(self) -> None:
-        """Stop like a killed process, without a message."""
         for task in (self._coordination_task, self._heartbeat, self._refresh):
             if task is not None:
                 task.cancel()

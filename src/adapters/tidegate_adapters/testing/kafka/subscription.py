@@ -1,6 +1,6 @@
 """A consumer's topics, assignment and positions, after aiokafka's `SubscriptionState`.
 
-Each generation creates a new assignment; work for an earlier one finds it inactive.
+Each generation creates a new assignment; earlier ones become inactive.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ class Listener(Protocol):
 @final
 @attrs.define(eq=False)
 class PartitionPosition:
-    """The read position of an assigned partition; `reset` is where to start without a committed
-    offset.
-    """
+    """An assigned partition's position; `reset` is where to start without a committed offset."""
 
     offset: int | None = None
     reset: int | None = None
@@ -55,7 +53,6 @@ class Assignment:
         self.partitions = {partition: PartitionPosition() for partition in sorted(partitions)}
         self.is_active = True
         self.asked = asyncio.Event()
-        """Set when a committed position is requested."""
 
     def committed(self, partition: Partition) -> asyncio.Future[Position | None]:
         answer = asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
-"""The transaction coordinator of a simulated Kafka broker: producers of ids and their transactions.
+"""The transaction coordinator of a simulated Kafka broker.
 
     EMPTY ──add──> ONGOING ──end──> ENDING ──all markers written──> ENDED ──add──> ONGOING
 
@@ -6,7 +6,7 @@ It follows Kafka 4.1's `TransactionCoordinator` as aiokafka 0.14 uses it: the fi
 request, so the epoch stays from one transaction to the next. Tests compare it with a real broker.
 
 Behaviour that clients may not expect:
-    The end is answered once decided. Markers make it visible later, in each log and group
+    The end is answered once decided; markers make it visible later, in each log and group
         separately. Until then, registering a producer or adding to the next transaction gets
         ConcurrentTransactions.
     Registering a producer fences the previous one and aborts its open transaction; meanwhile it

@@ -1,5 +1,4 @@
-"""The commands of a simulated MongoDB 6.0: requests become operations of the core, replies
-MongoDB's.
+"""The commands of a simulated MongoDB 6.0, as operations of the core.
 
 Each statement of a write is one operation, remembered under its number if it changed something. A
 refusal gets MongoDB's code. A struck command (`Code`) fails before execution, after it, or after
@@ -8,8 +7,8 @@ part of its documents.
     hello, buildinfo, ping, find, getMore, killCursors, findAndModify, insert, update, delete,
         create, createIndexes, listIndexes, listCollections (one by name), drop, renameCollection,
         dropDatabase, endSessions
-    aggregate with `$changeStream` (`tidegate_adapters.testing.mongo.cursors`), `$collStats`
-        (running index builds) or a planner's query (`planning`)
+    aggregate with `$changeStream` (`cursors`), `$collStats` (index builds) or a planner's query
+        (`planning`)
     in a transaction: find, getMore, findAndModify, insert, update, delete; commitTransaction,
         abortTransaction
 
@@ -17,7 +16,7 @@ A refused statement aborts its transaction. A write outside that conflicts with 
 for its end. A step-down interrupts the wait (11602), as does its `maxTimeMS` (50); earlier changes
 of the command stay.
 
-Other commands raise `NotUnderstood`. Tests send the same commands to a real server
+Other commands raise `NotUnderstood`. Tests send the same to a real server
 (`tests/integration/test_simulated_mongo.py`).
 """
 
@@ -56,13 +55,12 @@ from tidegate_adapters.testing.mongo.transactions import Changed, TransactionCom
 ADDRESS: Final = ("simulated", 27017)
 REPLICA_SET: Final = "simulated"
 RETRYABLE: Final = frozenset({6, 7, 89, 91, 189, 262, 358, 9001, 10107, 11600, 11602, 13435, 13436, 50915})
-"""The server adds the label RetryableWriteError to these codes if the write has a number."""
+"""Codes with the label RetryableWriteError, if the write has a number."""
 _LOST: Final = frozenset({280, 286})
 _TRANSIENT: Final = frozenset({24, 112, 239, 246, 251, 267})
-"""Further codes in a transaction get TransientTransactionError; its statements also `RETRYABLE`."""
+"""Codes with TransientTransactionError; in statements `RETRYABLE` too."""
 _ENDS: Final = ("commitTransaction", "abortTransaction")
 _STATEMENTS: Final = frozenset({"find", "getMore", "insert", "update", "delete", "findAndModify", *_ENDS})
-"""Commands allowed in transactions."""
 _NAMES: Final[Mapping[int, str]] = {
     2: "BadValue",
     14: "TypeMismatch",
@@ -99,9 +97,8 @@ class Code:
         number: MongoDB's error code.
         labels: Labels instead of the server's own.
         is_done: Whether the command is executed all the same.
-        parts: Number of documents that a bulk write changes first; None for a complete write. Then
-            a code in `RETRYABLE`, by which servers interrupt operations, fails the command, any
-            other the statement.
+        parts: Number of documents that a bulk write changes first. Then a code in `RETRYABLE`, by
+            which servers interrupt operations, fails the command, any other the statement.
         concern: Whether to report a write concern error after execution.
     """
 
@@ -128,9 +125,7 @@ class Commands:
         self._parts: int | None = None
 
     def handle(self, command: _Command, client: str, struck: Code | None, answer: Answer) -> None:
-        """Execute a command, as decoded with `CODEC`; `answer` is called once, unless the primary
-        dies.
-        """
+        """`answer` is called once, unless the primary dies; `CODEC` has decoded the command."""
         name = next(iter(command))
         if "autocommit" in command and name not in _STATEMENTS:
             raise NotUnderstood(f"a command in a transaction that the simulated MongoDB does not know: {name}")
@@ -605,7 +600,6 @@ class _Statements:
         return done
 
     def _next_part(self, effect: UpdateMany | DeleteMany, ns: str, passed: set[Key]) -> Part | None:
-        """The next document in natural order."""
         world = self._set.state.world
         matching = {cast("Key", target(part)): part for part in parts(effect, world)}
         for key in world.read(ids(ns)):

@@ -1,8 +1,8 @@
 """A real `AsyncMongoClient` on an in-memory network to a simulated replica set.
 
-The driver is pymongo with its sessions, retryable writes, deadlines, events and server selection.
-Two parts are replaced: the pool's connections pass messages in memory, and the monitor learns of
-changes from the set. All other behaviour is pymongo's.
+Two parts of pymongo are replaced: the pool's connections pass messages in memory, and the monitor
+learns of changes from the set. Sessions, retryable writes, deadlines, events and server selection
+are pymongo's own.
 
 The outcomes of a command, apart from an error code (`Code`):
     UNSENT      the connection breaks before the server has the command
@@ -56,7 +56,7 @@ class Outcome(Enum):
 
 
 Strike: TypeAlias = Callable[[str, Mapping[str, Any]], "Outcome | Code | None"]
-"""Chooses the outcome of a client's command; None for no failure."""
+"""The outcome of a client's command; None for no failure."""
 
 _NOTICED_S: Final = 0.5
 """Longest delay of a monitor's requested check."""
@@ -325,8 +325,7 @@ class _Monitor:
             found = ServerDescription(self._address, error=ConnectionRefusedError("connection refused"))
         await self._topology.on_change(found, reset_pool=not self._network.is_open)
 
-    def cancel_check(self) -> None:
-        """Checks take no time, so there is none to cancel."""
+    def cancel_check(self) -> None: ...
 
     def gc_safe_close(self) -> None:
         if self in self._network._monitors:  # noqa: SLF001

@@ -51,7 +51,7 @@ class _Found:
 @final
 @attrs.define(eq=False)
 class _Stream:
-    """A change stream; `position` counts the changes before it.
+    """A change stream after `position` changes.
 
     None means all `names`, `fields` and changes (`heard`), or an unlimited `batch`.
     """

@@ -60,14 +60,13 @@ from tidegate.sim.world import CLOCK, DOCUMENTS, Plain, contents, perform, world
 from tidegate_adapters.testing.event_loop import EPOCH_S
 
 LIFETIME_S: Final = 60.0
-"""Longest open transaction: transactionLifetimeLimitSeconds."""
+"""From transactionLifetimeLimitSeconds."""
 BEGUN: Final = Timestamp(EPOCH_S, 0)
-"""The cluster time before any write."""
 _EARLIER: Final = 8
 """A new primary knows one of this many latest majority states."""
 
 Waiting: TypeAlias = Callable[[bool], None]
-"""Called with True when a majority has the write, with False when the primary steps down."""
+"""Called with True for a majority, with False when the primary steps down."""
 
 
 class Blocked(Exception):  # noqa: N818  no error: it is carried out later
@@ -143,7 +142,6 @@ class SimulatedReplicaSet:
         stable: The majority's data.
         known: What the primary knows of `stable`.
         history: All changes but rolled-back ones.
-        taken_back: The rolled-back changes.
         term: Grows with each election.
         forgotten: Number of changes dropped from the history.
     """
@@ -194,7 +192,7 @@ class SimulatedReplicaSet:
         return contents(self.stable.world, namespace(database, collection))
 
     def done(self, effect: Effect[Any], by: str) -> object:
-        """Execute a write on the primary; `Blocked` until a transaction ends (`when_free`)."""
+        """`Blocked` until a transaction ends (`when_free`)."""
         before = self.state.world
         outcome = next(perform(effect, before.write(CLOCK, self.now()), by), None)
         if outcome is None:
@@ -290,11 +288,11 @@ class SimulatedReplicaSet:
         self.write(self.state.world, [self._change(0, "dropDatabase", database, None, None, None, by)])
 
     def forget(self) -> None:
-        """Drop what a majority has from the history: no change stream can start before it."""
+        """Drop what a majority has: no change stream can start before it."""
         self.forgotten = self.stable.changes
 
     def step_down(self, seconds: float | None = None) -> None:
-        """The primary steps down; its successor has all its data."""
+        """The successor has all data."""
         if not self.is_primary:
             return
         blocked, self._blocked = self._blocked, []
@@ -304,7 +302,7 @@ class SimulatedReplicaSet:
             then(False)
 
     def die(self, seconds: float | None = None) -> None:
-        """The primary dies, with what no majority has; another member is elected."""
+        """What no majority has is lost."""
         if not self.is_primary:
             return
         self._waiting.clear()
@@ -357,7 +355,7 @@ class SimulatedReplicaSet:
             self.write(after, changes)
 
     def _enter(self, world: Plain) -> None:
-        """Take over a transaction's state, on the primary alone; wake writes that it blocked."""
+        """The transaction's state exists on the primary alone; blocked writes wake up."""
         before = self.open_transactions
         self.state = attrs.evolve(self.state, world=world)
         if set(before) - set(self.open_transactions):
