@@ -19,7 +19,6 @@ _TIMES: Final = 10
 _AT_ONCE_S: Final = 1.0
 """Store time available at once after a quiet period."""
 _KEPT_MAX: Final = 64
-"""Most cached answers, enough for the filters in use."""
 
 
 @final
@@ -89,7 +88,7 @@ class Sparing:
     async def ask(self, key: Hashable, question: Callable[[], Awaitable[T]]) -> tuple[T, float]:
         """The answer, possibly a recent one of the same key, and its age in seconds.
 
-        A cancelled caller leaves the question to later ones; its errors are not cached.
+        A cancelled caller leaves the question to later ones. Errors are not cached.
         """
         self._budget = budget = self._budget or _Budget()
         asked, is_free = self._asked.get(key), budget.is_free

@@ -1,7 +1,7 @@
 """Ends tasks for which one cancellation is not enough.
 
 Before Python 3.12, `asyncio.wait_for` drops a cancellation that arrives as its awaitable ends
-(python/cpython#86296). The MongoDB driver uses it for each send, so a cancelled task may continue.
+(python/cpython#86296). The MongoDB driver uses it for each send.
 """
 
 from __future__ import annotations

@@ -56,7 +56,6 @@ _FORMER: Final[Mapping[str, str]] = {
     "retry": "retries",
     "cron": "triggers",
 }
-"""Option names of other libraries, and ours."""
 
 
 def meant(name: str, options: Iterable[str]) -> str:
@@ -162,7 +161,6 @@ def check_lengths(given: object, **least: Duration) -> None:
 
 
 _OF_TIME: Final = re.compile("Duration|microseconds")
-"""Marks the type of a length of time, as written or resolved."""
 
 
 def check_unit(given: attrs.AttrsInstance, what: str) -> None:

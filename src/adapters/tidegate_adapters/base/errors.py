@@ -54,7 +54,7 @@ class StoppedError(TidegateError):
 
 @contextmanager
 def as_of_the_server() -> Iterator[None]:
-    """Convert errors other than misuse to ServerFailedError."""
+    """Convert errors other than user mistakes to ServerFailedError."""
     from tidegate.model.effects import Failure  # noqa: PLC0415  not needed for help
 
     try:

@@ -1,8 +1,8 @@
 """An in-process document store: the simulated world in real time, without a server.
 
 `tidegate.sim.world.perform` executes operations and `tidegate.sim.planners.planning` planners'
-queries: the code that the simulator explores. So a program runs in the world it was checked in,
-without faults. Data lives only as long as the process.
+queries, as in the simulator. So a program runs in the world it was checked in, without faults. Data
+lives only as long as the process.
 
 Any number of threads and tasks may share a store; operations run one at a time, atomically. The
 clock is the process's, in whole milliseconds as in MongoDB.
@@ -12,8 +12,6 @@ delete in a collection copies its ids.
 
 A write costs what it writes. A filter without an id scans the collection, as does a write if the
 collection has unique indexes.
-
-`Embedded.changes` reports changes of collections.
 """
 
 from __future__ import annotations

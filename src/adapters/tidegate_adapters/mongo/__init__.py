@@ -7,24 +7,24 @@ Each operation of `tidegate.model.operations` is one command, atomic per documen
 (`tidegate.model.transactions`) use driver sessions (`tidegate_adapters.mongo.sessions`). `FindAll`
 reads one point in time (read concern `snapshot`), which requires a replica set.
 
-Regardless of the client's defaults, reads go to the primary and see majority data; with a client of
-`connect` also just after an election (`tidegate_adapters.mongo.elections`). Writes are acknowledged
-by a majority and journaled: less would lose acknowledged writes when a stalled primary returns.
-Deadlines and `retryWrites` stay the caller's. Calls of a client without `timeoutMS` and
-`socketTimeoutMS` get `REPLY_MS` beyond its `serverSelectionTimeoutMS`, with retries and server
-selection as under a `timeoutMS`.
+Reads go to the primary and see majority data; with a client of `connect` also just after an
+election (`tidegate_adapters.mongo.elections`). Writes are acknowledged by a majority and journaled:
+less would lose acknowledged writes when a stalled primary returns. These hold whatever the client's
+defaults. Deadlines and `retryWrites` stay the caller's. A client without `timeoutMS` and
+`socketTimeoutMS` gets `REPLY_MS` beyond its `serverSelectionTimeoutMS` per call, with retries as
+under a `timeoutMS`.
 
-With `retryWrites` the driver repeats a write, and the first request may be executed after the
-repeat was rejected or had no match. A client of `connect` reports each request, and both cases are
-then `Ambiguous` (`tidegate_adapters.mongo.attempts`). Updates and deletions of many, and updates
-with a time limit (`UpdateOne.within`), which the server enforces, are sent once with any client.
+With `retryWrites` the driver repeats a write. The first request may be executed after the repeat
+was rejected or had no match. A client of `connect` reports each request, and both cases are then
+`Ambiguous` (`tidegate_adapters.mongo.attempts`). Any client sends updates and deletions of many
+once. The same holds for updates with a time limit (`UpdateOne.within`), which the server enforces.
 The driver repeats a bulk of single-document updates; the reply to the repeat counts the matches of
 the first request.
 
 A found value without a counterpart (`tidegate_adapters.mongo.bson`) gives `Unreadable`;
 `FindOneAndUpdate` has then applied its update.
 
-Known not to work
+Known not to work:
     - A client connected directly to one node (`directConnection`) reads from it even after it loses
       the primary role: pymongo requests that. Its writes are `NotApplied` there. `connect` refuses
       such a node at the start.
@@ -38,15 +38,15 @@ Known not to work
       name an id or a sort.
     - A two-field index refuses a document with arrays in both fields (171); the simulated store
       accepts it.
-    - Times that one update writes to several fields may differ by a millisecond, in the order of
-      the field names: the server reads its clock for each. In the simulated store they are equal.
+    - Times that one update writes to several fields may differ by a millisecond: the server reads
+      its clock for each, by field name. In the simulated store they are equal.
 
-Modules, in reading order
-    wire        filters, updates and projections in MongoDB's form
-    calls       operations as driver calls, answers as replies
-    connection  checked clients; database handles
-    indexes     creation of missing indexes
-    store       execution of operations
+Modules, in reading order:
+    wire        Filters, updates and projections in MongoDB's form.
+    calls       Operations as driver calls, answers as replies.
+    connection  Checked clients; database handles.
+    indexes     Creation of missing indexes.
+    store       Execution of operations.
 """
 
 from tidegate.model.errors import MissingExtra

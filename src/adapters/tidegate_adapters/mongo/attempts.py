@@ -6,10 +6,10 @@ client:
 
     MongoClient(uri, event_listeners=[Attempts()])
 
-pymongo calls it in the operation's thread or task, so it attributes events to the right operation.
+pymongo calls it in the operation's thread or task, so each event finds its operation.
 
-An operation too large for one message has several, with separate updates or documents. A fully
-answered request is not repeated, so if each was answered, no other is open.
+A large operation has several messages with separate updates or documents. A fully answered request
+is not repeated, so if each was answered, no other is open.
 """
 
 from __future__ import annotations

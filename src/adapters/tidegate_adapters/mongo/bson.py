@@ -14,7 +14,7 @@ Dates beyond Python's years 1 to 9999 are accepted. Text that is not UTF-8, and 
 deeply, raise an error that names field and document; a substitute would compare wrongly.
 
 Known not to work: pymongo reads `undefined` as null, symbols as strings, and only Python's flags of
-a regular expression; of a duplicate key in a foreign document only the last is seen; an object with
+a regular expression. Of a duplicate key in a foreign document only the last is seen. An object with
 keys $ref and $id, a DBRef to pymongo, is read with those and $db first.
 """
 
@@ -56,7 +56,6 @@ _CODES: Final = {
     "maxKey": 0x7F,
     "minKey": 0xFF,
 }
-"""BSON's type bytes for `documents.FOREIGN`."""
 _NAMES: Final = {code: name for name, code in _CODES.items()}
 
 
@@ -76,7 +75,6 @@ def stored(value: object, where: str = "value") -> Any:
 
 
 SAME: Final = frozenset({str, int, NoneType, bool, float, bytes})
-"""Types that MongoDB stores as they are."""
 
 
 def encoded(value: Value) -> Any:

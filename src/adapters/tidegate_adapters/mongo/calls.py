@@ -2,8 +2,8 @@
 
 The store's time is the primary's answer to `hello`: the clock of `$$NOW` and `$currentDate`,
 without privileges or a collection, on every supported server (`$documents` needs MongoDB 5.1). A
-caller that accepts an earlier time gets an estimate from the last answer, unless the primary may
-have changed.
+caller may accept an earlier time, estimated from the last answer unless the primary may have
+changed.
 """
 
 from __future__ import annotations

@@ -6,32 +6,31 @@
     await changes.close()
 
 A page is one reply of the server. The cursor stays open while reads continue from its position. Any
-failure closes it, and the next read opens another at the given position, so the consumer controls
-every resumption. The pipeline is always the same, and `startAfter` also continues after an
-invalidation. A position of another pipeline resumes by its time, which repeats some changes.
+failure closes it, and the next read opens another, so the consumer controls every resumption. The
+pipeline is always the same, and `startAfter` also continues after an invalidation. A position of
+another pipeline resumes by its time, which repeats some changes.
 
-    insert, update, replace, delete      a change of that document
-    drop, rename, dropDatabase           `HISTORY_LOST`: the event does not name the documents that
-        vanished or appeared,
-    invalidate                           so the consumer checks every document
-    an error with a code                 `Broken(code)`; the consumer knows the permanent codes
-    any other error of the driver        `Broken(None)`
+    insert, update, replace, delete      A change of that document.
+    drop, rename, dropDatabase           `HISTORY_LOST`: the event does not name the changed
+        documents.
+    invalidate                           The same; the consumer checks every document.
+    an error with a code                 `Broken(code)`. The consumer knows the permanent codes.
+    any other error of the driver        `Broken(None)`.
 
 Events carry only their kind, collection and document id, so large documents do not exceed a reply.
 A server that splits events (`splits`) sends one that is still too large in parts; it counts once
 complete. Other servers answer 10334, and the consumer checks every document.
 
-A position names its collections. A consumer that adds others must check all their documents, since
-their earlier history is unknown (`tidegate.reactive.deployments`, law DEP4). A position of another
-database, of none, or a damaged one means a lost history, whether this module or the server notices.
+A position names its collections. A consumer that adds others must check all their documents
+(`tidegate.reactive.deployments`, law DEP4). A position of another database, of none, or a damaged
+one means a lost history.
 
 The first failed read logs at debug level; further ones in a row, and a lost history, log warnings.
 
-Without a limit of the client, a read waits `REPLY_MS` longer than the server may. Under a
-`timeoutMS` the driver would pass the whole limit to the server as its wait (pymongo 4.20), so this
-module enforces that limit.
+Without a limit of the client, a read waits `REPLY_MS` longer than the server may. This module
+enforces a `timeoutMS`: the driver would pass it to the server as its wait (pymongo 4.20).
 
-Known not to work
+Known not to work:
     - Behind a mongos the stream starts at the last write it has seen, which is repeated.
     - A document with an id that is not UTF-8 is skipped with a log entry; no document of this
       library has one.

@@ -5,11 +5,10 @@ connections.
 
 Callers with the identical URI share a client within a process, and for async clients within an
 event loop. A forked process makes its own, since connections do not survive a fork. The first
-caller connects, as `tidegate_adapters.mongo.connect` does, while others wait; after a failure the
-next caller tries. A pool has at most 100 connections unless the URI sets `maxPoolSize`.
+caller connects while others wait; after a failure the next one tries. A pool has at most 100
+connections unless the URI sets `maxPoolSize`.
 
-Callers do not close shared clients: `close_shared` ends all of them at the end of a program or
-test.
+Callers do not close shared clients: `close_shared` ends all of them, after a program or test.
 """
 
 from __future__ import annotations

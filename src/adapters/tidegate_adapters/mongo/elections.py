@@ -1,7 +1,7 @@
 """Prevents stale reads from a new primary.
 
-Reads use read concern "majority". A new primary has all acknowledged writes, but learns which ones
-a majority has only when its own first write is confirmed. Until then it answers from an earlier
+Reads use read concern "majority". A new primary has all acknowledged writes. It learns which ones a
+majority has only when its own first write is confirmed. Until then it answers from an earlier
 state. So each read waits for a cluster time (`afterClusterTime`): that of the last write the
 primary had when first seen. Shortly after the election this wait is over.
 
@@ -9,10 +9,10 @@ primary had when first seen. Shortly after the election this wait is over.
 
     MongoClient(uri, event_listeners=[Attempts(), Elections()])
 
-Known limits
+Known limits:
     - A primary that is cut off without noticing answers from an earlier state for up to ten
-      seconds, so a negative answer may be stale. Writes there are not acknowledged, and lost. Only
-      read concern "linearizable" would detect this, at the cost of a confirmed write per read.
+      seconds. A negative answer may then be stale. Writes there are not acknowledged, and lost.
+      Only read concern "linearizable" would detect this, at the cost of a confirmed write per read.
     - mongos does not report elections.
 """
 

@@ -1,16 +1,15 @@
 """The effect of each MongoDB error code and label: one table, with a reason per row.
 
 The codes come from the drivers' specifications (retryable reads and writes, transactions, change
-streams, overload; mongodb/specifications), and from the server's error_codes.yml: its transient
-codes (network, interruption, shutdown, election, time limits, stale routing, overload) and its
-rejections of requests that this adapter sends. A row gives the meaning of the server's own answer.
-In a writeConcernError every code means that the write was executed.
+streams, overload; mongodb/specifications) and from the server's error_codes.yml. Of the latter
+these are the transient ones (network, interruption, shutdown, election, time limits, stale routing,
+overload) and rejections of requests that this adapter sends. A row gives the meaning of the
+server's own answer. In a writeConcernError every code means that the write was executed.
 
     Refused      The same request will fail again. Retrying it would never end.
     NotApplied   The server answers before it begins, or has undone all: conflicts, "not the
         primary", overload.
-    Ambiguous    The server may answer so during a write, or relay it from another server. Of 200
-        writes that failed in failovers, most had been applied.
+    Ambiguous    The server may answer so during a write, or relay it from another server.
 
 A code without a row is `Ambiguous`, which is always true: programs read their write back and retry
 at growing intervals. A new permanent code then costs a wait per operation. A code wrongly listed as
@@ -19,8 +18,8 @@ needs a reason to move into those rows.
 
 Two labels describe the effect of the whole answer; the others only who may repeat what:
 
-    NoWritesPerformed   neither this request nor an earlier one of the driver has written
-    RetryableError      any such request may be repeated, so it was not begun
+    NoWritesPerformed   Neither this request nor an earlier one of the driver has written.
+    RetryableError      Any such request may be repeated, so it was not begun.
 """
 
 from __future__ import annotations

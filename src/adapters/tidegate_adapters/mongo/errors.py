@@ -4,12 +4,12 @@ An error reveals little of its effect: of 200 writes that failed in failovers, m
 applied. `tidegate_adapters.mongo.error_codes` has a table of the server's codes and labels; the
 table below covers the driver's own errors.
 
-    NotDurable   any error in a reply's writeConcernError: the write was executed
-    NotApplied   the server is not primary, met a conflict or reports no writes (NoWritesPerformed),
-        or the request was never sent
-    Refused      the server rejected the request for good, or it cannot be sent
-    Misuse       the caller broke a contract of the driver, such as using a closed client
-    Ambiguous    everything else: no reply, garbage, unlisted codes
+    NotDurable   Any error in a reply's writeConcernError: the write was executed.
+    NotApplied   The server is not primary, met a conflict or reports no writes (NoWritesPerformed),
+        or the request was never sent.
+    Refused      The server rejected the request for good, or it cannot be sent.
+    Misuse       The caller broke a contract of the driver, such as using a closed client.
+    Ambiguous    Everything else: no reply, garbage, unlisted codes.
 
 Reads use the same outcomes, as in the simulator, although their effect is irrelevant.
 
@@ -18,14 +18,14 @@ recognises the repeat only if the first request took effect. After a rejection, 
 a match, a late first request is still executed. So the outcome depends on the operation's other
 requests (`Before`, `tidegate_adapters.mongo.attempts`):
 
-    never sent      NotApplied, or Refused
-    none open       the error as it is
-    open            a rejection becomes `Ambiguous`
-    unknown         the same for a rejection before any lookup, such as "not the primary". Any other
-        counts as it is: otherwise a taken key would look like a free one
+    never sent      NotApplied, or Refused.
+    none open       The error as it is.
+    open            A rejection becomes `Ambiguous`.
+    unknown         The same for a rejection before any lookup, such as "not the primary". Any other
+        counts as it is: otherwise a taken key would look like a free one.
 
 A write of many documents (`failure_of_many`) may be partly done before its error. A rejection
-counts only if the server reports no writes, or refuses the whole request for good, or if the driver
+counts only if the server reports no writes or refuses the whole request for good, or if the driver
 sent none. The server parses a filter before any deletion, so an unparsable one has no effect
 (`failure_of_deletions`). An expression could fail at any document; no filter here has one that can.
 An unordered bulk may have some updates rejected and others executed: `Refused` if none matched,

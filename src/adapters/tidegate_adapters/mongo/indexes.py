@@ -45,7 +45,6 @@ async def _made_all(
 
 
 _Made: TypeAlias = tuple[list[tuple[str, int]], dict[str, Any]]
-"""MongoDB's form of an index: its keys and options."""
 
 
 def unmade(unique: Unique, indexes: Indexes) -> dict[str, tuple[_Made, ...]]:
@@ -136,4 +135,3 @@ _NO_INDEX: Final[Mapping[int | None, tuple[str, str]]] = {
     11000: ("it is unique, and documents break it", "look for those documents"),
     13297: ("there is a database of this name in other case", "correct the name"),
 }
-"""Reason and fix by server code."""

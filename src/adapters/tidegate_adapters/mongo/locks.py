@@ -1,6 +1,6 @@
 """Works around abandoned locks in the driver before Python 3.12.
 
-1. A task waits on a driver condition (for a server or connection) inside a task of
+1. The driver waits on a condition (for a server or connection) in an inner task of
    `asyncio.wait_for`.
 2. The caller times out and is cancelled while the inner task reacquires the condition's lock.
 3. The inner task gets the lock, and no task is left to release it: the client hangs for good.

@@ -6,10 +6,10 @@
         ids
     ids to check, and the last one of the page      $group
 
-A filter decides whether a document matches, as everywhere; an expression would compare differently.
+A filter decides whether a document matches; an expression would compare differently.
 
-Operators' queries (`tidegate.model.record_counts`) are an aggregation too, which returns totals by
-task and status.
+Operators' queries (`tidegate.model.record_counts`) are an aggregation too, of totals by task and
+status.
 """
 
 from __future__ import annotations

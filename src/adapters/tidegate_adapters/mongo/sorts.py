@@ -1,9 +1,9 @@
 """Sorts and cursors in MongoDB's form (`tidegate.model.documents.orders`).
 
 A MongoDB filter compares values of one type, and any element of an array; a sort compares all
-types, and one element. So the documents after a cursor are described twice: exactly, by an
-expression that only the index of ids serves; and by necessary conditions that an index of the sort
-serves, a range for each field that may differ first.
+types, and one element. So two filters describe the documents after a cursor. The exact one is an
+expression, which only the index of ids serves. The other is a necessary range for each field that
+may differ first, which an index of the sort serves.
 """
 
 from __future__ import annotations

@@ -143,7 +143,6 @@ class Coordinator:
         self._closing = self._loop.create_future()
         self._commit_lock = asyncio.Lock()
         self._is_prepared = False
-        """Whether the listener has released the last assignment."""
         self._heartbeat: asyncio.Task[None] | None = None
         self._refresh: asyncio.Task[None] | None = None
         self._counted: Mapping[str, int] | None = None
@@ -294,7 +293,6 @@ class Coordinator:
             self.request_rejoin()
 
     def _heed(self, code: Code) -> bool:
-        """Apply an error to the membership; returns whether it concerns it."""
         if code in _NOT_THERE:
             self._link.lose()
         elif code in _NOT_OURS:

@@ -35,7 +35,6 @@ _CREATE_TIME: Final = 0
 _NOT_HERE: Final = (errors.NotLeaderForPartitionError, errors.UnknownTopicOrPartitionError)
 """After these errors the client refreshes metadata and continues."""
 _NOWHERE: Final = -1
-"""A position that no partition has."""
 
 
 class SimulatedRecord(NamedTuple):
@@ -90,7 +89,7 @@ class Fetcher:
         self._is_busy = False
         self._of: Assignment | None = None
         self._begun = 0
-        """Number of assignments; a request of an earlier one does not block this one."""
+        """A request of an earlier assignment does not block this one."""
         self._timer: asyncio.TimerHandle | None = None
         self._placing: asyncio.Task[None] | None = None
         self.is_closed = False

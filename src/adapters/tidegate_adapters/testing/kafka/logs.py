@@ -65,7 +65,7 @@ class Log:
 
     @property
     def stable(self) -> int:
-        """The last stable offset: where the first open transaction or the log starts."""
+        """The last stable offset: the start of the first open transaction, or the end."""
         return max(self.start, min((offsets[0] for offsets in self.open.values()), default=self.end))
 
     def with_entries(self, *entries: LogEntry, poison: bool = False) -> Log:
@@ -123,7 +123,7 @@ class Log:
         )
 
     def read(self, offset: int, most: int, *, is_committed: bool) -> Read | Code | None:
-        """At most this many records from the offset on; None if there are none yet."""
+        """None if there are no records from the offset on yet."""
         if not self.start <= offset <= self.end:
             return errors.OffsetOutOfRangeError
         entries = self.entries

@@ -4,7 +4,7 @@
                         ^                                    |                            |
                         └──── a member joins, leaves or times out ────────────────────────┘
 
-`tidegate.sim.group` does not model joins one by one: there a rebalance waits for releases and ends.
+`tidegate.sim.group` does not model single joins: there a rebalance waits for releases and ends.
 This module covers clients' actions in between (commits, silence, rejoining). It follows Kafka 4.1's
 `ClassicGroup` and `GroupMetadataManager`; tests compare it with a real broker.
 
@@ -45,7 +45,6 @@ from tidegate_adapters.testing.kafka.requests import (
 )
 
 Reply: TypeAlias = Callable[[object], None]
-"""Receives the answer to a request: a value or a code."""
 
 
 @final
@@ -99,7 +98,6 @@ class Membership:
         self._pending: dict[str, asyncio.TimerHandle] = {}
         """Ids given to members that have not joined yet."""
         self._timer: asyncio.TimerHandle | None = None
-        """Limits the wait for joins or syncs."""
         self._count = 0
 
     # --- requests -------------------------------------------------------------------------------------------------------
@@ -177,7 +175,6 @@ class Membership:
         return code
 
     def rebalance(self) -> None:
-        """Start a rebalance, in a stable group only."""
         if self.phase is GroupPhase.STABLE:
             self._prepare()
 
@@ -199,7 +196,6 @@ class Membership:
         return next((member for member in self.members.values() if member.instance == instance), None)
 
     def _is_fenced(self, instance: str | None, member_id: str) -> bool:
-        """Whether another member has the name."""
         holder = self._holder(instance)
         return holder is not None and holder.id != member_id
 
@@ -215,7 +211,6 @@ class Membership:
             self._replace(holder, member_id, request, reply)
 
     def _replace(self, holder: _Member, member_id: str, request: JoinGroup, reply: Reply) -> None:
-        """A rejoining static member takes over the state of its name."""
         self._answer(holder, FencedInstanceIdError)
         leader = self.leader
         self.members = {(member_id if key == holder.id else key): each for key, each in self.members.items()}
@@ -316,7 +311,6 @@ class Membership:
                 reply(member.assignment)
 
     def _expire_syncs(self) -> None:
-        """Drop members that joined and did not sync."""
         if self.phase is GroupPhase.COMPLETING:
             for member in tuple(self.members.values()):
                 if member.sync is None:

@@ -1,9 +1,8 @@
 """Committed offsets of groups on the simulated broker, and offsets pending in open transactions.
 
 An offset sent in a transaction is accepted whatever the sender's membership: version 0 of the
-request carries none. It becomes visible with the group's marker; until then a client sees the
-earlier one (aiokafka 0.14 does not request stable offsets). Of two offsets the one sent last stays,
-in whichever order they become visible.
+request carries none. It becomes visible with the group's marker (aiokafka 0.14 does not request
+stable offsets). Of two offsets the one sent last stays, in whichever order they become visible.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from typing import NamedTuple, TypeAlias, final
 from tidegate_adapters.testing.kafka.requests import OffsetCommit, Partition, Position, TxnOffsetCommit
 
 Taken: TypeAlias = Callable[[OffsetCommit | TxnOffsetCommit, Partition, Position], None]
-"""Called with each accepted position, just before it applies."""
 
 
 class _Sent(NamedTuple):
@@ -48,7 +46,6 @@ class Positions:
             self._take(partition, _Sent(next(self._numbers), request, position))
 
     def keep(self, request: TxnOffsetCommit) -> None:
-        """Store until the transaction ends."""
         kept = self._pending.setdefault((request.group, request.producer.id), {})
         for partition, position in request.offsets.items():
             kept[partition] = _Sent(next(self._numbers), request, position)

@@ -1,8 +1,7 @@
-"""aiokafka's own `AIOKafkaProducer` on a client whose requests a simulated connection carries.
+"""Connects aiokafka's own `AIOKafkaProducer` to the simulated broker.
 
-The producer's code is unchanged: its transaction state, its retries, and the failures of its
-sender. This module translates requests and answers. The client refreshes metadata like aiokafka's.
-It has one broker, which it always reaches.
+Its transaction state, retries and failures are its own. This module translates requests and
+answers. The client refreshes metadata like aiokafka's. It has one broker, which it always reaches.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class SimulatedProducer(AIOKafkaProducer):  # type: ignore[misc]  # it has no ty
 
 @final
 class _Client(AIOKafkaClient):  # type: ignore[misc]  # it has no types
-    """A client with another one's options that sends requests to the simulated broker."""
+    """A client that sends requests to the simulated broker."""
 
     def __init__(self, network: Network, made: Any) -> None:
         super().__init__(
@@ -121,7 +120,6 @@ class _Client(AIOKafkaClient):  # type: ignore[misc]  # it has no types
 
 
 def _asked(request: Any) -> Request:
-    """Translate aiokafka's request."""
     it = SimpleNamespace(**{name.removeprefix("_"): value for name, value in vars(request).items()})
     match request:
         case coordination.FindCoordinatorRequest():
@@ -136,7 +134,6 @@ def _asked(request: Any) -> Request:
 
 
 def _of_a_transaction(request: Any, it: Any) -> Request:
-    """Translate a request that names the producer."""
     id_, producer = it.transactional_id, ProducerEpoch(it.producer_id, it.producer_epoch)
     match request:
         case transaction.AddPartitionsToTxnRequest():
@@ -165,7 +162,6 @@ def _batch(data: Any) -> Batch:
 
 
 def _answered(request: Any, answer: Any) -> Any:
-    """Translate an answer for aiokafka."""
     match request:
         case coordination.FindCoordinatorRequest():
             return SimpleNamespace(error_code=answer.errno, coordinator_id=_NODE)
@@ -182,7 +178,6 @@ def _answered(request: Any, answer: Any) -> Any:
 
 
 def _written(answer: int | Code) -> tuple[int, int, int]:
-    """A partition's code and first offset; no time."""
     if isinstance(answer, int):
         return errors.NoError.errno, answer, _NONE
     return answer.errno, _NONE, _NONE

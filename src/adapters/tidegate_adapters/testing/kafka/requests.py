@@ -1,8 +1,8 @@
 """Requests of Kafka's protocol for groups and transactions, and their answers.
 
-An answer is a value or an error code, a class of `aiokafka.errors`. Requests that name partitions
-get an answer for each. `CODES` has the codes of each request: those that its handler in aiokafka
-0.14 distinguishes, one that it does not know, and further ones of Kafka 4.1.
+An answer is a value or an error code, a class of `aiokafka.errors`; requests that name partitions
+get one for each. `CODES` has the codes of each request: those that its handler in aiokafka 0.14
+distinguishes, one unknown to it, and further ones of Kafka 4.1.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from aiokafka import errors
 
 Code: TypeAlias = Any
-"""A broker's error code: an untyped class of aiokafka's; `errors.NoError` for none."""
+"""An error code; aiokafka's classes are untyped."""
 
 BEGINNING: Final = -2
 END: Final = -1
@@ -345,8 +345,6 @@ CODES: Final[Mapping[type[Request], tuple[Code, ...]]] = {
 }
 
 OF_PRODUCERS: Final = (InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn, Produce)
-"""Requests that only producers send."""
-
 OF_ONE: Final = (
     errors.TopicAuthorizationFailedError,
     errors.OffsetMetadataTooLargeError,
@@ -358,7 +356,6 @@ OF_ONE: Final = (
 
 
 def refusal(request: Request, code: Code) -> object:
-    """The answer that refuses a whole request with one code."""
     match request:
         case (
             OffsetCommit(offsets=partitions) | TxnOffsetCommit(offsets=partitions) | OffsetFetch(partitions=partitions)

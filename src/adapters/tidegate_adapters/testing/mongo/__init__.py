@@ -1,24 +1,23 @@
-"""An in-process MongoDB for tests: an in-memory replica set, a network with chosen failures, and
-pymongo's own client.
+"""An in-process MongoDB for tests: a replica set, a network with chosen failures, and pymongo's own
+client.
 
     async def main(random: Random) -> None:
         replica_set = SimulatedReplicaSet(random)
-        network = Network(replica_set, random, strike=lambda client, command: Outcome.LOST_REPLY if ... else None)
+        network = Network(replica_set, random, strike=lambda client, command: ...)
         async with network.client("a") as client:
-            answer = await AsyncKit(client, "shop").insert("orders", {"_id": 7, "customer": "ann"})
+            answer = await AsyncKit(client, "shop").insert("orders", {"_id": 7})
             ...
         assert [str(each) for each in replica_set.history] == [...]
 
     tidegate_adapters.testing.event_loop.run(main, seed=7)
 
 The client is a real `AsyncMongoClient`, so code that takes one runs unchanged: `AsyncMongo`,
-`ChangeStream`, `AsyncKit`, this package's leases and payloads, and user code. Unknown commands
-raise `NotUnderstood`. On the loop of `tidegate_adapters.testing.event_loop` a run takes
-milliseconds. Its seed decides the order of events and the duration of messages, replication and
-elections. From the set outwards:
+`ChangeStream`, `AsyncKit`, leases, payloads and user code. Unknown commands raise `NotUnderstood`.
+On the loop of `tidegate_adapters.testing.event_loop` a run takes milliseconds, and its seed decides
+the order and duration of all events. From the set outwards:
 
     `replica_set`   data, majority, primary and history
-    `reading`       MongoDB filters and updates, parsed into the core's
+    `reading`       MongoDB filters and updates, parsed
     `cursors`       cursors and change streams
     `commands`      replies to commands
     `connection`    the network and the client
