@@ -1,7 +1,7 @@
-"""Settings of the properties: derandomised, so that a failure on one machine is a failure on all.
+"""Settings of the property tests. Derandomised: one machine's failure is every machine's.
 
-A property looks at thirty examples (200 in `make thorough`), or at as many as TIDEGATE_EXAMPLES says. A planted bug is searched for much longer,
-and shown as it was found: with each change of a test or of a strategy, others are drawn.
+A property runs 30 examples (200 in `make thorough`), or TIDEGATE_EXAMPLES. The search for a planted
+bug runs much longer and does not shrink; a change to a test or strategy draws other examples.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from hypothesis import settings
 
 @pytest.fixture(autouse=True)
 def _patience(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Search for a planted bug until it is found."""
     is_planted = any(word in request.node.name for word in ("planted", "_notices"))
     settings.load_profile("planted" if is_planted else "tidegate")
     yield

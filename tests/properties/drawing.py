@@ -1,5 +1,3 @@
-"""What a strategy is to reach."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -10,5 +8,5 @@ from hypothesis.strategies import SearchStrategy
 
 
 def must_draw(drawn: SearchStrategy[Any], is_the_case: Callable[[Any], bool]) -> None:
-    """Draw until there is one of these: one in a thousand is missed in once in twenty thousand times."""
+    """A value of probability 1/1000 is missed once in 20,000 runs."""
     assert is_the_case(find(drawn, is_the_case, settings=settings(max_examples=10_000, phases=[Phase.generate])))

@@ -1,4 +1,4 @@
-"""Arguments of the wrong kind, one at a time, for whatever is public."""
+"""Calls public functions with one argument of the wrong type at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOSTILE: Final[tuple[object, ...]] = (
 
 
 def refuses_wrong_types(call: Callable[..., object], arguments: Mapping[str, object], *more: object) -> None:
-    """Whatever an argument is, `call` answers or raises Misuse; and it refuses what is of no type at all."""
+    """Check that `call` returns or raises Misuse, and refuses an argument of an unrelated type."""
     _ = call(**arguments)
     for argument in arguments:
         refused: list[object] = []

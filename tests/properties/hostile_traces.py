@@ -1,4 +1,4 @@
-"""Traces in which every text is hostile, for whatever reads or tells traces."""
+"""Traces in which every text is hostile, for readers and printers of traces."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ EFFECTS = st.lists(st.builds(Done, TEXTS, st.lists(TEXTS, max_size=2).map(tuple)
 
 @st.composite
 def runs(draw: st.DrawFn) -> tuple[TraceStep, ...]:
-    """Steps that say any texts anywhere; their patches fit."""
     patches: list[Patch] = [
         (),
         (Replaced("/a", draw(TEXTS)),),
@@ -67,7 +66,6 @@ def runs(draw: st.DrawFn) -> tuple[TraceStep, ...]:
 
 @st.composite
 def hostile_traces(draw: st.DrawFn) -> Trace:
-    """Any texts anywhere, and any of what may be left out."""
     steps = draw(runs())
     return Trace(
         scenario=draw(TEXTS),

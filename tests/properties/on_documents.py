@@ -1,5 +1,3 @@
-"""Programs on documents, apart from their scenarios: what is done to a world, and what a record may be spoiled to."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +17,6 @@ WRONG: tuple[Value, ...] = (None, True, -7, 1.5, "", "no", b"", (7,), ("no",), (
 
 
 def done(world: Plain, *effects: Effect[object]) -> Plain:
-    """The world after the effects, done one after the other."""
     for effect in effects:
         ((after, _),) = perform(effect, world, "a")
         assert isinstance(after, Plain)
@@ -33,7 +30,6 @@ def run(
     fails: Callable[[Effect[object]], Failure | None] = lambda _: None,
     means: Meaning = perform,
 ) -> tuple[T, World]:
-    """What the program answers, and the world afterwards, when nothing goes wrong but what `fails` says."""
     reply: object = None
     while True:
         try:
@@ -46,7 +42,6 @@ def run(
 
 
 def one(program: Callable[[], Program[object]], contents: Mapping[str, tuple[Document, ...]]) -> object:
-    """The status of the program in the end, when nothing goes wrong."""
     process = Process("a", lambda _: program())
     scenario = Scenario("one", "one program alone", world_with(contents), (process,))
     assert explore(scenario).ok
@@ -54,7 +49,6 @@ def one(program: Callable[[], Program[object]], contents: Mapping[str, tuple[Doc
 
 
 def spoiled(value: Value) -> Iterator[Value]:
-    """The value with one thing wrong: it, a field of it that is not there, or a part."""
     yield from WRONG
     if isinstance(value, Document):
         for name, part in value.items:
@@ -65,7 +59,7 @@ def spoiled(value: Value) -> Iterator[Value]:
 
 
 def is_read_or_misuse(read: Callable[[Document], object], good: Document) -> bool:
-    """Whatever is wrong in a field, or missing: it is read, or Misuse is raised, which it is for some; nothing else."""
+    """Check that each spoiled document is read or raises Misuse, and that some raise it."""
     _ = read(good)
     refused = 0  # of some that are not documents, too
     for bad in spoiled(good):
@@ -73,4 +67,4 @@ def is_read_or_misuse(read: Callable[[Document], object], good: Document) -> boo
             _ = read(bad)  # type: ignore[arg-type]
         except Misuse:
             refused += 1
-    return refused > len(WRONG)  # which are not records, but for the last
+    return refused > len(WRONG)  # these are no records, except the last

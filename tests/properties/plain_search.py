@@ -1,8 +1,8 @@
-"""A search as plain as it can be, for the real one to be compared with.
+"""A naive search that the real search is compared with.
 
-A state is a Python value that holds the whole world. Nothing is packed, masked or remembered, and nothing ends early: all
-that can be reached is seen, broken laws or not. It asks the same actors and the same laws, and shares nothing else with
-`tidegate.sim.search`.
+A state is a Python value that holds the whole world. Nothing is packed, masked or cached, and the
+search never stops early: it visits all reachable states, whether laws are broken or not. It uses
+the same actors and laws as `tidegate.sim.search` and shares nothing else with it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,10 @@ from tidegate.sim.world import CLOCK, MOVES, QUANTUM, Cell, Plain, World
 Judge = TypeVar("Judge", bound=Callable[..., bool])
 V = TypeVar("V")
 Key: TypeAlias = frozenset[tuple[tuple[str, ...], object]]
-"""All cells that are not empty, exactly."""
 
 
 @attrs.frozen(eq=False)
 class Here:
-    """A state as laws see it."""
-
     world: Plain
     processes: Mapping[str, ProcessActor]
 
@@ -49,19 +46,13 @@ class Here:
 
 @attrs.frozen(eq=False)
 class Found:
-    """All that there is.
+    """The result of a search.
 
     Attributes:
-        states: Every state.
-        transitions: How many steps there are, all ways of reaching a state counted.
-        depth: How many steps the longest of the shortest ways to a state has.
-        resting: In how many states no step must happen.
-        cut_short: In how many more none must because the clock has no moves left.
-        faults: How many of the transitions are faults, by kind.
-        goals: Which goals are reached.
-        broken: Which laws are broken, each with the fewest steps that it takes.
-        must: Where the steps lead that must happen.
-        actors: Whatever moves.
+        transitions: Steps, with all ways to a state counted.
+        resting: The number of states in which no step must happen.
+        cut_short: Further such states, where only the clock has no moves left.
+        must: The targets of the steps that must happen.
     """
 
     states: Mapping[Key, Here]
@@ -76,7 +67,7 @@ class Found:
     actors: tuple[Actor, ...]
 
     def livelocked(self, scenario: Scenario) -> set[str]:
-        """Laws about rest that do not hold all the way round a cycle of what must happen, with no rest to be reached."""
+        """Laws about rest that fail all round a mandatory cycle from which no rest is reachable."""
         return {
             law
             for key in self.cyclic()
@@ -85,19 +76,16 @@ class Found:
         }
 
     def cyclic(self) -> dict[Key, set[Key]]:
-        """States on such cycles, and their cycles."""
         beyond = {key: self.reached(key) for key in self.must.keys() - resting_in(self.must)}
         return {key: beyond[key] for key in beyond if all(key in beyond[after] for after in beyond[key])}
 
     def untimely(self, scenario: Scenario) -> int:
-        """How many of those are on a cycle where a law about rest does not hold, which more time might have ended."""
         return sum(
             any(not whole(holds)(self.states[each]) for each in cycle for holds in scenario.eventually.values())
             for cycle in self.cyclic().values()
         )
 
     def may_end_later(self, scenario: Scenario, key: Key, holds: Law) -> bool:
-        """Does it come to rest, or is the law kept on all cycles, where the clock is ahead?"""
         if scenario.clock is None or not scenario.clock.moves:
             return False
         now = self.states[key].world.read(CLOCK)
@@ -135,7 +123,6 @@ class Found:
 
 
 def plain_search(scenario: Scenario, *, depth_max: int | None = None, states_max: int = 50_000) -> Found:
-    """Everything that the scenario can do in absolute time, or in its first `depth_max` steps."""
     processes = {actor.name: cast("ProcessActor", actor) for actor in scenario.actors if hasattr(actor, "status")}
     actors: tuple[Actor, ...] = scenario.actors
     if scenario.clock is not None and scenario.clock.moves:
@@ -182,12 +169,10 @@ def plain_search(scenario: Scenario, *, depth_max: int | None = None, states_max
 
 
 def explored(scenario: Scenario) -> Explored:
-    """What the real search finds."""
     return attempt(scenario, lambda search: search.run(Bounds(), go_on))
 
 
 def packed_states(found: Explored) -> Collection[Key]:
-    """The states that the real search saw, as the plain one names them."""
     slots = found.search.space.packing.slots.values()
     return {
         frozenset((slot.name, exactly(slot.get(state))) for slot in slots if slot.get(state) is not slot.values[0])
@@ -196,7 +181,7 @@ def packed_states(found: Explored) -> Collection[Key]:
 
 
 def agree(scenario: Scenario, plain: Found | None = None) -> Explored:
-    """Assert that both searches find the same, and answer what the real one found; the plain one may be over already."""
+    """Assert that both searches agree, and return the real result."""
     real, plain = explored(scenario), plain or plain_search(scenario)
     if real.broken is not None and real.broken.breach is Breach.LIVELOCK:
         assert not plain.broken
@@ -232,7 +217,6 @@ def steps(actors: tuple[Actor, ...], world: World) -> Iterator[ActorStep]:
 
 
 def resting_in(must: Mapping[Key, frozenset[Key]]) -> set[Key]:
-    """Where no step must happen, or a way of such steps leads there."""
     restful = {key for key, after in must.items() if not after}
     while more := {key for key, after in must.items() if key not in restful and after & restful}:
         restful |= more
@@ -246,12 +230,11 @@ def key_of(world: Plain) -> Key:
 
 
 def whole(law: Judge | tuple[Judge, ...]) -> Judge:
-    """All parts of a law as one."""
     return cast("Judge", lambda *sides: all(part(*sides) for part in (law if isinstance(law, tuple) else (law,))))
 
 
 def broken_laws(scenario: Scenario, here: Here) -> Iterator[str]:
-    """Laws over states, and step laws that do not hold when nothing changes."""
+    """Laws over states, and step laws that fail when nothing changes."""
     for law, holds in scenario.always.items():
         if not whole(holds)(here):
             yield law
@@ -263,7 +246,6 @@ def broken_laws(scenario: Scenario, here: Here) -> Iterator[str]:
 
 
 def is_anyone_asleep(here: Here) -> bool:
-    """Is it only time that somebody waits for?"""
     for name in here.processes:
         match here.status(name):
             case Asking(Sleep()):

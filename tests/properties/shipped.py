@@ -1,6 +1,7 @@
-"""Every shipped scenario, explored at most once in a test run.
+"""Explores each shipped scenario at most once per test run.
 
-All tests of a scenario run in one of three processes: the designs take 60 s of CPU, the specimens as long, the sample of them a third.
+All tests of a scenario run in one of three processes. The designs take 60 s of CPU, the specimens
+as long, and the sample a third of that.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ NAMES = tuple(catalogue.CATALOGUE)
 DESIGNS = tuple(each.name for each in catalogue.DESIGNS)
 SPECIMENS = tuple(each.name for each in catalogue.SPECIMENS)
 FAMILIES: Final = tuple({name.partition(".")[0]: name for name in SPECIMENS}.values())
-"""A specimen of each protocol."""
 _RARE: Final = (
     "array_push_lock.waiter",
     "partition.dead_letter_is_optional",
@@ -36,22 +36,21 @@ _RARE: Final = (
 COUNTS: Final[Mapping[str, list[object]]] = json.loads(
     (Path(__file__).parent / "state_counts.json").read_text(encoding="utf-8")
 )
-"""By scenario: the verdict, states, transitions and depth. Change one only if you know why it is another."""
+"""Change an entry only if you know why it differs."""
 LARGE: Final = frozenset(
     name
     for name in NAMES
     if "." in name and name not in _RARE and isinstance(states := COUNTS[name][1], int) and states > STATES_MAX
 )
-"""What `make test` does not explore; of each protocol it explores the design itself."""
+"""Scopes that `make test` does not explore. It does explore the design of each protocol."""
 SAMPLE: Final = tuple(name for name in dict.fromkeys((*SPECIMENS[::4], *FAMILIES, *_RARE)) if name not in LARGE)
-"""A third of the specimens, some of each protocol: tests of traces take these. They have each kind of step, fault and breach."""
+"""A third of the specimens, with every kind of step, fault and breach; for tests of traces."""
 OF_DESIGNS: Final = pytest.mark.xdist_group("designs")
 OF_SAMPLE: Final = pytest.mark.xdist_group("sample of specimens")
 _OF_OTHERS: Final = pytest.mark.xdist_group("other specimens")
 
 
 def apart(names: Iterable[str]) -> list[ParameterSet]:
-    """The names as parameters, each in the group of its scenario."""
     return [pytest.param(name, id=name, marks=_marks_of(name)) for name in names]
 
 
@@ -65,5 +64,4 @@ def _group_of(name: str) -> pytest.MarkDecorator:
 
 @cache
 def report_on(name: str) -> Report:
-    """What exploring it exhaustively answers."""
     return explore(shipped(name))

@@ -1,9 +1,10 @@
-"""Whatever public code of the core is given, it answers with a value or with an error of tidegate's own.
+"""Public code of the core answers any input with a value or with one of tidegate's own errors.
 
-Every public class and function of the core is called by its signature: with arguments of the types it names, of which one
-is replaced by what it must not be, one after the other; and with arguments that Hypothesis draws, several wrong at once.
-What may come back is a value, or an error of `tidegate.model.errors` or `tidegate.model.effects`, within a second of work. A value
-that was accepted can be shown and hashed, for else whoever logs it, or keeps it in a set, pays later.
+The tests call every public class and function of the core by its signature. They replace one valid
+argument at a time by a wrong one, and let Hypothesis draw calls with several wrong arguments. Each
+call must return a value, or raise an error of `tidegate.model.errors` or `tidegate.model.effects`,
+within a second. An accepted value must be printable and hashable: else the caller who logs it, or
+keeps it in a set, fails later.
 """
 
 from __future__ import annotations
@@ -65,9 +66,7 @@ OUTSIDE: Final = frozenset(
         "sealed",
     }
 )
-"""Not part of what is asked: the simulator and what is for tests has callers of its own, and what they write, a scenario,
-has its own test; the stages of a partition only a partition asks; the last is a command.
-"""
+"""Not covered: the simulator, test helpers, partition stages (internal) and `__main__`."""
 
 CORE: Final = Path(tidegate.__file__).parent
 ROOMS: Final = (
@@ -89,19 +88,15 @@ ROOMS: Final = (
 OWN: Final = (TidegateError, Failure)
 METHODS: Final = (types.FunctionType, classmethod, staticmethod)
 OPERATORS: Final = frozenset({"__add__", "__sub__", "__getitem__", "__lt__"})
-"""Those that are asked, of classes that users construct."""
-
 CARRYING: Final[Mapping[str, str]] = {
     "model.effects.Call": "its arguments are the user's; whether they can be compared is asked where they become part of a state",
     "model.effects.Note": "its value is the user's, as above",
     "retries.polling.Ask": "its source is the user's",
     "consumer.backpressure.Plan": "the names of the partitions are the user's",
 }
-"""Values that may not be shown or hashed, because of what they carry for others."""
+"""Values that may be neither printable nor hashable, because of their contents."""
 
 AS_PYTHON: Final[Mapping[object, type[Exception]]] = {Document.__getitem__: KeyError}
-"""What a mapping of Python answers, too."""
-
 WRITTEN: Final[Mapping[str, str]] = {
     "model.errors.MissingExtra": "module extra why",
     "model.values.check_callable": "what todo",
@@ -112,14 +107,13 @@ WRITTEN: Final[Mapping[str, str]] = {
     "model.values.check_types": "kinds what",
     "retries.backoff.check_delay": "what least",
 }
-"""Parameters that are not input: what a check says and allows stands in the code of its caller."""
+"""Parameters that are not input: the calling code writes the checks' texts and limits."""
 
 
-# --- what is public -----------------------------------------------------------------------------------------------------
+# --- public names -------------------------------------------------------------------------------------------------------
 
 
 def modules() -> Iterator[types.ModuleType]:
-    """Those of the lower rooms first, for the values of the others are made of theirs."""
     names = [found.name.split(".")[1:] for found in walk_packages(tidegate.__path__, "tidegate.")]
     for parts in sorted(names, key=lambda parts: (ROOMS.index(parts[0]) if parts[0] in ROOMS else len(ROOMS), parts)):
         if OUTSIDE.isdisjoint(parts) and not parts[-1].startswith("_"):
@@ -127,7 +121,6 @@ def modules() -> Iterator[types.ModuleType]:
 
 
 def is_asked(member: object) -> bool:
-    """A function, or a class that can be called with arguments of its own."""
     if not isinstance(member, type):
         return inspect.isfunction(member)
     is_form = getattr(member, "_is_protocol", False) or typing.is_typeddict(member) or hasattr(member, "_fields")
@@ -135,7 +128,6 @@ def is_asked(member: object) -> bool:
 
 
 def public() -> dict[str, Callable[..., object]]:
-    """Every public class and function, by the module that defines it."""
     return {
         f"{module.__name__.removeprefix('tidegate.')}.{name}": member
         for module in modules()
@@ -145,7 +137,6 @@ def public() -> dict[str, Callable[..., object]]:
 
 
 def methods(classes: Mapping[str, Callable[..., object]]) -> dict[str, Callable[..., object]]:
-    """Every public method of those that are classes, and operator; those of the class itself are bound to it."""
     return {
         f"{name}.{each}": method if inspect.isfunction(method) else getattr(owner, each)
         for name, owner in classes.items()
@@ -157,9 +148,7 @@ def methods(classes: Mapping[str, Callable[..., object]]) -> dict[str, Callable[
 
 
 def is_checked(kind: object) -> bool:
-    """Does it look at what it is made of? Values that only tidegate makes do not, nor do events, which `step` looks at; a tracker
-    looks at where it begins only.
-    """
+    """Values that only tidegate makes and events are not checked; of a tracker only its start."""
     if kind is OffsetTracker:
         return False
     return not attrs.has(kind) or not attrs.fields(kind) or hasattr(kind, "__attrs_post_init__")  # type: ignore[arg-type]
@@ -181,7 +170,6 @@ def classes_named(hint: Any) -> Iterator[type]:
 
 
 def events() -> frozenset[object]:
-    """What happens in the world, and reaches a `step`, which looks at it."""
     steps = (each for name, each in PUBLIC.items() if name.rpartition(".")[2] == "step")
     return frozenset(kind for step in steps for kind in classes_named(typing.get_type_hints(step).get("event")))
 
@@ -195,10 +183,8 @@ AT_THE_GATE: Final[Mapping[type, tuple[str, ...]]] = {
         if isinstance(kind, type) and attrs.has(kind) and not is_checked(kind)
     },
 }
-"""What users construct and whoever takes it checks, with the fields that they give: every event."""
 
-
-# --- what they are given ------------------------------------------------------------------------------------------------
+# --- valid arguments ----------------------------------------------------------------------------------------------------
 
 
 def nest(depth: int) -> tuple[object, ...]:
@@ -209,8 +195,6 @@ def nest(depth: int) -> tuple[object, ...]:
 
 
 class Anything:
-    """A class that takes whatever it is given, so that as a port it answers, and what it answers is wrong."""
-
     def __init__(self, *_: object, **__: object) -> None:
         pass
 
@@ -272,8 +256,6 @@ POISONS: Final[Mapping[str, object]] = {
 
 
 class Sample:
-    """An argument with a label, for numbers of five thousand digits and nests have no representation."""
-
     def __init__(self, label: str, value: object) -> None:
         self.label, self.value = label, value
 
@@ -303,8 +285,6 @@ MISSING: Final = object()
 
 
 class Pool:
-    """Valid values of every public class, found by trying; and from them the valid arguments of a parameter."""
-
     def __init__(self) -> None:
         self.found: dict[type, list[object]] = {each: [] for each in PUBLIC.values() if isinstance(each, type)}
         chance = random.Random(6)
@@ -320,24 +300,22 @@ class Pool:
         for _ in range(6):
             for each in (each for each in PUBLIC.values() if is_checked(each) or each in EVENTS):
                 self._try(each, chance)
-        for each in [*self.found] * 3:  # some are made of others of them
-            if not self.found[each]:  # of values that only tidegate makes, those that no call above has brought about
+        for each in [*self.found] * 3:  # some are built from others
+            if not self.found[each]:  # tidegate's own values that no call above has produced
                 self._try(each, chance)
 
     def _lacks(self, each: Any) -> bool:
         return len(self.found.get(each, ())) < ENOUGH
 
     def _try(self, each: Callable[..., object], chance: random.Random) -> None:
-        """Keep what comes of valid arguments, or of what may be valid."""
         args = {name: self.typed(hint) for name, hint in parameters(each).items()}
         if not all(args.values()) or inspect.iscoroutinefunction(each) or not self._lacks(each):
             return
         for _ in range(60 if isinstance(each, type) and not self.found[each] else 5):
-            with suppress(Exception):  # which is found by the test, not here
+            with suppress(Exception):  # the test finds it, not this code
                 self._keep(each(**{name: chance.choice(choices) for name, choices in args.items()}))
 
     def _keep(self, value: object, depth: int = 3) -> None:
-        """Keep a value of tidegate, and those that it is made of; a program is not run."""
         if inspect.iscoroutine(value):
             value.close()
         parts: Iterable[object] = value if isinstance(value, tuple) else ()
@@ -351,7 +329,6 @@ class Pool:
                 self._keep(part, depth - 1)
 
     def typed(self, hint: Any, depth: int = 0) -> Sequence[Any]:
-        """Some values that a hint allows; none where there is nothing to take."""
         if hint is Any or isinstance(hint, (typing.TypeVar, typing.ForwardRef)):
             return PLAIN[object]
         if hint in PLAIN:
@@ -409,7 +386,6 @@ class Pool:
 
 
 def varied(values: Iterable[Any]) -> list[Any]:
-    """At most twelve, or one of each class: of many classes, as the events of a `step` are, none is left out."""
     by_class: dict[type, list[Any]] = {}
     for value in values:
         by_class.setdefault(type(value), []).append(value)
@@ -418,7 +394,6 @@ def varied(values: Iterable[Any]) -> list[Any]:
 
 
 def harmless(value: object, *_: object, **__: object) -> object:
-    """A port that answers always the same."""
     return value
 
 
@@ -431,12 +406,10 @@ def hashable(value: object) -> bool:
 
 
 ALIASES: Final = {**vars(values_module), **vars(documents)}
-"""What aliases of types are made of, for those who import `Value` alone."""
 
 
 @cache
 def parameters(function: Callable[..., object]) -> Mapping[str, Any]:
-    """The names of the parameters and their hints; `object` where a hint cannot be read."""
     callee: Any = function
     if isinstance(function, type) and not attrs.has(function):
         callee = callee.__init__
@@ -455,7 +428,7 @@ def hint_of(callee: Callable[..., object], name: str) -> Any:
                 one = types.SimpleNamespace(__annotations__={"it": hint})
                 try:
                     return typing.get_type_hints(one, {**ALIASES, **vars(import_module(each.__module__))})["it"]
-                except (NameError, TypeError):  # imported for the type checkers only, or an alias of itself
+                except (NameError, TypeError):  # imported for type checkers only, or an alias of itself
                     return object
     return object
 
@@ -466,7 +439,6 @@ def pool() -> Pool:
 
 
 def choices_of(function: Callable[..., object]) -> dict[str, list[Sample]]:
-    """The valid arguments of each parameter; where none is known, None."""
     found = {name: varied(pool().typed(hint)) or [None] for name, hint in parameters(function).items()}
     return {
         name: [Sample(f"valid {place}", value) for place, value in enumerate(values)] for name, values in found.items()
@@ -474,7 +446,6 @@ def choices_of(function: Callable[..., object]) -> dict[str, list[Sample]]:
 
 
 def classes_in(hint: Any) -> Iterator[type]:
-    """The classes of tidegate that a hint names, and those below them."""
     named = get_origin(hint) or hint
     if isinstance(named, type) and named is not object:
         yield from (each for each in pool().found if named in each.__mro__)
@@ -484,7 +455,6 @@ def classes_in(hint: Any) -> Iterator[type]:
 
 
 def is_used(member: object) -> bool:
-    """A function, a request to a driver, or a value that does something when its methods are called."""
     if not isinstance(member, type):
         return True
     return issubclass(member, Effect) or any(
@@ -494,7 +464,6 @@ def is_used(member: object) -> bool:
 
 @cache
 def taken() -> frozenset[object]:
-    """The classes whose values somebody gives to tidegate: to a function, to a driver, or within one of those."""
     waiting = [each for each in ASKED.values() if is_used(each)]
     found = set(waiting)
     while waiting:
@@ -505,11 +474,11 @@ def taken() -> frozenset[object]:
     return frozenset(found)
 
 
-# --- what comes back ----------------------------------------------------------------------------------------------------
+# --- answers ------------------------------------------------------------------------------------------------------------
 
 
 class TooLongError(BaseException):
-    """It worked for longer than a second. Not an Exception, so that nobody takes it for an answer."""
+    """The call ran for more than a second. It is no Exception, so no code catches it."""
 
 
 def _alarm(*_: object) -> None:
@@ -518,7 +487,7 @@ def _alarm(*_: object) -> None:
 
 @contextmanager
 def limits() -> Iterator[None]:
-    """No more than 2 GiB of memory on top, so that a huge list is an error, not the end of the machine."""
+    """Limit memory to 2 GiB more, so a huge list raises an error and the machine survives."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**31, before[1]))
@@ -532,7 +501,6 @@ def limits() -> Iterator[None]:
 
 
 def answer(function: Callable[..., object], args: Mapping[str, Sample]) -> object:
-    """What is answered: a program is not run, and of an iterator some is taken."""
     value = function(**{each: sample.value for each, sample in args.items()})
     if inspect.iscoroutine(value):
         value.close()
@@ -540,7 +508,6 @@ def answer(function: Callable[..., object], args: Mapping[str, Sample]) -> objec
 
 
 def flaw(function: Callable[..., object], args: Mapping[str, Sample]) -> str | None:
-    """What is wrong with the answer; None where it is a value or an error of tidegate's own."""
     signal.setitimer(signal.ITIMER_VIRTUAL, 1)
     try:
         value = answer(function, args)
@@ -564,10 +531,7 @@ def unshown(error: BaseException) -> str | None:
 
 
 def unusable(function: Callable[..., object], value: object) -> str | None:
-    """What is wrong with a value of tidegate that was accepted.
-
-    What is an answer of tidegate, and nowhere taken, is made by the function that gives it, and not checked again.
-    """
+    """The fault of an accepted value; values that are only returned are checked elsewhere."""
     if not attrs.has(type(value)) or (function is type(value) and function not in taken()):
         return None
     if f"{type(value).__module__}.{type(value).__name__}".removeprefix("tidegate.") in CARRYING:
@@ -581,7 +545,6 @@ def unusable(function: Callable[..., object], value: object) -> str | None:
 
 
 def place_of(error: BaseException) -> str:
-    """The line of the core that it came from."""
     trace, place = error.__traceback__, "nowhere"
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
@@ -592,7 +555,6 @@ def place_of(error: BaseException) -> str:
 
 
 def valid_call(name: str, choices: Mapping[str, Sequence[Sample]]) -> Mapping[str, Sample]:
-    """Arguments with which it does not fail, if trying finds some."""
     chance = random.Random(6)
     args = {each: samples[0] for each, samples in choices.items()}
     for _ in range(60):
@@ -606,14 +568,12 @@ def valid_call(name: str, choices: Mapping[str, Sequence[Sample]]) -> Mapping[st
 
 
 def ungated(value: Any) -> Iterator[Sample]:
-    """What is valid but for one field that a gate checks."""
     for name in AT_THE_GATE.get(type(value), ()):
         for wrong in WRONG:
             yield Sample(f"{type(value).__name__}({name}={wrong})", attrs.evolve(value, **{name: wrong.value}))
 
 
 def infected(samples: Iterable[Sample]) -> Iterator[Sample]:
-    """Tuples, mappings and events that are valid but for one value in them, or one key."""
     for sample in samples:
         yield from ungated(sample.value)
         if type(sample.value) is tuple and sample.value:
@@ -630,7 +590,6 @@ def infected(samples: Iterable[Sample]) -> Iterator[Sample]:
 
 
 def swept(name: str) -> dict[str, str]:
-    """The flaws that one wrong argument among valid ones shows, and the argument that first shows each."""
     choices = choices_of(ASKED[name])
     base = valid_call(name, choices)
     found: dict[str, str] = {}
@@ -654,7 +613,6 @@ def _limits() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", ASKED)
 def test_one_wrong_argument_is_answered(name: str) -> None:
-    """Each argument in turn, or a part of it, is of every wrong type, too large, too deep or no text; the others are valid."""
     assert swept(name) == {}
 
 
@@ -667,7 +625,6 @@ ANY: Final = st.recursive(
 
 @cache
 def drawn(name: str) -> st.SearchStrategy[dict[str, Sample]]:
-    """Arguments of which about every third is wrong."""
     written = ("self", *WRITTEN.get(name, "").split())
     return st.fixed_dictionaries(
         {
@@ -681,7 +638,6 @@ def drawn(name: str) -> st.SearchStrategy[dict[str, Sample]]:
 
 @pytest.mark.parametrize("module", sorted({module_of(name) for name in ASKED}))
 def test_several_wrong_arguments_are_answered(module: str) -> None:
-    """Any number of arguments is wrong, or valid and does not go with the others."""
     names = [name for name in ASKED if module_of(name) == module]
 
     @settings(max_examples=min(30, 3 * len(names)), phases=(Phase.explicit, Phase.generate))
@@ -694,7 +650,6 @@ def test_several_wrong_arguments_are_answered(module: str) -> None:
 
 
 def test_everything_public_is_asked() -> None:
-    """Classes, functions and methods are found in every module."""
     assert {
         "model.instants.Instant",
         "consumer.watermark.committable",
@@ -705,7 +660,6 @@ def test_everything_public_is_asked() -> None:
 
 
 def test_every_class_has_valid_values() -> None:
-    """For else its functions would be asked with nothing but wrong arguments."""
     without = {each for each, values in pool().found.items() if not values and (is_checked(each) or each in taken())}
 
     assert {each.__name__ for each in without} <= {"MissingExtra"}
@@ -713,8 +667,6 @@ def test_every_class_has_valid_values() -> None:
 
 @attrs.frozen
 class Careless:
-    """A value that takes whatever it gets."""
-
     it: Any
 
     def __repr__(self) -> str:
@@ -744,5 +696,4 @@ def too_large() -> list[None]:
 def test_what_is_not_an_answer_is_noticed(
     function: Callable[..., object], args: Mapping[str, Sample], expected: str | None
 ) -> None:
-    """Another's error, work without an end, memory without measure, and values that cannot be shown or hashed."""
     assert flaw(function, args) == expected

@@ -1,4 +1,4 @@
-"""The checks of a store and of a log: what keeps the contract passes, and what does not is found out."""
+"""The conformance checks of a store and of a log accept a correct one and reject faulty ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ X = PROBED[0]
 AT = Field[Instant]("at")
 
 Store: TypeAlias = Callable[[Operation, World], tuple[World, object]]
-"""What a store makes of an operation: what it holds then, and its answer."""
 
 
 def right(operation: Operation, world: World) -> tuple[World, object]:
@@ -47,7 +46,6 @@ def right(operation: Operation, world: World) -> tuple[World, object]:
 
 
 def asked(operations: tuple[Operation, ...], store: Store) -> tuple[tuple[object, ...], World]:
-    """Run the check on a store that begins empty, and whose clock goes on by a second with each operation."""
     program, reply = agreement(operations), None
     world: World = Plain().write(CLOCK, Instant(10**6 * SECOND))
     while True:
@@ -72,37 +70,35 @@ def check_k1(store: Store, *phases: Phase) -> None:
 
 
 def test_a_store_that_does_what_operations_mean_agrees() -> None:
-    """Law K1: whatever the operations, and those that ship as probes."""
+    """Law K1."""
     check_k1(right)
     assert asked(probes("c"), right)[0] == ()
 
 
 def test_nothing_is_left_behind() -> None:
-    """The two documents of the probes are deleted, before and afterwards."""
     left = Plain().write(ids("c"), (X,)).write(document("c", X), Document.of({"_id": X, "n": "left"}))
     assert asked(probes("c"), right)[1].read(ids("c")) == ()
     assert right(insert_one("c", Document.of({"_id": X})), left)[1] == Refused("duplicate key")
 
 
-# --- stores that are wrong ----------------------------------------------------------------------------------------------
+# --- faulty stores ------------------------------------------------------------------------------------------------------
 
 
 def overwrites(operation: Operation, world: World) -> tuple[World, object]:
-    """An insert of a taken id replaces what is there."""
     if isinstance(operation, InsertOne):
         world = right(DeleteOne(operation.collection, Eq(ID, operation.doc[ID])), world)[0]
     return right(operation, world)
 
 
 def forgets_the_version(operation: Operation, world: World) -> tuple[World, object]:
-    """Of a filter in parts, only the id is looked at in an update."""
+    """An update looks only at the id in a composite filter."""
     if isinstance(operation, (UpdateOne, FindOneAndUpdate)) and isinstance(operation.where, AllOf):
         operation = attrs.evolve(operation, where=operation.where.parts[0])
     return right(operation, world)
 
 
 def answers_before(operation: Operation, world: World) -> tuple[World, object]:
-    """It answers the document before the update, as some drivers do by default."""
+    """The store returns the document before the update, as some drivers do by default."""
     after, reply = right(operation, world)
     if isinstance(operation, FindOneAndUpdate) and isinstance(reply, Document):
         reply = world.read(document(operation.collection, reply[ID]))
@@ -110,7 +106,7 @@ def answers_before(operation: Operation, world: World) -> tuple[World, object]:
 
 
 def half_done(operation: Operation, world: World) -> tuple[World, object]:
-    """A refused update leaves its other half done."""
+    """A refused update leaves half of its changes."""
     after, reply = right(operation, world)
     if isinstance(operation, UpdateOne) and isinstance(reply, Refused):
         for update in operation.updates:
@@ -119,7 +115,7 @@ def half_done(operation: Operation, world: World) -> tuple[World, object]:
 
 
 def refuses_nothing(operation: Operation, world: World) -> tuple[World, object]:
-    """What does not fit is reported as no match."""
+    """A type error is reported as no match."""
     after, reply = right(operation, world)
     return after, 0 if isinstance(reply, Refused) and isinstance(operation, UpdateOne) else reply
 
@@ -130,14 +126,13 @@ def always_deletes(operation: Operation, world: World) -> tuple[World, object]:
 
 
 def upserts(operation: Operation, world: World) -> tuple[World, object]:
-    """An update of what is not there makes it."""
     if isinstance(operation, UpdateOne) and isinstance(operation.where, Eq):
         world = right(InsertOne(operation.collection, Document.of({"_id": operation.where.value})), world)[0]
     return right(operation, world)
 
 
 def inserts_the_bare_id(operation: Operation, world: World) -> tuple[World, object]:
-    """An upsert inserts what it updates, and nothing of what its filter says."""
+    """An upsert inserts the update without the equalities of its filter."""
     after, reply = right(operation, world)
     here, there = (len([*each.read(ids(operation.collection))]) for each in (world, after))
     if isinstance(operation, UpsertOne) and there > here:
@@ -146,7 +141,6 @@ def inserts_the_bare_id(operation: Operation, world: World) -> tuple[World, obje
 
 
 def loose(operation: Operation, world: World) -> tuple[World, object]:
-    """Whole floats come back as integers."""
     after, reply = right(operation, world)
     if isinstance(reply, Document):
         reply = Document(tuple((k, int(v) if isinstance(v, float) and v.is_integer() else v) for k, v in reply.items))
@@ -154,7 +148,6 @@ def loose(operation: Operation, world: World) -> tuple[World, object]:
 
 
 def unbounded(operation: Operation, world: World) -> tuple[World, object]:
-    """A bounded push keeps all."""
     if isinstance(operation, FindOneAndUpdate):
         updates = tuple(attrs.evolve(each, last=None) if isinstance(each, Push) else each for each in operation.updates)
         operation = attrs.evolve(operation, updates=updates)
@@ -162,7 +155,6 @@ def unbounded(operation: Operation, world: World) -> tuple[World, object]:
 
 
 def adds_again(operation: Operation, world: World) -> tuple[World, object]:
-    """What is in the set already is added again."""
     if isinstance(operation, FindOneAndUpdate):
         updates = tuple(
             Push(each.field, each.value) if isinstance(each, AddToSet) else each for each in operation.updates
@@ -172,7 +164,6 @@ def adds_again(operation: Operation, world: World) -> tuple[World, object]:
 
 
 def in_the_given_order(operation: Operation, world: World) -> tuple[World, object]:
-    """New fields stand in the order in which they were asked for."""
     if isinstance(operation, UpdateOne) and len(operation.updates) > 1:
         first, *rest = operation.updates
         world, reply = right(attrs.evolve(operation, updates=(first,)), world)
@@ -181,7 +172,6 @@ def in_the_given_order(operation: Operation, world: World) -> tuple[World, objec
 
 
 def null_is_not_missing(operation: Operation, world: World) -> tuple[World, object]:
-    """A field that is not there does not equal null."""
     after, reply = right(operation, world)
     if isinstance(operation, FindOne) and isinstance(reply, Document) and isinstance(operation.where, AllOf):
         nulls = [each.field for each in operation.where.parts if isinstance(each, Eq) and each.value is None]
@@ -190,7 +180,7 @@ def null_is_not_missing(operation: Operation, world: World) -> tuple[World, obje
 
 
 def a_clock_that_stands(operation: Operation, world: World) -> tuple[World, object]:
-    """Expiry is judged by a clock that never moves, and that is not the one that is put."""
+    """Expiry is judged by a frozen clock, not the one that the store writes."""
     if isinstance(operation, (UpdateOne, FindOneAndUpdate)) and any(
         isinstance(u, PutServerTime) for u in operation.updates
     ):
@@ -200,14 +190,12 @@ def a_clock_that_stands(operation: Operation, world: World) -> tuple[World, obje
 
 
 def updates_the_first(operation: Operation, world: World) -> tuple[World, object]:
-    """An update of many changes one document."""
     if isinstance(operation, UpdateMany):
         operation = UpdateOne(operation.collection, operation.where, operation.updates)
     return right(operation, world)
 
 
 def does_not_count(operation: Operation, world: World) -> tuple[World, object]:
-    """A deletion of many answers nothing."""
     if isinstance(operation, DeleteMany):
         world, _ = right(operation, world)
         return world, 0
@@ -215,7 +203,6 @@ def does_not_count(operation: Operation, world: World) -> tuple[World, object]:
 
 
 def keeps_an_order(operation: Operation, world: World) -> tuple[World, object]:
-    """A bulk ends with the first of its updates that is refused."""
     if isinstance(operation, BulkUpdate):
         for update in operation.updates:
             world, reply = right(update, world)
@@ -234,7 +221,6 @@ WRONG: tuple[Store, ...] = (
 
 @pytest.mark.parametrize("store", WRONG)
 def test_the_probes_find_a_store_out(store: Store) -> None:
-    """Each bug that a store may have shows in one of the operations that ship."""
     disagreements, _ = asked(probes("c"), store)
     assert len(disagreements) == 1
     assert " is " in str(disagreements[0])
@@ -248,7 +234,7 @@ def test_a_planted_bug_breaks_k1(store: Store) -> None:
 
 
 def test_trouble_says_nothing_of_the_store() -> None:
-    """What is ambiguous is passed on; there is nothing to compare it with."""
+    """An ambiguous reply is passed on: there is nothing to compare."""
 
     def lost(operation: Operation, world: World) -> tuple[World, object]:
         return world, Ambiguous("no reply") if isinstance(operation, InsertOne) else right(operation, world)[1]
@@ -258,7 +244,6 @@ def test_trouble_says_nothing_of_the_store() -> None:
 
 
 def test_a_disagreement_names_the_operation_and_both_answers() -> None:
-    """So that whoever writes an adapter knows where to look."""
     ((disagreement,), _) = asked((insert_one("c", Document.of({"_id": X, "n": 1.0})), FindOne("c", Eq(ID, X))), loose)
     assert str(disagreement) == (
         f'insert into c: {{_id: "{X}", n: 1.0}}: what c holds as "{X}" is {{_id: "{X}", n: 1}},'
@@ -273,7 +258,6 @@ HERE = TopicPartition("topic", 0)
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[Event, ...]:
-    """What a log that keeps its promises tells: assignments in turn, fetches, commits that are lost now and then."""
     log = draw(strategies.batches())
     events: list[Event] = []
     committed, generation = 0, 0
@@ -305,12 +289,12 @@ def check_k2(judge: Judge) -> None:
 
 
 def test_a_log_that_keeps_its_promises_has_no_breach() -> None:
-    """Law K2: gaps in the numbering, lost replies of commits, repetitions after a rebalance."""
+    """Law K2: gaps between offsets, lost commit replies, and repeats after a rebalance."""
     check_k2(breaches)
 
 
 def test_a_planted_bug_breaks_k2() -> None:
-    """Judged without what was unsure, a lost reply looks like a breach; so does a repetition without generations."""
+    """Without unsure commits a lost reply is a breach; without generations a repeat is."""
 
     def is_sure(history: tuple[Event, ...]) -> tuple[Breach, ...]:
         return breaches([each for each in history if not isinstance(each, CommitUnknown)])
@@ -342,7 +326,6 @@ BROKEN: dict[str, tuple[tuple[Event, ...], str]] = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_log_that_breaks_a_promise_is_found_out(name: str) -> None:
-    """Each promise by itself; the breach names the event."""
     events, why = BROKEN[name]
     (breach,) = breaches(events)
     assert breach.event == events[-1]
@@ -351,7 +334,6 @@ def test_a_log_that_breaks_a_promise_is_found_out(name: str) -> None:
 
 
 def test_what_an_older_generation_fetched_says_nothing() -> None:
-    """It may come late, in any order."""
     assert (
         breaches((Assigned(HERE, 2, 5), Fetched(HERE, 1, (9, 3)), Fetched(HERE, 2, ()), Fetched(HERE, 2, (5,)))) == ()
     )

@@ -1,4 +1,4 @@
-"""Which module may import which, type-checking imports included: no circles, and rooms in one order."""
+"""Which module may import which, type-checking imports included: no cycles, one order of rooms."""
 
 from __future__ import annotations
 
@@ -15,15 +15,12 @@ import tidegate
 CORE: Final = Path(tidegate.__file__).parents[1]
 ROOTS: Final = (CORE, CORE.parent / "adapters")
 Imports: TypeAlias = Mapping[str, Collection[str]]
-"""Which modules each module imports."""
-
 ROOMS: Final = (
     "model", "retries", "transactions", "counters", "payloads", "leases", "work", "services", "invocations", "triggers", "reactive", "consumer",
     "sinks", "pipeline",
 )  # fmt: skip
-"""A room imports rooms before it only, as far as decisions and programs go."""
+"""Decisions and programs of a room import only earlier rooms."""
 KINDS: Final = ("laws", "scenarios", "specimens", "strategies")
-"""What stands beside the decisions and programs of a room, as a file or a folder."""
 NEVER: Final[Mapping[str, tuple[str, ...]]] = {
     "": ("sim", "laws", "scenarios", "specimens", "strategies"),
     "laws": ("sim", "scenarios", "specimens", "strategies"),
@@ -31,20 +28,17 @@ NEVER: Final[Mapping[str, tuple[str, ...]]] = {
     "specimens": ("strategies",),
     "strategies": (),
 }
-"""What each kind of module of a room does not import; "" for decisions and programs."""
+"""Rooms and kinds that each kind of module must not import; "" is decisions and programs."""
 FACES: Final = (*KINDS, "catalogue", "conformance", "testing")
-"""Modules of the core that stand above the rooms."""
 SERVED: Final[Mapping[str, tuple[str, ...]]] = {
     "group": ("consumer",), "log": ("consumer",), "planners": ("reactive",), "streams": ("reactive",),
 }  # fmt: skip
-"""The simulated servers, and the rooms whose clients they serve; other modules of `sim` know the model only."""
-
 
 ADAPTERS: Final = (
     "base", "embedded", "mongo", "runtime", "kit", "observe", "sinks", "page", "exploring", "shell", "kafka", "cli", "testing",
     "orchestrator", "reactive",
 )  # fmt: skip
-"""The packages of the adapters: each imports itself and packages before it, inside of functions too."""
+"""Packages of the adapters. Each imports only itself and earlier ones, also inside functions."""
 
 
 @cache
@@ -58,7 +52,6 @@ def files() -> Mapping[str, Path]:
 
 
 def imported(text: str, known: Collection[str]) -> set[str]:
-    """The modules that a text imports anywhere in it: those that are known by their full names, others as they stand."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(text)):
         match node:
@@ -78,7 +71,7 @@ def imports() -> Imports:
 
 
 def circles(graph: Imports) -> list[list[str]]:
-    """The modules that lead to themselves: what is left when all that leads to nothing left is taken away, both ways round."""
+    """Remove modules without successors or predecessors until only cycles are left."""
     left = {name: {each for each in ahead if each in graph} for name, ahead in graph.items()}
     while leaves := [name for name, ahead in left.items() if not ahead & left.keys()]:
         for name in leaves:
@@ -91,7 +84,6 @@ def circles(graph: Imports) -> list[list[str]]:
 
 
 def reached(graph: Imports, start: str) -> set[str]:
-    """All that a module leads to."""
     found: set[str] = set()
     todo = [*graph[start]]
     while todo:
@@ -103,7 +95,6 @@ def reached(graph: Imports, start: str) -> set[str]:
 
 
 def placed(module: str) -> tuple[str, str]:
-    """The room and the kind of a module of the core; the room is "" for faces, such as `tidegate.laws`."""
     _, *parts = module.split(".")
     if not parts or parts[0] not in (*ROOMS, "sim"):
         return "", ""
@@ -112,7 +103,6 @@ def placed(module: str) -> tuple[str, str]:
 
 
 def against_the_order(graph: Imports) -> Iterator[str]:
-    """The imports between rooms that must not be."""
     for module, ahead in graph.items():
         room, kind = placed(module)
         if room:
@@ -125,7 +115,7 @@ def is_wrong(module: str, room: str, kind: str, other: str) -> bool:
     if not other.startswith("tidegate."):
         return False
     theirs, their_kind = placed(other)
-    if not theirs:  # a face re-exports from all rooms, so whatever stands in one of them must not need it
+    if not theirs:  # a face re-exports from all rooms, so no module of a room may need it
         return other.split(".")[1] in FACES
     if room == "sim":
         return theirs not in ("sim", "model", *SERVED.get(module.rpartition(".")[2], ())) or bool(their_kind)
@@ -134,27 +124,25 @@ def is_wrong(module: str, room: str, kind: str, other: str) -> bool:
     return (theirs if theirs == "sim" else their_kind) in NEVER[kind]
 
 
-# --- it holds -----------------------------------------------------------------------------------------------------------
+# --- the order holds ----------------------------------------------------------------------------------------------------
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
-    """Not even to name a type."""
     assert circles(imports()) == []
 
 
 def test_rooms_stand_in_order() -> None:
-    """Decisions and programs import rooms before theirs; no law needs the simulator, and strategies alone hypothesis."""
+    """Laws never import the simulator, and only strategies import hypothesis."""
     assert list(against_the_order(imports())) == []
 
 
 def test_every_room_is_in_the_order() -> None:
-    """A new one has its place, or nothing would be asked of it."""
     there = {file.parent.name for file in (CORE / "tidegate").glob("*/__init__.py")}
     assert there == {*ROOMS, "sim"}
 
 
 def test_packages_of_adapters_import_packages_before_them() -> None:
-    """The documented short paths, such as `tidegate_adapters.leases`, are for users: no package imports them."""
+    """Short paths such as `tidegate_adapters.leases` are for users: no package imports them."""
     order = {name: place for place, name in enumerate(ADAPTERS)}
     modules = {name: name.split(".")[1] for name in imports() if name.startswith("tidegate_adapters.")}
     packages = {name: package for name, package in modules.items() if package in order}
@@ -171,7 +159,6 @@ FILE_MAX, CLASS_MAX = 800, 400
 
 
 def test_no_file_and_no_class_is_too_long_to_read_at_once() -> None:
-    """800 lines a file, 400 a class; what is longer has several questions, or several states."""
     longer = set[str]()
     for name, file in files().items():
         text = file.read_text("utf-8")
@@ -181,11 +168,10 @@ def test_no_file_and_no_class_is_too_long_to_read_at_once() -> None:
     assert longer == set()
 
 
-# --- and it could fail --------------------------------------------------------------------------------------------------
+# --- the checks can fail ------------------------------------------------------------------------------------------------
 
 
 def test_what_only_a_checker_imports_counts() -> None:
-    """Whole modules, names of modules, in functions, and where only a type checker looks."""
     text = (
         "import os.path\nfrom a import b, C\nif TYPE_CHECKING:\n    from a.d import E\ndef f():\n    from a import d\n"
     )
@@ -193,7 +179,6 @@ def test_what_only_a_checker_imports_counts() -> None:
 
 
 def test_a_circle_is_found_and_whoever_leads_into_it_is_not_in_it() -> None:
-    """Two circles, one of two modules and one of three; what leads in or out of them is in none."""
     graph = {
         "a": ["b"],
         "b": ["a", "x"],
@@ -223,7 +208,6 @@ def test_a_circle_is_found_and_whoever_leads_into_it_is_not_in_it() -> None:
     ],
 )
 def test_an_import_against_the_order_is_found(module: str, other: str) -> None:
-    """A room before it, the simulator, what stands beside decisions, and a face."""
     wrong = {f"tidegate.{module}": [f"tidegate.{other}"]}
     assert list(against_the_order(wrong)) == [f"tidegate.{module} imports tidegate.{other}"]
 
@@ -239,12 +223,10 @@ def test_an_import_against_the_order_is_found(module: str, other: str) -> None:
     ],
 )
 def test_an_import_in_order_is_none(module: str, other: str) -> None:
-    """What is asked for is not more than that."""
     assert list(against_the_order({f"tidegate.{module}": [f"tidegate.{other}"]})) == []
 
 
 @pytest.mark.parametrize("module", ["leases.lease", "leases.laws", "sim.world"])
 def test_hypothesis_is_for_strategies(module: str) -> None:
-    """Anywhere else a user would need it to run."""
     assert list(against_the_order({f"tidegate.{module}": ["hypothesis.strategies"]}))
     assert not list(against_the_order({"tidegate.leases.strategies": ["hypothesis.strategies"]}))

@@ -1,5 +1,3 @@
-"""The command without what it needs, interrupted, and at work."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -13,7 +11,6 @@ from tidegate.exit_codes import ExitCode
 
 
 def test_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without the extra, or without the adapters."""
     monkeypatch.setattr(command, "find_spec", lambda _: None)
     assert command.main([]) == ExitCode.USAGE
     assert "pip install 'tidegate[cli]'" in capsys.readouterr().err
@@ -25,7 +22,6 @@ def command_line(monkeypatch: pytest.MonkeyPatch, main: object) -> None:
 
 
 def test_it_answers_what_the_command_line_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The arguments are passed on."""
     given: list[Sequence[str] | None] = []
 
     def answers(argv: Sequence[str] | None) -> int:
@@ -38,8 +34,6 @@ def test_it_answers_what_the_command_line_answers(monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_interruption_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """With the exit code that shells give it."""
-
     def interrupted(_: Sequence[str] | None) -> NoReturn:
         raise KeyboardInterrupt
 

@@ -1,5 +1,3 @@
-"""Programs on documents, apart from their scenarios: what they refuse, and the steps that are used alone."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -24,7 +22,6 @@ from tidegate.sim.world import perform, world_with
 
 
 def test_a_lease_is_what_its_record_says() -> None:
-    """A record at version 0, or none, was never taken."""
     assert lease_of(None) is lease_of(new_lease("x")) is None
     record = Document.of({"_id": "x", "token": 1, "version": 2, "holder": None, "request": "r", "ttl": 9})
     assert lease_of(record) == Lease(1, 2, None, "r", 9)
@@ -39,7 +36,6 @@ def test_a_lease_is_what_its_record_says() -> None:
     ],
 )
 def test_what_is_not_a_record_is_misuse(wrong: Callable[[], object]) -> None:
-    """Each in a message of its own."""
     with pytest.raises(Misuse):
         wrong()
 
@@ -69,12 +65,10 @@ READ: Mapping[str, tuple[Callable[[Document], object], Document]] = {
 
 @pytest.mark.parametrize("name", READ)
 def test_a_record_that_another_has_spoiled_is_read_or_misuse(name: str) -> None:
-    """Whatever stands in a field, or is missing: no error but tidegate's own comes back, and some of it does."""
     assert is_read_or_misuse(*READ[name])
 
 
 def test_what_a_record_lacks_is_reported_with_its_id() -> None:
-    """And which names there are, where one is unknown."""
     with pytest.raises(Misuse, match=r"(?s)a record has no 'fence'.*the record 'x'"):
         needed(Document.of({"_id": "x"}), FENCE)
     with pytest.raises(Misuse, match="'lost' is not one of pending, processing"):
@@ -82,7 +76,6 @@ def test_what_a_record_lacks_is_reported_with_its_id() -> None:
 
 
 def test_a_fenced_write_under_an_older_epoch_changes_nothing() -> None:
-    """Whoever is older replies 0; the same epoch may write again."""
     world = done(world_with({"c": (Document.of({"_id": "x", "fence": 0}),)}), fenced("c", "x", 2))
     replies = [next(perform(fenced("c", "x", epoch), world, "a"))[1] for epoch in (1, 2, 3)]
     assert replies == [0, 1, 1]
@@ -91,7 +84,6 @@ def test_a_fenced_write_under_an_older_epoch_changes_nothing() -> None:
 
 
 def test_an_increment_and_a_sweep_are_functions_too() -> None:
-    """What is not there is not counted: an increment says so, a sweep has nothing to do."""
     there = {"c": (new_counter("x"),)}
     assert one(lambda: increment("c", "x", "t"), there) == Returned(Counted())
     assert one(lambda: sweep("c", "x"), there) == one(lambda: sweep("c", "x"), {}) == Returned(True)
@@ -100,7 +92,6 @@ def test_an_increment_and_a_sweep_are_functions_too() -> None:
 
 
 def test_outcomes_read_as_sentences() -> None:
-    """One line each, for people."""
     lines = (
         Served(1, is_released=False),
         Damaged("chunk 2", "is missing"),

@@ -1,5 +1,3 @@
-"""What users import is there, is listed, and does not change unseen."""
-
 from __future__ import annotations
 
 import ast
@@ -18,8 +16,6 @@ from tidegate import ExitCode
 NAMES: Final = Path(__file__).with_name("public_names.txt")
 
 BESIDE: Final = frozenset({"laws", "scenarios", "specimens", "strategies"})
-"""What stands beside the modules of a room is named after them, so the same names are meant there."""
-
 QUALIFIED: Final = {
     ("consumer", "NEXT"),
     ("consumer", "check_event"),
@@ -33,7 +29,7 @@ QUALIFIED: Final = {
     ("sim", "asked"),
     ("sim", "judged"),
 }
-"""Names, none of a type, that two modules of a room have, so that they are said along with the module: `drain.plan`."""
+"""Names (no types) that two modules of a room share, so users qualify them: `drain.plan`."""
 
 
 def modules() -> Iterator[ModuleType]:
@@ -44,7 +40,6 @@ def modules() -> Iterator[ModuleType]:
 
 
 def listed(module: ModuleType) -> list[str]:
-    """What it re-exports by `__all__`, or else what it defines without an underscore, but for type variables."""
     if hasattr(module, "__all__"):
         return [*module.__all__]
     tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
@@ -58,7 +53,6 @@ def listed(module: ModuleType) -> list[str]:
 
 
 def test_within_a_room_a_name_stands_for_one_thing() -> None:
-    """Or whoever reads it has to look up which is meant."""
     meant: dict[tuple[str, str], list[object]] = {}
     for module in modules():
         _, room, *inner = [*module.__name__.split("."), ""]
@@ -72,7 +66,7 @@ def test_within_a_room_a_name_stands_for_one_thing() -> None:
 
 
 def test_the_public_names_are_those_on_record() -> None:
-    """So that a name that appears or goes is seen. TIDEGATE_GOLDEN=write rewrites the list; commit only what is meant."""
+    """TIDEGATE_GOLDEN=write rewrites the list; commit only intended changes."""
     shown = (module for module in modules() if not re.search(r"\.(scenarios|specimens)\b", module.__name__))
     now = "".join(f"{module.__name__}: {' '.join(sorted(names))}\n" for module in shown if (names := listed(module)))
     if environ.get("TIDEGATE_GOLDEN") == "write":
@@ -81,6 +75,5 @@ def test_the_public_names_are_those_on_record() -> None:
 
 
 def test_exit_codes_are_those_of_the_field() -> None:
-    """0 met, 1 not met, 2 usage, 3 outside the model, 4 diverged, 5 nothing selected, 6 inconclusive, then signals."""
     assert [code.value for code in ExitCode][:7] == [0, 1, 2, 3, 4, 5, 6]
     assert tidegate.__version__.count(".") == 2

@@ -1,4 +1,4 @@
-"""The core is pure: what it imports, what it calls, and that attrs is all it needs."""
+"""The core is pure: limits on imports and calls, with attrs as the only dependency."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ import tidegate
 
 CORE: Final = Path(tidegate.__file__).parent
 EXEMPT: Final = ("__main__", "strategies")
-"""The one hands over to the command line, the other is for tests and needs hypothesis."""
-
 VALUES: Final = {
     "__future__": "annotations that are not evaluated",
     "ast": "what a planted bug changes in the text of a module, see sim.variants",
@@ -52,7 +50,7 @@ VALUES: Final = {
     "typing": "types",
     "zlib": "a checksum, see consumer._tables",
 }
-"""What the core may import besides itself, and what for: none of it has a clock, a random generator or I/O."""
+"""External modules that the core may import, and why. None has a clock, randomness or I/O."""
 
 ONLY_IN: Final = {
     "ast": ("sim.variants",),
@@ -67,8 +65,6 @@ BANNED_NAMES: Final = frozenset(
     {"__import__", "breakpoint", "compile", "eval", "exec", "exit", "globals", "input", "open", "print", "quit"}
 )
 CLOCKS: Final = frozenset({"now", "utcnow", "today"})
-"""Clocks behind a name that may be imported: `datetime.now`."""
-
 CACHES: Final = {
     "sim.confirming.second_process": "the adapter that is installed, see sim.rerun",
     "catalogue.__getattr__": "what ships, once it was asked for",
@@ -102,7 +98,7 @@ CACHES: Final = {
     "sim.variants._compiled": "what a planted bug has executed again, once per bug",
     "sim.world.notes": "the cell of a process's notes, for a while",
 }
-"""All that outlives a call: functions of values that remember their answers, so nobody can tell but by the time it takes."""
+"""The only state that outlives a call: caches of functions of values, visible only in run time."""
 
 MUTATORS: Final = frozenset(
     {
@@ -129,7 +125,6 @@ def is_exempt(module: str) -> bool:
 
 @cache
 def parsed() -> dict[str, ast.Module]:
-    """The modules of the core, without those that are exempt."""
     files = {".".join(file.relative_to(CORE).with_suffix("").parts): file for file in CORE.rglob("*.py")}
     return {name: ast.parse(file.read_text("utf-8")) for name, file in files.items() if not is_exempt(name)}
 
@@ -137,7 +132,7 @@ def parsed() -> dict[str, ast.Module]:
 MODULES: Final = sorted(parsed())
 
 
-# --- what each module may do ------------------------------------------------------------------------------------------
+# --- what each module may use -----------------------------------------------------------------------------------------
 
 
 def imported(tree: ast.Module) -> set[str]:
@@ -160,7 +155,6 @@ def is_ours(name: str) -> bool:
 
 
 def imports_too_much(module: str, tree: ast.Module) -> set[str]:
-    """What it imports that it must not."""
     return {
         name
         for name in imported(tree)
@@ -169,7 +163,6 @@ def imports_too_much(module: str, tree: ast.Module) -> set[str]:
 
 
 def reaches_outside(tree: ast.Module) -> set[str]:
-    """What it uses that opens, prints, asks, evaluates, or reads a clock."""
     found: set[str] = set()
     for node in ast.walk(tree):
         match node:
@@ -185,7 +178,6 @@ def reaches_outside(tree: ast.Module) -> set[str]:
 
 
 def keeps_state(tree: ast.Module) -> set[str]:
-    """The names of a module, or fields of its classes, that could change: bound again, changed in place, or not Final."""
     bound: list[str] = []
     found: set[str] = set()
     for statement in tree.body:
@@ -220,7 +212,6 @@ def is_mutable(value: ast.expr | None) -> bool:
 
 
 def changed(tree: ast.Module) -> set[str]:
-    """The names whose contents are changed in place."""
     found: set[str] = set()
     for node in ast.walk(tree):
         match node:
@@ -254,28 +245,23 @@ def caches(tree: ast.Module) -> set[str]:
 
 
 def test_the_core_imports_attrs_value_modules_and_itself() -> None:
-    """The core does no I/O and has no clock and no randomness, because it has nothing to have them with."""
     assert {each: found for each, tree in parsed().items() if (found := imports_too_much(each, tree))} == {}
 
 
 def test_no_more_is_allowed_than_is_needed() -> None:
-    """Every module on the list is imported somewhere."""
     assert VALUES.keys() == {name for tree in parsed().values() for name in imported(tree) if not is_ours(name)}
 
 
 def test_nothing_in_the_core_reaches_outside() -> None:
-    """No builtin that opens, prints, asks or evaluates; no clock; of `sys`, only which Python runs."""
     found = {each: names for each, tree in parsed().items() if (names := reaches_outside(tree))}
-    assert found == {"sim.variants": {"compile", "exec"}}  # of our own modules, with a bug in them
+    assert found == {"sim.variants": {"compile", "exec"}}  # our modules, with a bug
 
 
 def test_no_module_keeps_state() -> None:
-    """What stands in a module or a class is bound once, as Final where it could be changed, and never changed."""
     assert {each: found for each, tree in parsed().items() if (found := keeps_state(tree))} == {}
 
 
 def test_the_caches_are_those_that_are_listed() -> None:
-    """Each is a function of values alone."""
     assert CACHES.keys() == {f"{module}.{name}" for module, tree in parsed().items() for name in caches(tree)}
 
 
@@ -306,17 +292,15 @@ def test_the_caches_are_those_that_are_listed() -> None:
     ],
 )
 def test_what_is_not_pure_is_found(planted: str) -> None:
-    """The checks above can fail: each of these breaks one of them."""
     tree = ast.parse(planted)
 
     assert imports_too_much("status", tree) | reaches_outside(tree) | keeps_state(tree)
 
 
-# --- alone in the world -----------------------------------------------------------------------------------------------
+# --- in isolation -----------------------------------------------------------------------------------------------------
 
 
 def python(paths: Sequence[Path], *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Python with nothing on its path but the standard library and these; it receives nothing from outside."""
     path = f"import sys; sys.path[:0] = {[str(path) for path in paths]!r}; sys.dont_write_bytecode = True; "
     return subprocess.run(
         [sys.executable, "-I", "-S", "-W", "error", "-c", path + arguments[0], *arguments[1:]],
@@ -329,7 +313,6 @@ def python(paths: Sequence[Path], *arguments: str) -> subprocess.CompletedProces
 
 @pytest.fixture(scope="module")
 def attrs_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which attrs is all there is."""
     folder = tmp_path_factory.mktemp("attrs")
     for name in ("attr", "attrs"):
         spec = find_spec(name)
@@ -340,7 +323,6 @@ def attrs_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_with_attrs_alone_every_module_of_the_core_imports(attrs_alone: Path) -> None:
-    """No driver, no hypothesis, no command line is on the path."""
     dotted = [f"tidegate.{name}".removesuffix(".__init__").replace("tidegate.__init__", "tidegate") for name in MODULES]
     every = "; ".join(f"import {name}" for name in dotted)
     loaded = "print(*sorted(name for name in sys.modules if name.partition('.')[0] in ('attr', 'attrs', 'tidegate')))"
@@ -351,7 +333,6 @@ def test_with_attrs_alone_every_module_of_the_core_imports(attrs_alone: Path) ->
 
 
 def test_without_attrs_it_says_what_is_missing() -> None:
-    """The check above can fail: without the one dependency nothing of it imports."""
     done = python([CORE.parent], "import tidegate.invocations.status")
 
     assert done.returncode == 1
@@ -359,7 +340,6 @@ def test_without_attrs_it_says_what_is_missing() -> None:
 
 
 def test_the_strategies_without_hypothesis_say_what_to_install(attrs_alone: Path) -> None:
-    """The extra is named; nothing else of the core needs it."""
     done = python([CORE.parent, attrs_alone], "import tidegate.strategies")
 
     assert done.returncode == 1
@@ -369,7 +349,6 @@ def test_the_strategies_without_hypothesis_say_what_to_install(attrs_alone: Path
 
 @pytest.mark.parametrize("arguments", [(), ("--version",), ("explore",)])
 def test_the_command_without_its_extra_says_what_to_install(attrs_alone: Path, arguments: tuple[str, ...]) -> None:
-    """`python -m tidegate` exits with 2, the code for wrong usage, and prints no traceback."""
     run = "import runpy; runpy.run_module('tidegate', run_name='__main__')"
     done = python([CORE.parent, attrs_alone], run, *arguments)
 

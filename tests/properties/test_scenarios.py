@@ -1,7 +1,4 @@
-"""What exploration must show: every shipped scenario, its expectation, and that its laws can be broken.
-
-Each scenario is explored once in a test run (`tests.properties.shipped`); all of them take about a minute of CPU.
-"""
+"""Every shipped scenario meets its expectation, and its laws can be broken."""
 
 from __future__ import annotations
 
@@ -39,9 +36,7 @@ def counted(report: Report) -> list[object]:
 
 @pytest.mark.parametrize("name", apart(NAMES))
 def test_every_shipped_scenario_meets_its_expectation(name: str) -> None:
-    """Clean and completely explored, or broken in the one law that it names; nothing is left unmerged. It has as many states
-    as it has on record.
-    """
+    """Complete, or broken in the expected law; as many states as recorded; nothing unmerged."""
     report = report_on(name)
     assert report.scenario == name
     assert counted(report) == COUNTS[name]
@@ -50,24 +45,21 @@ def test_every_shipped_scenario_meets_its_expectation(name: str) -> None:
     assert all(report.goals.values()) or report.verdict is Verdict.VIOLATED
 
 
-if THOROUGH_SCOPES:  # it takes minutes
+if THOROUGH_SCOPES:  # takes minutes
 
     @pytest.mark.parametrize("name", THOROUGH)
     def test_every_thorough_scope_has_as_many_states_as_on_record(name: str) -> None:
-        """It is explored whole, and as expected."""
         report = explore(shipped(name))
         assert counted(report) == COUNTS[name]
         assert report.ok, report
 
 
 def test_every_scope_that_ships_is_on_record() -> None:
-    """Each design in its default and thorough scope, each specimen; and nothing that is gone."""
     scopes = {f"{each.name}@{scope}" for each in catalogue.DESIGNS for scope in each.scopes if scope is Scope.THOROUGH}
     assert COUNTS.keys() == {*NAMES, *scopes}
 
 
 def test_a_scenario_that_does_not_ship_is_misuse() -> None:
-    """The message lists those that do."""
     with pytest.raises(Misuse, match="there is no scenario 'nothing'") as raised:
         shipped("nothing")
     assert all(name in raised.value.todo for name in NAMES)
@@ -75,7 +67,6 @@ def test_a_scenario_that_does_not_ship_is_misuse() -> None:
 
 
 def test_every_module_with_scenarios_or_specimens_is_in_the_catalogue() -> None:
-    """Packages list what they ship in modules, and the catalogue lists the modules."""
     core = Path(catalogue.__file__).parents[1]
     files = (
         file for kind in ("scenarios", "specimens") for each in ("", "/*") for file in core.glob(f"*/*/{kind}{each}.py")
@@ -86,7 +77,6 @@ def test_every_module_with_scenarios_or_specimens_is_in_the_catalogue() -> None:
 
 
 def test_a_scenario_has_scopes() -> None:
-    """A larger scope is asked for as `name@scope`; it has that name, and what has none says so."""
     assert shipped("transition@thorough").name == "transition@thorough"
     assert shipped("transition@default").name == "transition"
     assert shipped("transition@thorough").budget > shipped("transition").budget
@@ -98,7 +88,6 @@ def test_a_scenario_has_scopes() -> None:
 
 
 def test_every_specimen_says_what_it_is_of_and_where_it_was_seen() -> None:
-    """A specimen is meant to be wrong: it names its law, the design, which has that law too, and its source."""
     for each in catalogue.SPECIMENS:
         scenario = each.scenario()
         assert (scenario.kind, scenario.expect, scenario.name) == (Kind.SPECIMEN, each.law, each.name)
@@ -110,13 +99,13 @@ def test_every_specimen_says_what_it_is_of_and_where_it_was_seen() -> None:
 
 
 def test_every_scope_can_be_made() -> None:
-    """Whether a larger scope is right is what `make thorough` tells; that it begins is checked here."""
+    """`make thorough` explores the larger scopes; this test only builds them."""
     for each in catalogue.DESIGNS:
         for scope in each.scopes:
             assert each.scenario(scope).name == (each.name if scope is Scope.DEFAULT else f"{each.name}@{scope}")
 
 
-# --- what exploration must show -----------------------------------------------------------------------------------------
+# --- expectations -------------------------------------------------------------------------------------------------------
 
 WRONG: Mapping[str, tuple[str, int]] = {
     "array_push_lock.stall.2": (array_push_lock.ALONE, 16),
@@ -133,10 +122,10 @@ WRONG: Mapping[str, tuple[str, int]] = {
 
 @pytest.mark.parametrize("name", apart(WRONG))
 def test_what_is_wrong_with_the_array_push_lock(name: str) -> None:
-    """With two and with three runners whose holder stalls: mutual exclusion, and a finished record is overwritten. With
-    three of whom only a waiter stalls, and holders are quick: mutual exclusion all the same.
-    With a lost reply of the push a claim stands twice; with a late request one is left over.
-    With a clock that is wrong nobody need stall; a holder that dies leaves its claim.
+    """Two or three runners with a stalled holder break mutual exclusion and overwrite a finished
+    record. With a stalled waiter and quick holders they still break mutual exclusion. A lost push
+    reply doubles a claim, and a late request leaves one over. With a wrong clock no process need
+    stall; a holder that dies leaves its claim.
     """
     law, steps = WRONG[name]
     report = report_on(name)
@@ -165,7 +154,7 @@ SHORT = (
 
 @pytest.mark.parametrize("name", apart(SHORT))
 def test_the_counterexample_is_a_shortest_one(name: str) -> None:
-    """The plain search breaks no law of it in fewer steps; longer ones are compared in smaller scopes."""
+    """The naive search breaks no law in fewer steps; smaller scopes cover long ones."""
     report = report_on(name)
     assert report.trace is not None
     steps = len(report.trace.steps)
@@ -175,9 +164,6 @@ def test_the_counterexample_is_a_shortest_one(name: str) -> None:
 
 @OF_DESIGNS
 def test_transition_is_right_under_every_fault() -> None:
-    """Three runners, two under one runner id, the third recovers; a fault of six kinds, each of which fired.
-    Nothing is unknown, and every answer is the truth. With two faults there are restarts, too.
-    """
     report, scenario = report_on("transition"), shipped("transition")
     assert report.verdict is Verdict.COMPLETE
     assert set(report.faults) == {
@@ -194,7 +180,6 @@ def test_transition_is_right_under_every_fault() -> None:
 
 @OF_DESIGNS
 def test_the_partition_is_right_under_rebalances_and_faults() -> None:
-    """Two consumers, two partitions, crashes; each kind of fault that strikes a partition fired in a scenario of it."""
     report, scenario = report_on("partition"), shipped("partition")
     assert report.verdict is Verdict.COMPLETE
     assert set(report.faults) == {Fault.CRASH_BEFORE, Fault.LOST_REPLY, Fault.REBALANCE}
@@ -213,7 +198,6 @@ def test_the_partition_is_right_under_rebalances_and_faults() -> None:
 
 
 def is_answered(*, granted: bool) -> Law:
-    """Does somebody learn that a request was granted, or that it was not?"""
     return lambda state: any(
         isinstance(each.answer, Granted) is granted
         for name in ("r1", "r2", "recovery")
@@ -222,12 +206,12 @@ def is_answered(*, granted: bool) -> Law:
 
 
 def test_some_answers_are_grants_and_some_are_not() -> None:
-    """So the law that every answer is the truth is about both; no fault is needed for either."""
+    """The law that every answer is the truth needs both kinds, and no fault for either."""
     goals = {"granted": is_answered(granted=True), "not granted": is_answered(granted=False)}
     assert explore(attrs.evolve(transition.transition(budget=0), sometimes=goals)).ok
 
 
-# --- every law can be broken --------------------------------------------------------------------------------------------
+# --- each law can be broken ---------------------------------------------------------------------------------------------
 
 
 def laws_of(name: str) -> set[str]:
@@ -237,7 +221,7 @@ def laws_of(name: str) -> set[str]:
 
 @pytest.mark.parametrize("name", apart(DESIGNS))
 def test_each_law_of_a_design_is_broken_by_something(name: str) -> None:
-    """By a specimen of its family, and by no design; a consumer is made of partitions, and has their laws too."""
+    """By a specimen of its family, not by a design. Consumers have the laws of partitions too."""
     families = {name.partition(".")[0]} | ({"partition"} if name.partition(".")[0] == "group" else set())
     assert laws_of(name) <= {each.law for each in catalogue.SPECIMENS if each.of.partition(".")[0] in families}
     assert report_on(name).verdict is Verdict.COMPLETE

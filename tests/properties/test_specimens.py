@@ -1,4 +1,4 @@
-"""The catalogue of bugs as a whole: each is found and documented, each law is broken by one, and each fault strikes somewhere."""
+"""Each bug in the catalogue is found and documented; each law and fault has one."""
 
 from __future__ import annotations
 
@@ -41,9 +41,7 @@ def laws_of(name: str) -> set[str]:
 
 @pytest.mark.parametrize("name", apart(SPECIMENS))
 def test_the_counterexample_of_a_specimen_is_the_one_on_record(name: str) -> None:
-    """A golden transcript, so that a change of a counterexample is seen. TIDEGATE_GOLDEN=write rewrites it; commit only
-    what you understand.
-    """
+    """Golden transcripts; TIDEGATE_GOLDEN=write rewrites them. Commit only intended changes."""
     trace = report_on(name).trace
     assert trace is not None
     golden, story = GOLDEN / f"{name}.txt", render(trace)
@@ -53,7 +51,6 @@ def test_the_counterexample_of_a_specimen_is_the_one_on_record(name: str) -> Non
 
 
 def test_every_transcript_is_of_a_specimen() -> None:
-    """None is left over from one that is gone."""
     assert {file.stem for file in GOLDEN.iterdir()} == set(SPECIMENS)
 
 
@@ -63,7 +60,6 @@ FINDINGS: Final = re.compile(r"^    tidegate explore (\S+) +(\d+) steps", re.MUL
 
 @OF_SAMPLE
 def test_the_findings_are_as_documented() -> None:
-    """Each counterexample in the documentation has as many steps as it says."""
     documented = FINDINGS.findall((ROOT / "docs" / "findings.md").read_text(encoding="utf-8"))
     assert len(documented) == 10
     said = {name: steps for name, steps in documented if name not in LARGE}
@@ -77,18 +73,15 @@ CLAIMS: Final = {
     "its hooks": r"answered for, up to (\d+) rebalance and (\d+) fault \((\d+) faults in `make thorough`\);",
     "a group": r"; (\d+) consumers with up to (\d+) rebalance and (no) fault, .* \((\d+) fault in `make thorough`\);",
 }
-"""What docs/guarantees.md says was explored, with its numbers."""
 
 
 def bounds(name: str) -> tuple[int, int, int]:
-    """How many consumers there are, how often their group may rebalance, and how many faults a run may have."""
     scenario = shipped(name)
     return len(scenario.world.read(GROUP).members), scenario.world.read(REBALANCES), scenario.budget
 
 
 @OF_DESIGNS
 def test_the_bounds_in_the_guarantees_are_those_explored() -> None:
-    """In the default scope, and in the thorough one, where that is said to see more."""
     text = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
     said = {what: re.findall(claim, text) for what, claim in CLAIMS.items()}
     processes = [actor for actor in shipped("transition").actors if isinstance(actor, Process)]
@@ -108,7 +101,6 @@ def test_the_bounds_in_the_guarantees_are_those_explored() -> None:
 
 
 def both(name: str) -> tuple[str, str]:
-    """What a length is in `make test` and in `make thorough`; of a storm, its size."""
     (call,) = re.findall(rf"^{name}: Final = (_either\(.*?\))$", inspect.getsource(length), re.MULTILINE | re.DOTALL)
     sizes = eval(call, {**vars(length), "_either": lambda *of: of})  # noqa: S307  ours
     brief, full = [of if isinstance(of, int) else of[0] for of in sizes]
@@ -116,7 +108,6 @@ def both(name: str) -> tuple[str, str]:
 
 
 def test_the_guarantees_say_how_much_runs() -> None:
-    """By default, and in `make thorough`."""
     text = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
     for name, says in {
         "RACING_TRANSITIONS": r"%s racing transitions on a real replica set \(%s in `make thorough`\)",
@@ -135,7 +126,6 @@ STRIKES: Final = "| Scenario | What struck |\n|---|---|\n"
 
 
 def struck_in(name: str) -> frozenset[Fault]:
-    """The faults that struck in a design; of one that is not explored here, those on record."""
     if name not in LARGE:
         return frozenset(report_on(name).faults)
     row = f"| `{name}` | "
@@ -150,7 +140,7 @@ def kinds_of(faults: Iterable[Fault]) -> str:
 
 @OF_DESIGNS
 def test_the_page_on_faults_says_which_strike_where() -> None:
-    """In each design. TIDEGATE_GOLDEN=write rewrites the table; commit only what is meant."""
+    """TIDEGATE_GOLDEN=write rewrites the table; commit only intended changes."""
     rows = [f"| `{name}` | {kinds_of(struck_in(name))} |" for name in DESIGNS]
     before, table, found = FAULTS_PAGE.read_text(encoding="utf-8").partition(STRIKES)
     if environ.get("TIDEGATE_GOLDEN") == "write":
@@ -164,7 +154,7 @@ PROMISES: Final = re.compile(r"^(\| `(\w+)` \| [^|]+ \|) ([^|]*)\|$", re.MULTILI
 
 @OF_DESIGNS
 def test_the_guarantees_name_the_faults_of_each_design() -> None:
-    """By the first word of a scenario's name, and which scenarios nothing struck. TIDEGATE_GOLDEN=write rewrites it."""
+    """By the first word of a scenario's name. TIDEGATE_GOLDEN=write rewrites it."""
     page = ROOT / "docs" / "guarantees.md"
     text = page.read_text(encoding="utf-8")
     struck = {name: struck_in(name) for name in DESIGNS}
@@ -186,16 +176,14 @@ def test_the_guarantees_name_the_faults_of_each_design() -> None:
 
 
 def test_each_law_of_a_design_is_broken_by_a_specimen() -> None:
-    """A law that nothing breaks proves nothing.
-
-    Of the counter: Laws CP1, CP2, CP3 and CP4.
-    Of leaders: Laws LP1, LP2, LP3 and LP4.
-    Of the atomic service: Laws AP1, AP2, AP3, AP4, AP5, AP6, AP7, AP8, AP9 and AP10.
-    Of transfers: Laws TN1, TN2, TN3, TF1, TF2, TF3 and TF4.
-    Of recovery: Laws RP1, RP2 and RP3.
-    Of payloads: Laws UP1, UP2, UP3, UP4 and UP5.
-    Of admission: Laws IP1, IP2 and IP3.
-    Of registration: Laws IR1, IR2 and IR3.
+    """Counter: Laws CP1, CP2, CP3 and CP4.
+    Leaders: Laws LP1, LP2, LP3 and LP4.
+    Atomic service: Laws AP1, AP2, AP3, AP4, AP5, AP6, AP7, AP8, AP9 and AP10.
+    Transfers: Laws TN1, TN2, TN3, TF1, TF2, TF3 and TF4.
+    Recovery: Laws RP1, RP2 and RP3.
+    Payloads: Laws UP1, UP2, UP3, UP4 and UP5.
+    Admission: Laws IP1, IP2 and IP3.
+    Registration: Laws IR1, IR2 and IR3.
     """
     named = {law for name in DESIGNS for law in laws_of(name)}
     broken = {f"{family(each.of)}: {each.law}" for each in catalogue.SPECIMENS}
@@ -204,13 +192,11 @@ def test_each_law_of_a_design_is_broken_by_a_specimen() -> None:
 
 @OF_DESIGNS
 def test_each_fault_strikes_in_a_design_that_ships() -> None:
-    """A fault that strikes nowhere is not known to be survived."""
     struck = {fault for name in DESIGNS for fault in struck_in(name)}
     assert struck == set(Fault)
 
 
 def parts_of(scenario: Scenario) -> Iterator[str]:
-    """Which parts of the world it uses, as far as that can be seen before it is explored."""
     cells = {name[0] for name in scenario.world.cells}
     logs = [value for name, (_, value) in scenario.world.cells.items() if name[0] == "log" and isinstance(value, tuple)]
     yield from (part for part, is_used in (
@@ -227,7 +213,6 @@ def parts_of(scenario: Scenario) -> Iterator[str]:
 
 
 def test_each_part_of_the_world_is_used_by_a_design_that_ships() -> None:
-    """What only tests use is not known to be of use; and what is explored says what it must reach."""
     scenarios = [shipped(name) for name in DESIGNS]
     assert {part for scenario in scenarios for part in parts_of(scenario)} == {
         "symmetry", "a linearizable history", "a unique index", "drift", "a log", "a hole in a log", "compaction",

@@ -1,5 +1,3 @@
-"""Each strategy draws something, and what it draws is a value."""
-
 from __future__ import annotations
 
 import importlib
@@ -19,7 +17,6 @@ import tidegate
 
 
 def offered() -> Iterator[tuple[str, Callable[[], SearchStrategy[object]]]]:
-    """Those that need no arguments."""
     for module in walk_packages(tidegate.__path__, "tidegate."):
         if "strategies" not in module.name.split("."):
             continue
@@ -37,7 +34,6 @@ OFFERED = dict(offered())
 
 @pytest.mark.parametrize("name", OFFERED)
 def test_a_strategy_draws_values(name: str) -> None:
-    """Frozen ones, so that they can be kept and compared; or a course of them, in a list or a dictionary."""
     strategy = OFFERED[name]()
 
     @settings(max_examples=5, phases=(Phase.generate,))
@@ -50,7 +46,6 @@ def test_a_strategy_draws_values(name: str) -> None:
 
 
 def drawn() -> list[int]:
-    """What a derandomised test of numbers looks at."""
     seen: list[int] = []
 
     @settings(max_examples=300)
@@ -63,7 +58,7 @@ def drawn() -> list[int]:
 
 
 def test_what_is_imported_does_not_matter_to_what_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or a test would pass in one process and fail in another, by the tests that ran there before it."""
+    """Otherwise a test's result would depend on the tests that ran before it in the process."""
     before = drawn()
     module = ModuleType("imported")
     module.__file__ = str(tmp_path / "imported.py")
@@ -74,7 +69,6 @@ def test_what_is_imported_does_not_matter_to_what_is_drawn(tmp_path: Path, monke
 
 
 def test_strategies_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without hypothesis the module tells which extra brings it."""
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     monkeypatch.delitem(sys.modules, "tidegate.strategies")
 

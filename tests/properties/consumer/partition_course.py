@@ -1,4 +1,4 @@
-"""A partition in any mode: courses drawn as bytes, with an observer who keeps the books of what user code was asked for."""
+"""A partition in any mode: courses drawn as bytes, and an observer of all requests."""
 
 from __future__ import annotations
 
@@ -98,16 +98,10 @@ ROUND: Final = (b"k", b"l", None)
 
 @attrs.define
 class Course:
-    """One partition at one consumer in any mode, one assignment after another: who commands come true for, and who watches.
+    """One partition through several assignments, with an observer that knows requests and answers.
 
-    It knows what it was asked for and what it has answered, and takes the state's word only for what it checks elsewhere:
-    the tracker and the windows.
-
-    Args:
-        machine: The right one, or a faulty variant of it.
-        rules: What the partition may do.
-        log: The records, in order, with their keys.
-        judged: The laws that are judged; where it is all of them, what else is known is compared too.
+    The observer trusts the state for the tracker and the windows, which are checked elsewhere. If
+    all laws are `judged`, it compares other knowledge, too.
     """
 
     machine: Machine
@@ -140,10 +134,9 @@ class Course:
     def agrees(self, holds: object) -> None:
         assert holds or self.judged is not ALL, self.state
 
-    # --- what happens
+    # --- events
 
     def happens(self, event: Event) -> None:
-        """The partition receives it, whether or not anybody has asked."""
         before, is_news = self.state, self.is_news(event)
         is_left = self.is_left(event)
         self.received.append(event)
@@ -177,7 +170,6 @@ class Course:
         self.looked_at()
 
     def is_news(self, event: Event) -> bool:
-        """Whether it is of this life, and something that was asked for."""
         match event:
             case Assigned():
                 return not self.is_alive or event.generation > self.generation
@@ -207,7 +199,6 @@ class Course:
                 )
 
     def parts_of(self, work: Work, request: Request) -> set[int]:
-        """Which parts of the work have failed, if this has."""
         match work.request, request:
             case Handle(_, attempt), Handle(offsets, at):
                 return self.asked[work] & {*offsets} if at == attempt else set()
@@ -215,7 +206,6 @@ class Course:
                 return self.asked[work] if asked == request else set()
 
     def parts(self, work: Work, what: FanoutEvent | RecordsHandled | RecordsParked) -> set[int]:
-        """Which parts of the work it tells of."""
         left, request = self.asked[work], work.request
         if isinstance(request, Handle):
             if not isinstance(what, RecordsHandled | RecordsParked) or what.attempt != request.attempt:
@@ -238,7 +228,7 @@ class Course:
                 return set()
 
     def is_left(self, event: Event) -> bool:
-        """Whether it tells that work has ended which was interrupted, or has failed after it was revoked."""
+        """Whether it reports the end of interrupted work, or a failure after the revocation."""
         match event:
             case WorkFailed() | WorkReported(
                 _, _, TasksReported(_, _, _, Report.FAILED | Report.UNDELIVERED) | RecordsParked()
@@ -248,7 +238,6 @@ class Course:
                 return False
 
     def note(self, event: Event) -> None:
-        """What there is to know of it before the partition receives it."""
         match event:
             case Revoked():
                 self.is_revoked = True
@@ -314,7 +303,6 @@ class Course:
             self.answered_parts(work, parts)
 
     def failed(self, work: Work, left: set[int]) -> None:
-        """User code has raised: which failures somebody has to answer for."""
         match work.request:
             case Start(_, _, attempt) | DeliverTasks(_, _, attempt) | Handle(_, attempt):
                 if not self.rules.hooks and attempt > self.rules.fanout.retries_max:
@@ -325,7 +313,6 @@ class Course:
                 self.unanswered |= {*work.offsets}
 
     def about(self, work: Work, numbers: set[int]) -> set[int]:
-        """The records of these parts of the work."""
         assert isinstance(self.state, Owned)
         request = work.request
         if isinstance(request, DeliverRecords | Handle):
@@ -335,7 +322,7 @@ class Course:
         assert isinstance(self.state.work, Windowed)
         return {*fanout.offsets_of(self.state.work.windows, request)}
 
-    # --- what is commanded
+    # --- commands
 
     def commanded(self, command: Command, event: Event) -> None:
         match command:
@@ -448,7 +435,6 @@ class Course:
                 assert_never(self.rules.ordering)
 
     def closed(self, keys: Mapping[int, Key]) -> set[int]:
-        """Of the keys that are held back or diverted, what has not begun."""
         part, lines = self.state, {*self.diverted}
         if isinstance(part, Owned) and self.rules.failure_policy is FailurePolicy.BLOCK_KEY:
             lines |= {line for each in part.failed if (line := self.line(each, keys)) is not None}
@@ -467,7 +453,6 @@ class Course:
         return self.state.tracker.floor if isinstance(self.state, Owned) else self.committed
 
     def _taken_back(self, effect: Effect[object]) -> None:
-        """Only what is commanded can be taken back."""
         if isinstance(effect, Work):
             taken = {each: parts for each in self.asked if (parts := self.parts_of(each, effect.request))}
             self.agrees(taken)
@@ -480,7 +465,6 @@ class Course:
             self.others = [command for command in self.others if command != effect]
 
     def released(self, event: Event) -> None:
-        """What was revoked is let go once."""
         self.must("P5", self.is_revoked)
         is_over = isinstance(event, Assigned | Lost | CommitRefused | DrainTimerFired) or not self.rules.drain.total
         commits = [command for command in self.others if isinstance(command, Commit)]
@@ -488,7 +472,6 @@ class Course:
         self.is_revoked = False
 
     def ends(self) -> None:
-        """What is still asked for is of no use to anybody."""
         self.ghosts += [*self.asked, *self.others]
         self.must("P5", not self.asked and not self.is_revoked)
         self.agrees(all(isinstance(command, Commit) for command in self.others))
@@ -505,7 +488,7 @@ class Course:
             each.clear()
         self.others, self.is_alive = [], False
 
-    # --- what is always true
+    # --- invariants
 
     def looked_at(self) -> None:
         part = self.state
@@ -601,7 +584,6 @@ class Course:
                     self.happens(event)
 
     def answered(self, work: Work, how: int, rest: Sequence[int]) -> None:
-        """User code answers: well or badly, all at once or in part, or it raises."""
         request, left = work.request, sorted(self.asked.get(work, (0,)))
         if isinstance(request, Handle):
             self.handled(work, request, how, rest)
@@ -632,7 +614,6 @@ class Course:
         self.happens(WorkReported(TP, work.generation, what))
 
     def handled(self, work: Work, request: Handle, how: int, rest: Sequence[int]) -> None:
-        """Handlers end: of this work, and of others at the same attempt, in one batch; or all that is left raises."""
         if how % 6 == 0:
             self.happens(WorkFailed(TP, work.generation, request))
             return
@@ -649,14 +630,12 @@ class Course:
         self.happens(WorkReported(TP, work.generation, what))
 
     def said(self, part: Owned) -> list[tuple[object, ...]]:
-        """What user code was asked for, as the state says it; of handlers, record by record."""
         return sorted(
             [(each.work.request, each.work.offsets, each.left) for each in part.asked],
             key=str,
         )
 
     def seen(self) -> Iterator[tuple[object, ...]]:
-        """The same, as it was seen."""
         for work, left in self.asked.items():
             if isinstance(work.request, Handle):
                 yield from ((Handle((each,), work.request.attempt), (each,), 1) for each in left)
@@ -664,7 +643,6 @@ class Course:
                 yield work.request, work.offsets, len(left)
 
     def tasks(self, offsets: Sequence[int], rest: Sequence[int]) -> Tasks:
-        """A few tasks for these records, and now and then for others in work."""
         known = (*offsets, *sorted(self.begun))
         listed = tuple(
             tuple(known[each // 4 % (len(offsets) if each % 8 else len(known))] for each in rest[at : at + 1 + at % 3])
@@ -678,7 +656,6 @@ class Course:
         )
 
     def unasked(self, pick: int, how: int, rest: Sequence[int]) -> None:
-        """What nobody has asked for, or somebody by chance."""
         window, number, attempt, generation = (
             rest[0] % 4,
             rest[1] % 4,
@@ -715,14 +692,13 @@ class Course:
         self.again(events[pick % len(events)])
 
     def again(self, event: Event) -> None:
-        """It is received again, unless it would be a lie: a record that is not there, a commit that was not made."""
+        """Repeat the event, unless it needs a record or commit that does not exist."""
         if not (self.is_news(event) and isinstance(event, Assigned | Fetched | CommitRefused | Committed)):
             self.happens(event)
 
     # --- in the end
 
     def rests(self) -> None:
-        """All that is asked for comes true, nothing fails any more, and no reply is lost."""
         self.room = max(1, self.room)
         if not self.is_alive:
             self.assigned()
@@ -771,7 +747,6 @@ class Course:
 
 
 def backing_off(part: Owned) -> tuple[Handle | Start, ...]:
-    """What waits for its time."""
     if isinstance(part.work, Windowed):
         return part.work.backing_off
     return tuple(Handle((each.offset,), each.attempt) for each in part.work.those(RecordPhase.BACKING_OFF))
@@ -790,10 +765,7 @@ def check_all(
     examples: int | None = None,
     mode: Mapping[str, object] = ANY_MODE,
 ) -> None:
-    """As many examples as the profile says, unless another number is given; in all modes, but for what is fixed.
-
-    What breaks a law of another machine than the right one is not made small.
-    """
+    """A counterexample of a faulty machine is not shrunk."""
     hasty = settings(phases=(Effort.explicit, Effort.generate), report_multiple_bugs=False)
 
     @settings(settings() if machine is right else hasty, max_examples=examples or settings().max_examples)

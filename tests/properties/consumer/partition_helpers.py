@@ -1,5 +1,3 @@
-"""What the tests of a partition share: events, and what becomes of it with them."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -21,7 +19,6 @@ ALL: Final = ("P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11"
 
 
 def succeeded(generation: int, offset: int) -> commands.Event:
-    """The record was handled."""
     return commands.WorkReported(TP, generation, commands.RecordsHandled((offset,)))
 
 
@@ -30,12 +27,10 @@ def failed(generation: int, offset: int) -> commands.Event:
 
 
 def handle(generation: int, *offsets: int, attempt: int = 1) -> commands.Work:
-    """The command to handle these."""
     return commands.Work(TP, generation, commands.Handle(offsets, attempt), offsets)
 
 
 def course(rules: partition.PartitionRules, *happened: commands.Event) -> list[tuple[commands.Command, ...]]:
-    """The commands after each event."""
     state: partition.PartitionState = partition.Unassigned()
     commanded: list[tuple[commands.Command, ...]] = []
     for event in happened:
@@ -46,7 +41,6 @@ def course(rules: partition.PartitionRules, *happened: commands.Event) -> list[t
 
 
 def after(rules: partition.PartitionRules, *happened: commands.Event) -> partition.Owned:
-    """The state after these events."""
     state: partition.PartitionState = partition.Unassigned()
     for event in happened:
         state = rules.step(state, event).state
@@ -60,9 +54,7 @@ def reported(what: FanoutEvent) -> commands.Event:
 
 Stepping: TypeAlias = Callable[[partition.PartitionState, commands.Event], partition.PartitionStep]
 Machine: TypeAlias = Callable[[partition.PartitionRules], Stepping]
-"""How a partition steps under these rules: as it does, or wrongly."""
 
 
 def right(rules: partition.PartitionRules) -> Stepping:
-    """The machine that ships."""
     return rules.step

@@ -1,4 +1,4 @@
-"""A partition in the plain mode, one task a record, and an observer in sets that knows commands and events alone."""
+"""A partition in the plain mode, one task per record, and an observer with sets."""
 
 from __future__ import annotations
 
@@ -68,13 +68,11 @@ BUDGETS: Final = (
 
 
 def plain(*, room: int, span_max: int, drain: Budget) -> PartitionRules:
-    """Each record is one task, and nothing is fetched while that many stand undone."""
     limits = PartitionLimits(span=Thresholds(high=span_max, low=span_max - 1), metadata=None)
     return PartitionRules(running_max=room, limits=limits, metadata_max=0, drain=drain, batch_max=1)
 
 
 def stages(budget: Budget) -> list[Stage]:
-    """Those that last any time, in order."""
     lengths = zip(Stage, (budget.wait, budget.cancel, budget.commit), strict=False)
     return [stage for stage, length in lengths if length]
 
@@ -82,7 +80,7 @@ def stages(budget: Budget) -> list[Stage]:
 @final
 @attrs.define
 class Life:
-    """What a dumb observer knows of one assignment, from the commands and events alone; in sets."""
+    """An observer's knowledge of one assignment, from commands and events alone."""
 
     generation: int
     floor: int
@@ -109,13 +107,11 @@ class Life:
 
     @property
     def ready(self) -> int | None:
-        """What may be committed: one past the highest done one that has nothing open below it."""
         below = [offset for offset in self.done if all(offset < other for other in self.opened)]
         return max(below) + 1 if below else None
 
     @property
     def span(self) -> int:
-        """How many stand from the lowest open one on."""
         return sum(offset >= min(self.opened) for offset in self.seen) if self.opened else 0
 
     def acknowledge(self, position: int) -> None:
@@ -126,12 +122,7 @@ class Life:
 
 
 class Partition(RuleBasedStateMachine):
-    """One partition at one consumer: its commands come true in any order, or are taken back, and the group does as it likes.
-
-    Args:
-        machine: The right one, or a faulty variant of it.
-        judged: The laws that are judged; where it is all of them, every state is compared with the dumb observer's too.
-    """
+    """One partition of one consumer: commands complete in any order, the group does anything."""
 
     def __init__(self, machine: Machine = right, judged: Collection[str] = ALL) -> None:
         super().__init__()
@@ -168,7 +159,7 @@ class Partition(RuleBasedStateMachine):
         self.is_broken |= not holds and self.judged is ALL
         assert not self.is_broken, self.state
 
-    # --- what happens, and what is commanded then
+    # --- events and their commands
 
     def happens(self, event: Event) -> tuple[Command, ...]:
         self.news.append(event)
@@ -191,7 +182,7 @@ class Partition(RuleBasedStateMachine):
                     self.released()
                 case Interrupt(work):
                     self.interrupts(work)
-                case CommitsUnanswered(_, _, _, failures):  # nobody answers that
+                case CommitsUnanswered(_, _, _, failures):  # an alert without an answer
                     self.agrees(self.life is not None and failures == self.life.commit_failures >= 4)
                 case _:
                     self.commanded(command)
@@ -242,7 +233,6 @@ class Partition(RuleBasedStateMachine):
                 self.agrees(None)
 
     def cancelled(self, effect: object) -> None:
-        """Only what is commanded can be taken back."""
         found = [command for command in self.commands if command == effect]
         self.agrees(len(found) == 1)
         for command in found:
@@ -252,14 +242,12 @@ class Partition(RuleBasedStateMachine):
                 self.life.running.discard(command.offsets[0])
 
     def interrupts(self, work: Work) -> None:
-        """Only what runs is interrupted, and only once."""
         assert self.life is not None
         self.must("P5", self.life.is_revoked)
         self.agrees(work in self.commands and work.offsets[0] not in self.life.interrupted)
         self.life.interrupted.add(work.offsets[0])
 
     def released(self) -> None:
-        """Nothing runs and what may be committed is, or somebody else has ended it."""
         self.owed -= 1
         self.must("P5", self.owed == 0)
         if self.life is not None:
@@ -268,7 +256,6 @@ class Partition(RuleBasedStateMachine):
             self.must("P5", laws.is_released(asked, commits, self.life.ready, in_time=not self.is_cut_short))
 
     def ends(self) -> None:
-        """All that is still commanded comes true in another life, if at all."""
         self.ghosts += self.commands
         self.commands, self.life = [], None
 
@@ -277,7 +264,6 @@ class Partition(RuleBasedStateMachine):
     @precondition(lambda self: self.life is None)
     @rule(later=st.integers(1, 2), is_revoked=st.booleans())
     def assigned(self, later: int, *, is_revoked: bool = False) -> None:
-        """It may be revoked although it was given up before."""
         if is_revoked:
             self._revoked()
         self.generation += later
@@ -290,7 +276,6 @@ class Partition(RuleBasedStateMachine):
     @precondition(lambda self: self.life is not None)
     @rule(what=st.sampled_from(["stays", "stays", "stays", "revokes", "revokes", "loses", "forgets"]))
     def rebalanced(self, what: str) -> None:
-        """The partition stays, is revoked, is taken without a word, or is assigned anew without having been revoked."""
         match what:
             case "revokes" if self.owed == 0:
                 self._revoked()
@@ -312,7 +297,6 @@ class Partition(RuleBasedStateMachine):
             self.cut_short(lambda: self.takes(self.happens(Revoked(TP))))
 
     def cut_short(self, act: Callable[[], None]) -> None:
-        """The life ends here, whatever runs; what runs is taken back, and who waits for a release gets it."""
         self.is_cut_short = True
         act()
         self.is_cut_short = False
@@ -325,7 +309,6 @@ class Partition(RuleBasedStateMachine):
     # --- commands come true
 
     def drawn(self, data: st.DataObject, kind: type[W]) -> W:
-        """One of the commands, which is then removed."""
         command = data.draw(
             st.sampled_from([command for command in self.commands if isinstance(command, kind)]), "command"
         )
@@ -368,7 +351,6 @@ class Partition(RuleBasedStateMachine):
     @precondition(lambda self: self.commands_for(StartDrainTimer))
     @rule(data=st.data())
     def time_is_up(self, data: st.DataObject) -> None:
-        """The next stage begins; after the last one the partition is released, whatever runs."""
         assert self.life is not None
         assert self.life.stages
         self.life.stages = self.life.stages[1:]
@@ -381,7 +363,6 @@ class Partition(RuleBasedStateMachine):
     @st.composite
     @staticmethod
     def orders(draw: st.DrawFn, ahead: list[int], behind: list[int]) -> tuple[int, ...]:
-        """The next records in any order, some twice, and some that came before."""
         new = ahead[: draw(st.integers(min(1, len(ahead)), len(ahead)))]
         again = draw(st.lists(st.sampled_from([*new, *behind]), max_size=2)) if new or behind else []
         return tuple(draw(st.permutations([*new, *again])))
@@ -392,7 +373,6 @@ class Partition(RuleBasedStateMachine):
         self._replied(command, offsets)
 
     def worked(self, command: Work, reply: object) -> None:
-        """What fails once it is revoked is left to the next owner."""
         assert self.life is not None
         (offset,) = command.offsets
         self.life.running.discard(offset)
@@ -404,7 +384,7 @@ class Partition(RuleBasedStateMachine):
         self._replied(command, reply)
 
     def answered(self, command: Commit, reply: Failure | None, *, is_done: bool) -> None:
-        """Whether it is done is open where the reply is ambiguous."""
+        """After an ambiguous reply, either may be true."""
         assert self.life is not None
         if reply is None or isinstance(reply, NotDurable) or (isinstance(reply, Ambiguous) and is_done):
             self.must("P1", laws.committed_never_falls(self.committed, command.position))
@@ -417,12 +397,12 @@ class Partition(RuleBasedStateMachine):
         else:
             self._replied(command, reply)
 
-    # --- what comes too late
+    # --- late events
 
     @precondition(lambda self: self.ghosts)
     @rule(data=st.data(), reply=st.sampled_from([None, Ambiguous("no reply"), Refused("no")]))
     def a_ghost_is_received(self, data: st.DataObject, reply: Failure | None) -> None:
-        """What was taken back, or commanded in another life, comes true all the same; so is a commit refused by then."""
+        """A cancelled or earlier command completes; a commit is refused by then."""
         ghost = data.draw(st.sampled_from(self.ghosts), "ghost")
         self.ghosts.remove(ghost)
         event = event_for(ghost, tuple(self.log) if isinstance(ghost, Fetch) and reply is None else reply)
@@ -432,7 +412,6 @@ class Partition(RuleBasedStateMachine):
     @precondition(lambda self: self.news)
     @rule(data=st.data())
     def old_news(self, data: st.DataObject) -> None:
-        """What was received in another life is received again."""
         now = self.generation + 1 if self.life is None else self.life.generation
         named = [event for event in self.news if not isinstance(event, (Revoked, Lost, SlotFreed))]
         old = [event for event in named if event.generation < now]
@@ -444,16 +423,15 @@ class Partition(RuleBasedStateMachine):
     @precondition(lambda self: self.life is not None)
     @rule(more=st.integers(0, 2))
     def room_is_made(self, more: int) -> None:
-        """Elsewhere tasks end or begin, so another number of them may run here now."""
         assert self.life is not None
         self.room = len(self.life.running) + more
         self.takes(self.happens(SlotFreed(TP)))
 
-    # --- what is always true
+    # --- invariants
 
     @invariant()
     def what_may_be_done_is_commanded(self) -> None:
-        """Nothing waits without a reason, for nothing would wake it."""
+        """No work waits without a reason, since nothing would wake it."""
         life, kinds = self.life, [type(command) for command in self.commands]
         if life is None:
             return
@@ -467,7 +445,6 @@ class Partition(RuleBasedStateMachine):
 
     @invariant()
     def the_state_is_what_was_seen(self) -> None:
-        """Agreement with the dumb observer."""
         life = self.life
         if life is None:
             self.agrees(self.state == Unassigned())
@@ -482,11 +459,10 @@ class Partition(RuleBasedStateMachine):
 
     @invariant()
     def what_is_committed_is_processed(self) -> None:
-        """Law P1, as the broker sees it."""
+        """Law P1, from the broker's view."""
         self.must("P1", laws.committed_is_finished(self.committed, self.log, self.processed))
 
     def teardown(self) -> None:
-        """In the end everything comes true, nothing fails, and the reply to nothing is lost."""
         if self.is_broken:
             return
         for _ in range(100):
@@ -516,7 +492,6 @@ class Partition(RuleBasedStateMachine):
 
 
 def said_by(part: Owned) -> tuple[object, ...]:
-    """What the state says, in sets."""
     opened, done, failed = set(open_offsets(part.tracker)), set(done_offsets(part.tracker)), set(part.failed)
     running = {offset for each in part.asked for offset in each.work.offsets}
     assert part.running == len(running)

@@ -52,8 +52,6 @@ Partition = tuple[str, int]
 
 @attrs.frozen
 class Case:
-    """What is known when a consumer asks."""
-
     thresholds: Thresholds
     gate: Gate
     load: int
@@ -64,7 +62,6 @@ class Case:
 
     @property
     def wanted(self) -> frozenset[Partition]:
-        """What may flow as far as the partitions themselves are concerned."""
         return frozenset(self.assigned) - frozenset(self.held)
 
 
@@ -194,44 +191,32 @@ def test_b10_each_record_counts_once(consumers: list[list[int]]) -> None:
 
 @attrs.frozen
 class Polled:
-    """A poll, for which the broker has that many records of each partition that flows."""
-
     records: int
 
 
 @attrs.frozen
 class Moved:
-    """That many records go from their place to the next one."""
-
     records: int
 
 
 @attrs.frozen
 class Settled:
-    """That many records are done."""
-
     records: int
 
 
 @attrs.frozen
 class Pressed:
-    """A partition's pressure, whatever the records; nothing that the broker is asked."""
-
     partition: int
     pressure: PartitionPressure
 
 
 @attrs.frozen
 class Rebalanced:
-    """These partitions are assigned now, and the client has forgotten its pauses."""
-
     assigned: tuple[Partition, ...]
 
 
 @attrs.frozen
 class PausedLate:
-    """A pause that was asked for earlier takes effect only now."""
-
     paused: tuple[Partition, ...]
 
 
@@ -249,8 +234,6 @@ EVENTS = st.one_of(
 
 
 class World:
-    """A consumer, and a client that pauses and resumes as it is asked to, and forgets that with each assignment."""
-
     def __init__(self, limits: Thresholds, *, selective: bool) -> None:
         self.limits, self.selective = limits, selective
         self.load = Load()
@@ -282,7 +265,6 @@ class World:
                 self.load = attrs.evolve(self.load, waiting=self.load.waiting + (records if flowing else 0))
 
     def turn(self) -> Plan[Partition]:
-        """Decide, plan, and carry out the plan."""
         self.holds = {
             each: backpressure.decide_partition(
                 LIMITS, self.holds.get(each, Free()), self.pressures.get(each, PartitionPressure())
@@ -327,7 +309,6 @@ def test_b11_all_flows_again(limits: Thresholds, events: list[Event], selective:
 
 
 def turn(case: Case) -> tuple[GateVerdict, Plan[Partition], frozenset[Partition]]:
-    """The verdict, the plan, and what is paused once it is carried out."""
     verdict = backpressure.decide(case.thresholds, case.gate, case.load)
     todo = backpressure.plan(verdict, case.assigned, case.paused, case.held, selective=case.selective)
     return verdict, todo, laws.carried_out(todo, case.paused)
@@ -354,7 +335,7 @@ test_a_planted_bug_is_found = planted(
         ("Band.BETWEEN: Hold(GateReason.ABOVE_LOW)", "Band.BETWEEN: Hold(GateReason.REACHED_HIGH)"),
         test_b6_verdicts_tell_of_changes,
     ),
-    # Drakkar's loop: what is assigned while the flag is up, or paused late, is never looked at.
+    # Drakkar's loop never checks a partition that is assigned while the flag is up, or paused late.
     bug(
         "it plans only on a change", ("return Plan(\n", "return Plan(poll=wanted) if not verdict.changed else Plan(\n"),
         test_b2_all_is_held_above_high, test_b2_the_load_is_bounded, test_b3_nothing_is_held_below_low,
@@ -414,7 +395,7 @@ test_a_planted_bug_is_found = planted(
         "what was held once stays held", ("if _closes(", "if signal in before.by or _closes("),
         test_b7_a_partition_is_held_for_its_signals, test_b11_all_flows_again,
     ),
-    # Drakkar's sum: what is inside `arrange`, in hooks or on its way to a sink is not seen.
+    # Drakkar's sum omits records inside `arrange`, in hooks or on their way to a sink.
     bug(
         "not all places count",
         ("self.waiting + self.arranging + self.running + self.in_hooks", "self.waiting + self.running"),
@@ -427,7 +408,7 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_the_gate_has_an_answer_for_every_load() -> None:
-    """Totality: each gate has a verdict for each band, and each load lies in one; agreement with the rule in prose."""
+    """Totality, and agreement with the rule in prose."""
     limits = Thresholds(high=5, low=2)
 
     assert all(set(NEXT[gate]) == set(Band) for gate in Gate)
@@ -439,7 +420,7 @@ def test_the_gate_has_an_answer_for_every_load() -> None:
 
 
 def test_the_gate_closes_at_128_and_opens_at_16() -> None:
-    """Drakkar's defaults for four executors, and a load that rises and falls."""
+    """Drakkar's defaults for four executors."""
     gate, seen = Gate.OPEN, list[str]()
     for load in (0, 127, 128, 129, 17, 16, 17):
         verdict = backpressure.decide(Thresholds(high=128, low=16), gate, load)
@@ -472,12 +453,11 @@ def test_the_gate_closes_at_128_and_opens_at_16() -> None:
 def test_a_plan_is_made_from_what_is_observed(
     expected: Plan[int], verdict: GateVerdict, assigned: Iterable[int], paused: Iterable[int], held: Iterable[int]
 ) -> None:
-    """Drakkar's edge case: 0 paused, then 5 and 7 assigned; one that was revoked; one or all held on their own account."""
+    """Drakkar's edge cases."""
     assert expected == backpressure.plan(verdict, tuple(assigned), tuple(paused), tuple(held))
 
 
 def test_a_client_that_cannot_poll_selectively_pauses_what_is_held() -> None:
-    """5 is held on its own account: it is paused, and resumed once it is free; 0 and 7 flow all the while."""
     flow = Flow(GateReason.BELOW_HIGH)
     held = backpressure.plan(flow, (0, 5, 7), (), (5,), selective=False)
     free = backpressure.plan(flow, (0, 5, 7), (5,), (), selective=False)
@@ -487,7 +467,6 @@ def test_a_client_that_cannot_poll_selectively_pauses_what_is_held() -> None:
 
 @given(cases())
 def test_the_order_of_what_is_observed_does_not_matter(case: Case) -> None:
-    """Metamorphic: the same sets in another order give the same plan."""
     _, todo, _ = turn(case)
     other = attrs.evolve(case, assigned=case.assigned[::-1], paused=case.paused[::-1], held=case.held[::-1])
 
@@ -495,7 +474,7 @@ def test_the_order_of_what_is_observed_does_not_matter(case: Case) -> None:
 
 
 def test_thresholds_follow_the_executors() -> None:
-    """Drakkar's defaults: 32 and 4 records for each executor, and the gate never waits for less than one."""
+    """Drakkar's defaults: 32 and 4 records per executor; no gate waits for a load below one."""
     assert [for_executors(executors) for executors in (1, 4, 10_000)] == [
         Thresholds(32, 4),
         Thresholds(128, 16),
@@ -507,14 +486,13 @@ def test_thresholds_follow_the_executors() -> None:
 
 
 def test_what_is_inside_arrange_is_load() -> None:
-    """100 records go from the queue into `arrange`: Drakkar's load drops from 100 to 0, ours stays."""
+    """Drakkar's load drops as records enter `arrange`."""
     before, inside = Load(waiting=100), Load(arranging=100)
 
     assert (before.records, inside.records) == (100, 100)
 
 
 def test_a_partition_is_held_from_high_to_low() -> None:
-    """Two signals, each with two thresholds: it is held for those that have risen, until each of them has fallen."""
     limits = PartitionLimits(span=Thresholds(10, 5), metadata=None, age=Thresholds(60, 30))
     hold: PartitionHold = Free()
     seen = list[str]()
@@ -535,9 +513,7 @@ def test_a_partition_is_held_from_high_to_low() -> None:
 
 
 def test_a_partition_whose_metadata_does_not_fit_is_held() -> None:
-    """One of each two offsets is done behind a stuck head, at random: beyond 61,353 offsets not all can be written. It is
-    held long before.
-    """
+    """With a random half done, beyond 61,353 offsets; it is held long before."""
     chance = Random(6)
     done = [2 * pair + chance.randrange(2) for pair in range(31_000)]
     hold: PartitionHold = Free()
@@ -570,34 +546,30 @@ def test_an_age_is_a_length_of_time() -> None:
 
 @given(loads(), loads())
 def test_loads_of_partitions_add_up(one: Load, other: Load) -> None:
-    """Place by place, and so in all."""
     assert (one + other).records == one.records + other.records
     assert (one + other).in_hooks == one.in_hooks + other.in_hooks
 
 
 @given(verdicts())
 def test_a_verdict_says_why(verdict: GateVerdict) -> None:
-    """In one line."""
     assert str(verdict) == f"{'hold' if isinstance(verdict, Hold) else 'flow'}: {verdict.reason.value}"
 
 
 @pytest.mark.parametrize(("high", "low"), [(5, 5), (5, 6), (0, 0), (5, -1), (True, 0), (5.0, 1), (5, None), ("5", 1)])
 def test_thresholds_that_would_flap_are_refused(high: int, low: int) -> None:
-    """0 <= low < high, in whole records; Drakkar accepts a low above the high."""
+    """Drakkar accepts a low above the high."""
     with pytest.raises(Misuse, match="the gate cannot close at"):
         Thresholds(high, low)
 
 
 @pytest.mark.parametrize("load", [-1, True, 1.5, None, "3"])
 def test_what_is_not_a_load_is_refused(load: int) -> None:
-    """A load is a whole number of records."""
     with pytest.raises(Misuse, match="is not a load"):
         backpressure.decide(Thresholds(2, 1), Gate.OPEN, load)
 
 
 @pytest.mark.parametrize("bad", [-1, True, 1.5, None, "3"])
 def test_what_is_not_a_number_is_refused(bad: int) -> None:
-    """Records, bytes, microseconds, UTF-16 units and executors are whole numbers, and not negative."""
     made: list[Callable[[], object]] = [
         *(lambda signal=signal: PartitionPressure(**{signal: bad}) for signal in ("span", "size", "age", "metadata")),
         lambda: for_executors(bad),
@@ -611,7 +583,6 @@ def test_what_is_not_a_number_is_refused(bad: int) -> None:
 
 @pytest.mark.parametrize("bad", [None, 5, "open", (), (1,), [Signal.AGE]])
 def test_what_is_of_another_type_is_refused(bad: object) -> None:
-    """By each function and constructor, before anything else is done with it."""
     limits = Thresholds(2, 1)
     made: list[Callable[[], object]] = [
         lambda: backpressure.decide(limits, cast("Gate", bad), 1),
@@ -629,13 +600,11 @@ def test_what_is_of_another_type_is_refused(bad: object) -> None:
 
 @pytest.mark.parametrize("bad", [None, 5, (1, "a"), ([],)])
 def test_partitions_that_cannot_be_sorted_are_refused(bad: Collection[Partition]) -> None:
-    """Their names are of one kind, so that a plan has an order."""
     with pytest.raises(Misuse, match=r"are not partitions|have no order"):
         backpressure.plan(Flow(GateReason.BELOW_HIGH), bad, ())
 
 
 def test_a_verdict_serves_wherever_its_gate_does() -> None:
-    """Whoever mixes them up gets the same."""
     limits = Thresholds(high=10, low=2)
     for load, then in product((0, 5, 10), (0, 5, 10)):
         verdict = backpressure.decide(limits, Gate.OPEN, load)

@@ -1,4 +1,4 @@
-"""What a batch is to the windows of a partition: a table, total over what windows ask for."""
+"""The role of a batch in a partition's windows: a table over all kinds of requests."""
 
 from __future__ import annotations
 
@@ -47,7 +47,6 @@ def test_a_window_is_one_task_that_is_tried_again(request: UserRequest) -> None:
 
 
 def test_every_kind_of_request_is_tried() -> None:
-    """Totality: the strategy above has them all."""
     assert {*get_args(UserRequest)} == {Arrange, Start, Judge, DeliverTasks, DeliverRecords, DeliverWindow}
 
 
@@ -61,7 +60,6 @@ Answers: TypeAlias = Callable[[UserRequest], BatchAnswer]
 
 
 def instead(kind: type[UserRequest], answer: Callable[[UserRequest], BatchAnswer]) -> Answers:
-    """The table with another row for this kind of request."""
     return lambda request: answer(request) if isinstance(request, kind) else batch_answer(request)
 
 

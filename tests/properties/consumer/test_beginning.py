@@ -1,4 +1,4 @@
-"""Where a partition begins and a member goes on: a table, total over what is committed, the range of the log, and what it has lost."""
+"""The start of a partition and of a restarted member: a table."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_member_goes_on_by_the_laws(position: int, log: LogRange) -> None:
 
 @given(OFFSETS, RANGES)
 def test_a_member_goes_on_where_its_group_would_begin(position: int, log: LogRange) -> None:
-    """The two tables agree on the same log: a member that dies there and its successor read the same records."""
+    """A member that dies there and its successor read the same records."""
     same = {
         Begins.AT_THE_START: GoesOn.AT_THE_START,
         Begins.AS_COMMITTED: GoesOn.WHERE_IT_IS,

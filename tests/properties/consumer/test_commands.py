@@ -1,5 +1,3 @@
-"""What becomes of a command: its event; and what is refused."""
-
 from __future__ import annotations
 
 from typing import Final
@@ -101,12 +99,11 @@ REPLIES: Final = (
 def test_every_reply_to_every_command_is_one_event(
     command: commands.Command, reply: object, event: commands.Event | None
 ) -> None:
-    """The only channel from commands back to the reducer: each kind of command with each kind of reply."""
+    """The only channel from commands to the reducer."""
     assert commands.event_for(command, reply) == event
 
 
 def test_a_commit_is_answered_by_nothing_or_a_failure() -> None:
-    """Whatever else the handler of a commit answers is its bug, and not taken for a success."""
     with pytest.raises(Misuse, match="was answered by an int"):
         commands.event_for(commands.Commit(TP, 3, 5), 5)
 
@@ -127,13 +124,12 @@ def test_a_commit_is_answered_by_nothing_or_a_failure() -> None:
     ],
 )
 def test_a_wrong_answer_is_refused(asked: commands.Request, reply: object) -> None:
-    """Else the partition would wait for ever for the right one: a judgement that says "succeeded", say."""
+    """Otherwise the partition would wait for ever."""
     with pytest.raises(Misuse, match="is not an answer to"):
         commands.event_for(work(asked), reply)
 
 
 @pytest.mark.parametrize("effect", [Now(), find_one("c", Eq(ID, "x"))])
 def test_what_is_not_a_command_of_a_partition_has_no_event(effect: Effect[object]) -> None:
-    """Only commands have events."""
     with pytest.raises(Misuse, match="command of a partition"):
         commands.event_for(effect, None)

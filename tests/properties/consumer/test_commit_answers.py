@@ -1,4 +1,4 @@
-"""What follows from a commit that has failed: a table, total over the causes."""
+"""The reaction to a failed commit: a table over all causes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ LAWS: Final[dict[str, Law]] = {
 @given(failure=st.sampled_from(CommitFailure), said=st.text())
 @example(failure=CommitFailure.FENCED, said=commands.METADATA_REFUSED.reason)
 def test_each_cause_has_its_answer(law: str, failure: CommitFailure, said: str) -> None:
-    """Laws CA1 to CA4, whatever the broker has said."""
+    """Laws CA1 to CA4, for any message of the broker."""
     assert isinstance(commands.event_for(COMMIT, decided(failure, said, False).reply), EVENTS[failure])
     assert LAWS[law](failure, said, decided)
 
@@ -61,7 +61,6 @@ def test_each_cause_has_its_answer(law: str, failure: CommitFailure, said: str) 
 
 
 def planted(cause: CommitFailure, reply: Failure, *, ends: bool = False) -> Verdict:
-    """The table with another row for this cause."""
     return lambda failure, said, back: CommitVerdict(reply, ends) if failure is cause else decided(failure, said, back)
 
 
@@ -100,7 +99,7 @@ SPECIMENS: Final[dict[str, tuple[str, CommitFailure, str, Verdict]]] = {
 
 @pytest.mark.parametrize(("law", "failure", "said", "wrong"), SPECIMENS.values(), ids=list(SPECIMENS))
 def test_a_planted_bug_breaks_the_law(law: str, failure: CommitFailure, said: str, wrong: Verdict) -> None:
-    """Laws CA1 to CA4; what CA2 is broken by first ships, and breaks a law of the partition as well."""
+    """Laws CA1 to CA4. The first bug of CA2 ships, and breaks a law of the partition, too."""
     assert LAWS[law](failure, said, decided)
     assert not LAWS[law](failure, said, wrong)
 

@@ -75,7 +75,6 @@ BOUNDLESS = 10**9
 
 
 def stuck(*done: int, head: int = 0) -> OffsetTracker:
-    """A tracker of which the head is open, and these offsets are done."""
     return completed(delivered(OffsetTracker(head), (head, *done)), done)
 
 
@@ -89,13 +88,12 @@ FORMS = [
 
 
 def bits_of(position: int, runs: Sequence[Run]) -> str:
-    """A character for each offset from the position on; `1` for a done one, which is the last."""
+    """A character per offset; `1` is done, and the last one is `1`."""
     edges = [position, *(edge for run in runs for edge in run)]
     return "".join(bit * (stop - start) for bit, (start, stop) in zip(cycle("01"), pairwise(edges)))
 
 
 def numbers_of(layout: Layout, bits: str) -> list[int]:
-    """What is written in Rice code."""
     if layout is Layout.OPEN_GAPS:
         return [len(gap) for gap in bits.split("0")]
     if layout is Layout.DONE_GAPS:
@@ -107,7 +105,6 @@ def numbers_of(layout: Layout, bits: str) -> list[int]:
 
 
 def written(layout: Layout, parameters: tuple[int, ...], bits: str) -> str:
-    """The content of a text in this form."""
     head = f"{layout.value:02b}{''.join(f'{k:05b}' for k in parameters)}"
     if layout is Layout.BITMAP:
         return head + bits
@@ -116,13 +113,12 @@ def written(layout: Layout, parameters: tuple[int, ...], bits: str) -> str:
 
 
 def differing(bits: str, period: int) -> list[int]:
-    """How many lie before each that is not as the one a period before, and after the last; what lies before all is done."""
+    """The run lengths before each difference to one period earlier, and after the last."""
     before = "1" * period + bits
     return [*map(len, "".join("01"[bit != was] for was, bit in zip(before, bits, strict=False)).split("1"))]
 
 
 def periodic(bits: str) -> tuple[int, str] | None:
-    """The period that is taken, and the content of a text of what repeats; None where it is not looked for, or there is none."""
     if min(sizes_of(bits).values()) <= 2**13 or len(bits) > SPAN_MAX:
         return None
     period = period_of(int(bits[WINDOW - 1 :: -1], 2))
@@ -135,7 +131,7 @@ def periodic(bits: str) -> tuple[int, str] | None:
 
 
 def sealed(content: str, position: int, alphabet: Alphabet, version: str = VERSION) -> str:
-    """The text of a content: the version, a checksum of position and padded content, and both of them in letters."""
+    """The version, then a checksum and the content in letters."""
     content += ("0" if content.startswith("00") and version == "1" else "1") * (-(40 + len(content)) % alphabet.value)
     of_version = "" if version == "1" else f"{version} "
     digest = blake2b(f"{of_version}{position} {content}".encode(), digest_size=5).hexdigest()
@@ -146,7 +142,6 @@ def sealed(content: str, position: int, alphabet: Alphabet, version: str = VERSI
 
 
 def sizes_of(bits: str) -> dict[tuple[Layout, tuple[int, ...]], int]:
-    """How many bits each form takes."""
     sizes: dict[tuple[Layout, tuple[int, ...]], int] = {(Layout.BITMAP, ()): 2 + len(bits)}
     for layout in (Layout.RUNS, Layout.OPEN_GAPS, Layout.DONE_GAPS):
         numbers, ways = numbers_of(layout, bits), 2 if layout is Layout.RUNS else 1
@@ -260,7 +255,7 @@ def test_me5_no_more_would_fit(survey: Survey, limit: int, alphabet: Alphabet) -
 
 
 NEAR = restored_trackers().filter(lambda tracker: done_offsets(tracker)[-1:] < (tracker.floor + 20 * PAGE,))
-"""The twin has a character for each offset."""
+"""The twin has a character per offset."""
 
 
 @settings(max_examples=40)
@@ -297,7 +292,7 @@ RIGHT = commit_metadata.encoded
 
 
 def gaps_as_done(survey: Survey, *, limit: int = LIMIT, alphabet: Alphabet = Alphabet.WIDE) -> Encoded:
-    """The Parallel Consumer: what was not delivered is taken for done once something behind it is."""
+    """The Parallel Consumer: an undelivered offset counts as done once a later one is."""
     made = RIGHT(survey, limit=limit, alphabet=alphabet)
     done = done_offsets(survey.tracker)
     if not done or done[-1] - made.position > 9 * PAGE:
@@ -310,7 +305,7 @@ def gaps_as_done(survey: Survey, *, limit: int = LIMIT, alphabet: Alphabet = Alp
 
 test_a_planted_bug_is_found = planted(
     commit_metadata,
-    # The Parallel Consumer's race: the set is read after the highest that is done.
+    # The Parallel Consumer's race: it reads the set after the highest done offset.
     bug(
         "the head is taken for done",
         (
@@ -419,7 +414,6 @@ test_a_planted_bug_is_found = planted(
 @settings(max_examples=60)
 @given(NEAR, alphabets(), st.data())
 def test_every_form_is_read(tracker: OffsetTracker, alphabet: Alphabet, data: st.DataObject) -> None:
-    """Agreement with a dumb writer: whatever layout and parameters a set is written in, it is read as it was."""
     heir = successor(tracker)
     assume(done_offsets(heir))
     layout, parameters = data.draw(st.sampled_from(FORMS))
@@ -432,7 +426,6 @@ def test_every_form_is_read(tracker: OffsetTracker, alphabet: Alphabet, data: st
 @settings(max_examples=40)
 @given(NEAR, alphabets())
 def test_what_is_written_is_what_a_dumb_writer_writes(tracker: OffsetTracker, alphabet: Alphabet) -> None:
-    """Agreement: the text is one of the shortest there are, letter by letter."""
     heir = successor(tracker)
     assume(done_offsets(heir))
     bits = bits_of(heir.floor, tuple(done_runs(heir)))
@@ -448,7 +441,6 @@ def test_what_is_written_is_what_a_dumb_writer_writes(tracker: OffsetTracker, al
 
 @st.composite
 def regular(draw: st.DrawFn) -> OffsetTracker:
-    """Trackers of a partition where what is open repeats, but for some noise, and a head that is stuck."""
     position, period = draw(st.sampled_from((0, 5, PAGE - 1, 2**40))), draw(st.integers(1, 700))
     opened = draw(st.sets(st.integers(0, period - 1), max_size=40))
     span = draw(st.integers(8_000, 20_000))
@@ -462,7 +454,7 @@ def regular(draw: st.DrawFn) -> OffsetTracker:
 @example(restored(7, [(at, at + 1) for at in range(8, 30_000) if at % 10]), Alphabet.ASCII, LIMIT)
 @example(restored(7, [(at, at + 1) for at in range(8, 30_000) if at % 2]), Alphabet.ASCII, 24)
 def test_what_repeats_is_read_as_it_was_written(tracker: OffsetTracker, alphabet: Alphabet, limit: int) -> None:
-    """Laws ME1 to ME6 where what is open repeats, letter by letter as a dumb writer writes it."""
+    """Laws ME1 to ME6 for periodic open offsets, letter by letter as the simple writer."""
     position, bits = tracker.floor, bits_of(tracker.floor, tuple(done_runs(tracker)))
     assume(bits)
     made = encoded(surveyed(tracker), limit=BOUNDLESS, alphabet=alphabet)
@@ -483,7 +475,6 @@ def test_what_repeats_is_read_as_it_was_written(tracker: OffsetTracker, alphabet
 
 
 def test_a_period_that_is_one_too_long_is_caught() -> None:
-    """Planted: what is read is not what was written."""
     tracker = restored(7, [(at, at + 1) for at in range(8, 30_000) if at % 10])
     made = encoded(surveyed(tracker))
     bits = bits_of(7, tuple(done_runs(tracker)))
@@ -514,7 +505,7 @@ def test_a_period_that_is_one_too_long_is_caught() -> None:
 def test_whatever_is_sealed_has_a_verdict(
     content: str, alphabet: Alphabet, position: int, end: int, version: str
 ) -> None:
-    """Totality: a text of somebody who knows the seal and nothing else; then too, only what the log has is taken."""
+    """Totality. The reader accepts only offsets in the log."""
     read = commit_metadata.decoded(sealed(content, position, alphabet, version), position=position, end=end)
 
     assert laws.stays_within_the_log(position, end, read)
@@ -523,7 +514,6 @@ def test_whatever_is_sealed_has_a_verdict(
 
 @given(restored_trackers(), st.lists(SPOTS, max_size=9))
 def test_a_survey_is_the_same_however_it_was_made(tracker: OffsetTracker, offsets: list[int]) -> None:
-    """Metamorphic: from scratch, and step by step from the survey of an earlier tracker."""
     survey = surveyed(tracker)
     for offset in offsets:
         tracker = completed(delivered(tracker, (offset,)), (offset,))
@@ -539,8 +529,6 @@ ACTS = st.lists(st.tuples(st.sampled_from(("fetch", "begin", "end", "commit", "d
 
 
 class Life:
-    """A consumer of one partition, its broker, and what has become of each record."""
-
     def __init__(self, log: tuple[int, ...], limit: int, alphabet: Alphabet) -> None:
         self.log, self.limit, self.alphabet = log, limit, alphabet
         self.position, self.text = 0, ""
@@ -604,7 +592,7 @@ class Life:
 def test_a_consumer_that_dies_loses_nothing_and_repeats_what_the_budget_says(
     log: tuple[int, ...], acts: list[tuple[str, int]], limit: int, alphabet: Alphabet
 ) -> None:
-    """At least once, over any schedule and any limit: and exactly the records that the budget counts come again."""
+    """At least once, for any schedule and limit; exactly the records in the budget repeat."""
     life = Life(log, limit, alphabet)
     for what, how in acts:
         life.act(what, how)
@@ -615,7 +603,7 @@ def test_a_consumer_that_dies_loses_nothing_and_repeats_what_the_budget_says(
 
 
 def test_a_restart_repeats_nothing_that_was_committed() -> None:
-    """A stuck head, 999 records done behind it: without word all would be done again, with it only the head is."""
+    """Without metadata, 999 done records would repeat."""
     tracker = stuck(*range(1, 1000))
     made = encoded(surveyed(tracker))
     again = commit_metadata.decoded(made.text, position=made.position, end=1000).tracker
@@ -631,7 +619,7 @@ def test_a_restart_repeats_nothing_that_was_committed() -> None:
 
 
 def at_random(open_ppm: int, span: int) -> Iterator[Run]:
-    """Each offset is open with this probability, in parts per million, and the first is; the done ones, as runs."""
+    """The done runs; `open_ppm` is the probability of an open offset in parts per million."""
     draw, base = Random(open_ppm), math.log1p(-open_ppm / 10**6)  # a row has one seed
     at = 0
     while at < span:
@@ -642,7 +630,6 @@ def at_random(open_ppm: int, span: int) -> Iterator[Run]:
 
 
 def in_bursts(opened: int, done: int, span: int) -> Iterator[Run]:
-    """Runs of open and of done ones in turn, of random lengths with these means."""
     draw, at = Random(opened * done), 0
     while at < span:
         start = at + drawn(draw, opened)
@@ -666,9 +653,9 @@ def drawn(draw: Random, mean: int) -> int:
     ],
 )
 def test_it_reaches_two_and_a_half_times_as_far(runs: Iterator[Run], theirs: int, times_ten: int) -> None:
-    """How many offsets 4,096 characters can tell of, beside what was measured of the Parallel Consumer with all its codecs.
+    """Compared with the Parallel Consumer and all its codecs, in 4,096 characters.
 
-    At 50 % no code does better than a bit an offset, so there it is what the letters carry: 15 bits to 6.
+    At 50 %, no code needs less than a bit per offset, so the letters decide: 15 bits to 6.
     """
     tracker = restored(0, runs)
     made = encoded(surveyed(tracker))
@@ -690,7 +677,7 @@ REGULAR: dict[str, Callable[[int], bool]] = {
 
 @pytest.mark.parametrize("is_done", REGULAR.values(), ids=REGULAR)
 def test_what_repeats_reaches_a_million(is_done: Callable[[int], bool]) -> None:
-    """As far as the Parallel Consumer was measured, whose run-lengths Zstandard makes short; in the letters that carry less."""
+    """As far as the Parallel Consumer with Zstandard; here with ASCII letters."""
     ones = "".join("01"[is_done(at)] for at in range(SPAN_MAX))
     tracker = restored(0, [(run.start(), run.end()) for run in re.finditer("1+", ones)])
     made = encoded(surveyed(tracker), alphabet=Alphabet.ASCII)
@@ -704,7 +691,6 @@ def test_what_repeats_reaches_a_million(is_done: Callable[[int], bool]) -> None:
 
 
 def test_what_is_done_without_a_gap_takes_less_than_two_bits_an_offset() -> None:
-    """Beyond a stuck head, what the survey keeps of it included: twice the memory of a bit set."""
     count = 100_000
     tracker = completed(delivered(OffsetTracker(0), range(count)), range(1, count))
     survey = surveyed(tracker)
@@ -723,7 +709,6 @@ def test_what_is_done_without_a_gap_takes_less_than_two_bits_an_offset() -> None
 @pytest.mark.parametrize("limit", [LIMIT, 9, 7, 5, 0])
 @pytest.mark.parametrize("stuck_at", [0, 7, PAGE - 1, PAGE, 3 * PAGE + 7])
 def test_whole_pages_are_told_as_others_are(stuck_at: int, limit: int) -> None:
-    """Whatever is open among them, and at whatever of them the text ends."""
     count = 12 * PAGE
     opened = {stuck_at, stuck_at + 3, 5 * PAGE, 9 * PAGE + 1}
     tracker = completed(
@@ -743,7 +728,7 @@ def test_whole_pages_are_told_as_others_are(stuck_at: int, limit: int) -> None:
 
 
 def test_every_letter_is_one_unit_and_survives() -> None:
-    """Kafka counts UTF-16 units and keeps UTF-8: each letter is one unit, none is a surrogate, and all are different."""
+    """Kafka counts UTF-16 units and stores UTF-8."""
     wide = [chr(FIRST + value) for value in range(2**15)]
 
     assert len({*wide}) == 2**15
@@ -753,7 +738,7 @@ def test_every_letter_is_one_unit_and_survives() -> None:
 
 
 def test_texts_of_version_1_stay_readable() -> None:
-    """Golden vectors: what was committed by this version must be read by the next ones."""
+    """Golden vectors: later versions must read the metadata of this one."""
     tracker = restored(100, [(102, 104), (105, 106), (900, 2000)])
     kept = {
         Alphabet.WIDE: "tg1\u91b2\u79de\u9089\u9c02\u3440\u340f\u973e\u59ff",
@@ -766,7 +751,7 @@ def test_texts_of_version_1_stay_readable() -> None:
 
 
 def test_texts_of_version_2_stay_readable() -> None:
-    """Golden vectors of what repeats; what every tenth leaves open takes the same few letters, however far it goes."""
+    """Golden vectors of periodic sets."""
     tracker = restored(100, [(at, at + 1) for at in range(101, 90_000) if at % 10])
     kept = {
         Alphabet.WIDE: "tg2\u8b34\u58b0\u4560\u3d78\u3403\u6395\ub3ff",
@@ -779,7 +764,7 @@ def test_texts_of_version_2_stay_readable() -> None:
 
 
 def test_nothing_to_tell_is_an_empty_text() -> None:
-    """It is what Kafka keeps where no metadata was committed, so both mean the same."""
+    """Kafka has an empty text where no metadata was committed."""
     assert encoded(surveyed(OffsetTracker(5))) == Whole(5, "")
     assert encoded(surveyed(completed(delivered(OffsetTracker(5), (5, 6)), (5, 6)))) == Whole(7, "")
     assert commit_metadata.decoded("", position=5, end=0) == MetadataRead(OffsetTracker(5))
@@ -812,7 +797,6 @@ def test_nothing_to_tell_is_an_empty_text() -> None:
     ],
 )
 def test_what_is_ignored_says_why(why: IgnoredBecause, text: str) -> None:
-    """Foreign, of another version, damaged, or beyond the log."""
     read = commit_metadata.decoded(text, position=5, end=5)
 
     assert read == MetadataIgnored(why, OffsetTracker(5))
@@ -820,7 +804,6 @@ def test_what_is_ignored_says_why(why: IgnoredBecause, text: str) -> None:
 
 
 def test_a_claim_of_too_many_offsets_is_ignored() -> None:
-    """Of a text that is not damaged and a log that is long enough, before any memory is taken for it."""
     text = sealed(f"01{31:05b}{31:05b}{0:032b}{KNOWN_DONE_MAX:032b}", 5, Alphabet.WIDE)
 
     assert commit_metadata.decoded(text, position=5, end=END) == MetadataIgnored(
@@ -832,7 +815,6 @@ def test_a_claim_of_too_many_offsets_is_ignored() -> None:
 
 
 def test_verdicts_read_as_one_line() -> None:
-    """What fits and what does not, for logs."""
     tracker = stuck(*range(2, 400, 2))
 
     assert [str(encoded(surveyed(tracker), limit=limit)) for limit in (LIMIT, 12, 0)] == [
@@ -848,14 +830,12 @@ def test_verdicts_read_as_one_line() -> None:
 
 @pytest.mark.parametrize("bad", [None, 5, True, 1.5, b"tg1", ["tg1"]])
 def test_what_is_not_text_is_refused(bad: str) -> None:
-    """A text is a string; a broker that has none is asked with an empty one."""
     with pytest.raises(Misuse, match="is not text"):
         commit_metadata.decoded(bad, position=0, end=0)
 
 
 @pytest.mark.parametrize("bad", [None, -1, True, 1.5, "5"])
 def test_what_is_not_a_number_is_refused(bad: int) -> None:
-    """Positions, ends of logs and limits."""
     refused: list[Callable[[], object]] = [
         partial(commit_metadata.decoded, "", position=bad, end=0),
         partial(commit_metadata.decoded, "", position=0, end=bad),
@@ -868,7 +848,6 @@ def test_what_is_not_a_number_is_refused(bad: int) -> None:
 
 @pytest.mark.parametrize("bad", [5, "tracker", (), OffsetTracker])
 def test_what_is_of_another_type_is_refused(bad: object) -> None:
-    """Trackers, surveys and alphabets."""
     survey = surveyed(OffsetTracker(0))
     refused: list[Callable[[], object]] = [
         partial(surveyed, bad),  # type: ignore[arg-type]

@@ -1,6 +1,4 @@
-"""When commits are sent, and which of them together: courses of partitions that ask, and somebody who looks in time; and when
-a partition hears of its transaction.
-"""
+"""When commits are sent, in which batches, and when a transaction's result arrives."""
 
 from __future__ import annotations
 
@@ -23,19 +21,15 @@ from tidegate.model.records import TopicPartition
 GAP: Final = 10
 
 Course: TypeAlias = "list[tuple[int, Commit | bool]]"
-"""After so many microseconds a commit is asked for, or there is a hurry from now on, or none."""
 
 
 class Sent(NamedTuple):
-    """What was sent, when, and whether there was a hurry."""
-
     at: int
     hurries: bool
     requests: Requests
 
 
 def played(course: Course) -> list[Sent]:
-    """What is sent if somebody looks after each event, and whenever there is something to wait for."""
     pace, now, wait, hurries = Pace(), 0, None, False
     found: list[Sent] = []
 
@@ -80,7 +74,6 @@ def each_is_sent_once(course: Course, sent: list[Sent]) -> bool:
 
 
 def hurries_of(course: Course) -> list[tuple[int, int]]:
-    """From when to when there is one."""
     at, began, found = 0, None, list[tuple[int, int]]()
     for after, event in [*course, (10 * GAP, False)]:
         at += after
@@ -191,10 +184,7 @@ test_a_planted_bug_is_found = planted(
 
 
 def heard(committed: int, looks: list[tuple[int, bool]]) -> tuple[int, bool, list[int]]:
-    """When it is heard of, whether there was a hurry then, and when there was one before.
-
-    Somebody looks when there begins to be a hurry, or none, so long after the look before; and whenever the wait is over.
-    """
+    """When the result arrives, whether there was a hurry then, and when there was one before."""
     now, hurries, hurried = committed, False, list[int]()
     for after, begins in [*looks, (10 * GAP, False)]:
         then = now + after
@@ -226,7 +216,7 @@ LOOKS: Final = st.lists(st.tuples(st.integers(0, GAP + 2), st.booleans()), max_s
 @example(7, [(3, True)])
 @example(7, [(3, False), (3, False)])
 def test_a_partition_hears_of_its_transaction_after_a_while(committed: int, looks: list[tuple[int, bool]]) -> None:
-    """Laws PC5 and PC6, whoever gives partitions back meanwhile."""
+    """Laws PC5 and PC6, also while others give partitions back."""
     found = heard(committed, looks)
     for name, law in OF_TRANSACTIONS.items():
         assert law(committed, *found), f"{name}: {found}"
@@ -255,7 +245,7 @@ test_a_planted_bug_of_transactions_is_found = planted(
 
 @given(st.integers(-20, 20))
 def test_a_clock_that_went_back_holds_nothing_back_for_longer(since: int) -> None:
-    """Law PC6, as far as one look goes."""
+    """Law PC6, for a single run."""
     assert 0 <= held_back(Instant(50), Instant(50 + since), GAP, hurries=False) <= GAP
 
 
@@ -275,6 +265,5 @@ def test_a_clock_that_went_back_holds_nothing_back_for_longer(since: int) -> Non
     ],
 )
 def test_bad_input_is_an_error(call: Callable[[], object]) -> None:
-    """At once, and of ours."""
     with pytest.raises(Misuse):
         call()

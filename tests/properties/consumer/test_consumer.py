@@ -1,5 +1,3 @@
-"""One consumer's partitions together: executors are shared, the gate bounds the load, partitions do not disturb others."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -35,7 +33,7 @@ WINDOWS = attrs.evolve(
 RULES = ConsumerRules(executors=2, thresholds=Thresholds(high=4, low=1), partition=EACH)
 KEYS = (b"a", b"b", None)
 
-# A script is what a random world does: an event of the group, or which command comes true, and how.
+# A script drives a random world: a group event, or which command completes, and how.
 ACTIONS = st.one_of(
     st.tuples(st.just("assign"), st.integers(0, 2), st.integers(0, 2)),
     st.tuples(st.sampled_from(["revoke", "lose"]), st.integers(0, 2), st.just(0)),
@@ -48,8 +46,6 @@ Check = Callable[[ConsumerRules, ConsumerState, ConsumerState, commands.Event], 
 
 
 class World:
-    """Carries commands out as a script says, and checks every step."""
-
     def __init__(self, rules: ConsumerRules, check: Check) -> None:
         self.rules, self.check = rules, check
         self.state = ConsumerState()
@@ -115,7 +111,6 @@ class World:
 
 
 def _reply(request: commands.Request, how: int) -> object:
-    """What user code answers, where it does not raise."""
     match request:
         case Arrange(_, offsets):
             return Tasks((*((offset,) for offset in offsets), offsets))
@@ -157,7 +152,6 @@ def as6(rules: ConsumerRules, before: ConsumerState, after: ConsumerState, event
 
 
 def as8(rules: ConsumerRules, before: ConsumerState, after: ConsumerState, event: commands.Event) -> bool:
-    """What is in work the world knows, which looks itself; and what is counted follows from the state."""
     del rules, before, event
     counted = ConsumerState(after.partitions, after.verdict, after.outliving)
     return (after.running, after.load) == (counted.running, counted.load)
@@ -197,7 +191,6 @@ TELLING = (
 
 
 def scripted(test: Law) -> Law:
-    """Random scripts, after some that tell bugs apart."""
     for each in TELLING:
         test = example(each)(test)
     return given(SCRIPTS)(test)
@@ -210,14 +203,13 @@ KINDS = {"each": EACH, "in order": IN_ORDER, "tried again": RETRIED}
 @pytest.mark.parametrize("kind", KINDS)
 @scripted
 def test_whatever_happens_the_laws_hold(law: str, kind: str, script: list[tuple[str, int, int]]) -> None:
-    """Laws AS1 to AS6, and AS8 to AS10, over random scripts of the group, of records and of user code."""
+    """Laws AS1 to AS6, and AS8 to AS10, over random scripts of group, records and user code."""
     World(attrs.evolve(RULES, partition=KINDS[kind]), LAWS[law]).play(script)
 
 
 @pytest.mark.parametrize("law", ["AS1", "AS2", "AS8"])
 @scripted
 def test_with_hooks_too_the_laws_hold(law: str, script: list[tuple[str, int, int]]) -> None:
-    """A window is arranged before its tasks may begin, so that an executor may wait."""
     World(attrs.evolve(RULES, partition=WINDOWS), LAWS[law]).play(script)
 
 
@@ -236,38 +228,38 @@ RESULT = "ConsumerState(tuple(partitions), verdict, outliving, running, load, st
 
 test_a_planted_bug_is_found = planted(
     consumer,
-    # There are more executors than there are.
+    # More executors run than exist.
     bug(
         "twice as many run", (LEFT, LEFT.replace("self", "2 * self")), (ROOM, ROOM.replace("self", "2 * self")),
         over("AS1"),
     ),
-    # The verdict of the gate is not asked.
+    # It ignores the gate's verdict.
     bug(
         "polled through the gate", (POLLED, POLLED.replace("state.verdict", "Flow(GateReason.BELOW_HIGH)")),
         over("AS2"),
     ),
-    # One executor waits, whatever is queued.
+    # One executor always idles.
     bug("one executor stays free", (LEFT, LEFT.replace(":", " - 1:")), (ROOM, f"{ROOM} - 1"), over("AS3")),
-    # A partition that is lost takes the others with it.
+    # A lost partition removes the others.
     bug(
         "all are lost with one",
         (IN_TURN, f"        if isinstance(events[0], Lost):\n            return Step(ConsumerState())\n{IN_TURN}"),
         over("AS4"),
     ),
-    # What was paused stays paused.
+    # A paused partition stays paused.
     bug("nothing is resumed", (POLLED, f"attrs.evolve({POLLED}, resume=())"), over("AS5")),
-    # A partition that was given records is polled for more before it asks.
+    # A partition that was given records is polled again before it requests more.
     bug(
         "polled who asks for nothing",
         ("part.holding.fetching is None or isinstance(part.holding.hold, Held)", "isinstance(part.holding.hold, Held)"),
         over("AS5"),
     ),
-    # A partition takes the slot that it made free, and the others wait until it has nothing more.
+    # A partition keeps the slot that it freed, and the others wait until it has no more work.
     bug(
         "it keeps its slot", (IN_TURN, "        last = at"), ("startable >> at + 1 << at + 1", "startable >> at << at"),
         over("AS6"),
     ),
-    # What outlives its partition counts no more.
+    # Handlers that outlive their partition are not counted.
     bug("what it gave up is forgotten", (RESULT, "ConsumerState(tuple(partitions), verdict)"), over("AS8")),
     bug(
         "one that ends alone is forgotten",
@@ -277,9 +269,9 @@ test_a_planted_bug_is_found = planted(
         ),
         over("AS9"),
     ),
-    # What was done is done again.
+    # A done record is handled again.
     bug("nothing is kept", (RESULT, RESULT.replace(", kept", "")), over("AS10")),
-    # What was in work counts as done.
+    # A record in work counts as done.
     bug(
         "what was delivered is kept",
         (
@@ -288,9 +280,9 @@ test_a_planted_bug_is_found = planted(
         ),
         over("AS10"),
     ),
-    # By offset alone.
+    # It compares the offset alone.
     bug("any is taken for its own", ("in event.again if is_kept(", "in event.offsets if is_kept("), over("AS10")),
-    # What is kept stays, though a record has come that is another.
+    # The kept records stay although another record has come.
     bug("it goes on after another", ("None if event.is_anew else found", "found"), over("AS10")),
     # The position may have gone back.
     bug("it goes back", ("from_position(found,", "from_position(attrs.evolve(found, position=0),"), over("AS10")),
@@ -298,7 +290,9 @@ test_a_planted_bug_is_found = planted(
 
 
 def as9_while_held(order: Sequence[int]) -> list[bool]:
-    """Law AS9 for six records that end one by one in this order; and whether each ended while the partition was held."""
+    """Six records end in this order; also returns whether each ended while the partition was
+    held.
+    """
     rules = attrs.evolve(RULES, executors=6)
     state = rules.step(ConsumerState(), commands.Assigned(P[0], 1, 0)).state
     state = rules.step(state, commands.Fetched(P[0], 1, tuple(range(6)))).state
@@ -313,7 +307,7 @@ def as9_while_held(order: Sequence[int]) -> list[bool]:
 
 
 def test_while_a_partition_is_held_the_short_way_is_taken_until_it_may_be_let_go() -> None:
-    """Law AS9 in each order, where two undone records let it go; the first to be committed goes the long way."""
+    """Law AS9. Two undone records release it; the first to commit takes the long path."""
     for order in permutations(range(6)):
         first = order.index(0)
         assert as9_while_held(order)[first + 1 : 3] == [True] * (2 - first), order
@@ -327,7 +321,7 @@ def test_a_partition_that_is_held_for_ever_breaks_the_law(monkeypatch: pytest.Mo
 
 
 def as9_while_one_backs_off() -> list[bool]:
-    """Law AS9 for records that end one by one, of which the second fails first; and for which of them the short way was taken."""
+    """The second of several records fails first; also returns which took the fast path."""
     rules = attrs.evolve(RULES, executors=3, partition=RETRIED)
     state = rules.step(ConsumerState(), commands.Assigned(P[0], 1, 0)).state
     state = rules.step(state, commands.Fetched(P[0], 1, tuple(range(4)))).state
@@ -336,7 +330,7 @@ def as9_while_one_backs_off() -> list[bool]:
         commands.RecordsHandled((0,)),
         commands.RecordsHandled((), (1,)),
         commands.RecordsHandled((2,)),
-        commands.RecordsHandled((1,)),  # which was told before
+        commands.RecordsHandled((1,)),  # a repetition
         commands.RecordsHandled((3,)),
     ):
         event = commands.WorkReported(P[0], 1, what)
@@ -347,7 +341,7 @@ def as9_while_one_backs_off() -> list[bool]:
 
 
 def test_while_one_backs_off_the_short_way_is_taken_for_others() -> None:
-    """Law AS9: what deviates costs others nothing."""
+    """Law AS9."""
     assert as9_while_one_backs_off() == [False, False, True, False, True]
 
 
@@ -359,12 +353,10 @@ def test_one_that_backs_off_and_is_taken_for_running_breaks_the_law(monkeypatch:
 
 
 def test_a_consumer_has_a_hundred_executors_by_default() -> None:
-    """What a user leaves out."""
     assert ConsumerRules().executors == 100
 
 
 def test_slots_go_round() -> None:
-    """The partitions behind the one that made room come first."""
     one = attrs.evolve(RULES, executors=1)
     state, works = ConsumerState(), list[commands.Work]()
     for partition in P:
@@ -387,7 +379,6 @@ def test_slots_go_round() -> None:
 
 
 def test_an_assignment_shows_itself_on_one_line() -> None:
-    """For traces and issues: the gate, then each partition."""
     state = RULES.step(ConsumerState(), commands.Assigned(P[0], 1, 7)).state
 
     assert str(state) == "flow: the load is below high; t-0 flowing (generation 1), floor 7"
@@ -395,7 +386,6 @@ def test_an_assignment_shows_itself_on_one_line() -> None:
 
 
 def test_a_partition_that_is_held_is_not_polled_while_others_are() -> None:
-    """Selective polling: what one partition holds up does not stop the others, and nothing is paused."""
     state = RULES.step(ConsumerState(), commands.Assigned(P[0], 1, 0)).state
     state = RULES.step(state, commands.Assigned(P[1], 1, 0)).state
     big = attrs.evolve(RULES, thresholds=Thresholds(high=99, low=9))
@@ -405,18 +395,16 @@ def test_a_partition_that_is_held_is_not_polled_while_others_are() -> None:
 
 
 def test_by_default_the_gate_is_for_the_executors() -> None:
-    """32 and 4 records for each, as in Drakkar."""
     assert ConsumerRules(executors=3).thresholds == Thresholds(high=96, low=12)
 
 
 @pytest.mark.parametrize("executors", [0, -1, True, 1.0])
 def test_bounds_that_are_none_are_refused(executors: int) -> None:
-    """Bad input: at least one handler must be able to run."""
     with pytest.raises(Misuse, match="executors"):
         ConsumerRules(executors=executors)
 
 
 def test_a_number_of_tasks_that_would_be_ignored_is_refused() -> None:
-    """The executors are shared out, so what each partition may run is not for the user to say."""
+    """The consumer shares its executors out, so the limit would have no effect."""
     with pytest.raises(Misuse, match="running_max=5"):
         ConsumerRules(partition=PartitionRules(running_max=5))

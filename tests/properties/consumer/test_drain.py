@@ -1,4 +1,4 @@
-"""A partition is revoked. What is to become of the work in flight, so that it is let go in time?"""
+"""Plans for work in flight at a revocation, for a release in time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fate_of(budget: Budget, elapsed: Duration, record: InFlight) -> DrainDecisio
 
 @attrs.frozen
 class Work:
-    """What the record really takes from the revocation on, and to clean up once it is interrupted; None: for ever."""
+    """The real durations, also of the cleanup; None is endless."""
 
     record: InFlight
     takes: Duration | None = None
@@ -36,21 +36,11 @@ class Work:
 
     @property
     def honest(self) -> bool:
-        """Is its estimate right?"""
         return self.takes is not None and self.record.rest == self.takes
 
 
 @attrs.frozen
 class Drained:
-    """How a revocation went.
-
-    Attributes:
-        commit_began: When nothing was awaited any more.
-        released: When the partition was released.
-        ended: What ended by itself.
-        to_clean_up: How much time each of those had that were interrupted.
-    """
-
     commit_began: Duration
     released: Duration
     ended: frozenset[int]
@@ -67,7 +57,6 @@ def drained(
     commit_takes: Duration | None,
     looks: Collection[Duration],
 ) -> Drained:
-    """A revocation as the plan wants it: planned at once, whenever something planned is over, and at each look."""
     now, ends = 0, {work.record.offset: FOR_EVER if work.takes is None else work.takes for work in works}
     awaited = {work.record.offset: work for work in works}
     interrupted: dict[int, Duration] = {}
@@ -105,7 +94,6 @@ LENGTHS = st.none() | st.integers(0, 40)
 
 @st.composite
 def works(draw: st.DrawFn) -> tuple[Work, ...]:
-    """Work that takes as long as it is thought to, or any other time."""
     return tuple(
         Work(record, draw(st.just(record.rest) | LENGTHS), draw(LENGTHS)) for record in draw(drawn.in_flight())
     )
@@ -210,7 +198,7 @@ test_a_planted_bug_is_found = planted(
         ("in sorted(in_flight,", "in sorted([each for each in in_flight if each.rest is not None],"),
         test_dr1_each_has_one_fate,
     ),
-    # In case that it does not care.
+    # In case it ignores the estimate.
     bug(
         "what is interrupted is also abandoned",
         (
@@ -225,7 +213,7 @@ test_a_planted_bug_is_found = planted(
         "until all is done", ("Action.ABANDON, budget.commit_at)", "Action.WAIT, elapsed + 60_000_000)"),
         test_dr2_of_fates, test_dr2_of_releases,
     ),
-    # All the time there is goes to the work, none is kept for its commit.
+    # All time goes to the work and none to the commit.
     bug(
         "no time to commit",
         (
@@ -234,7 +222,7 @@ test_a_planted_bug_is_found = planted(
         ),
         test_dr2_of_fates, test_dr2_of_releases,
     ),
-    # A deadline that has come is not yet over.
+    # A deadline that is reached is not yet over.
     bug(
         "to the last moment",
         (
@@ -243,48 +231,48 @@ test_a_planted_bug_is_found = planted(
         ),
         test_dr2_of_releases, test_dr5_it_waits_for_nothing_in_vain,
     ),
-    # The time to clean up begins when the interruption is asked for, however late that is.
+    # The cleanup time starts at the interruption, however late that is.
     bug("whenever it may be", (CANCELLED, "Action.CANCEL, elapsed + budget.cancel)"), test_dr2_of_fates),
-    # What can be interrupted is, whether or not it would have ended.
+    # It interrupts all interruptible work, even if it would end in time.
     bug(
         "all at once",
         (IN_TIME, f"{IN_TIME}    if record.stoppable:\n        return DrainDecision(record.offset, {CANCELLED}\n"),
         test_dr3_of_fates, test_dr3_of_releases,
     ),
-    # Drakkar: the callback waits for nothing, and work goes on beside the next owner.
+    # Drakkar: the callback does not wait, and work goes on beside the next owner.
     bug(
         "it returns at once", (IN_TIME, "    return DrainDecision(record.offset, Action.ABANDON, elapsed)\n"),
         test_dr3_of_fates, test_dr3_of_releases,
     ),
-    # Each plan expects the whole duration once more.
+    # Each plan expects the whole duration again.
     bug(
         "ageless",
         ("record.rest is None or elapsed + record.rest <=", "record.expected is None or elapsed + record.expected <="),
         test_dr3_of_fates, test_dr3_of_releases,
     ),
-    # Each plan grants all the time to clean up, from then on.
+    # Each plan grants the full cleanup time from then on.
     bug(
         "granted anew", (CANCELLED, "Action.CANCEL, min(elapsed + budget.cancel, budget.commit_at))"),
         test_dr4_it_grows_no_milder, test_dr6_of_fates,
     ),
-    # Estimates are looked at while there is time, not afterwards: what was given up is waited for again.
+    # It reads estimates only while there is time, so it waits again for abandoned work.
     bug(
         "forgetful", ("record.rest is None or", "record.rest is None or elapsed >= budget.wait or"),
         test_dr4_it_grows_no_milder,
     ),
-    # Whatever is known, it is waited for.
+    # It waits whatever the estimate.
     bug(
         "in vain", ("(record.rest is None or elapsed + record.rest <= in_time)", "True"),
         test_dr5_it_waits_for_nothing_in_vain,
     ),
-    # What can be interrupted is waited for until there is no time left to do so.
+    # It waits for interruptible work until no time is left to interrupt it.
     bug(
         "to the end", ("Action.WAIT, in_time)", "Action.WAIT, budget.commit_at)"),
         test_dr6_of_fates, test_dr6_of_releases,
     ),
-    # Nothing is interrupted: what has not ended by itself is left alone.
+    # It never interrupts, and abandons the work instead.
     bug("given up early", (CANCELLED, "Action.ABANDON, elapsed)"), test_dr6_of_fates),
-    # What cannot be interrupted is, and everybody waits for that.
+    # It interrupts uninterruptible work, and waits for it.
     bug(
         "by force",
         (
@@ -298,7 +286,7 @@ test_a_planted_bug_is_found = planted(
         "stages are swallowed", ("if elapsed < budget.wait:", "if elapsed <= budget.wait:"),
         test_dr7_it_stands_where_the_budget_says,
     ),
-    # All that is left, whatever the stage.
+    # All remaining time, whatever the stage.
     bug(
         "to the release", ("return budget.wait - elapsed", "return budget.total - elapsed"),
         test_dr7_it_stands_where_the_budget_says,
@@ -316,7 +304,7 @@ def fates(elapsed: Duration, *records: InFlight) -> list[str]:
 
 
 def test_each_record_has_the_fate_that_the_header_tells() -> None:
-    """Of 30 s, 5 s are for cleaning up and 2 s for the commit: 23 s are left to wait."""
+    """Of 30 s, 5 s are for cleanup and 2 s for the commit: 23 s remain to wait."""
     unknown, soon = InFlight(7), InFlight(3, 10 * SECOND, 33 * SECOND)
     late = InFlight(4, 10 * SECOND, 33 * SECOND + 1)
     deaf, deaf_in_time = InFlight(5, stoppable=False), InFlight(6, 0, 28 * SECOND, stoppable=False)
@@ -345,13 +333,11 @@ def test_each_record_has_the_fate_that_the_header_tells() -> None:
 
 
 def test_an_estimate_that_a_record_has_outlived_says_nothing() -> None:
-    """It takes longer than was thought; how long, nobody knows."""
     assert [InFlight(0, age, 5).rest for age in (0, 4, 5, 6)] == [5, 1, None, None]
     assert UNKNOWN.rest is None
 
 
 def test_a_partition_that_was_lost_has_no_time() -> None:
-    """A budget of 0 is over at once, and so is all that is in flight."""
     assert drain.stage(Budget(0), 0) is Stage.OVER
     assert drain.plan(Budget(0), 0, (UNKNOWN, InFlight(1, stoppable=False))) == (
         DrainDecision(0, Action.ABANDON, 0),
@@ -360,7 +346,6 @@ def test_a_partition_that_was_lost_has_no_time() -> None:
 
 
 def test_it_is_released_when_the_work_is_done_and_not_when_time_is_up() -> None:
-    """Three tasks of 2 s, 1 s of which is over: released after 1 s and the commit; with 1 s to drain, in 1 s all the same."""
     tasks = [Work(InFlight(offset, SECOND), SECOND) for offset in (100, 101, 102)]
     slow = [Work(InFlight(offset), 2 * SECOND, 0) for offset in (100, 101, 102)]
 
@@ -371,13 +356,12 @@ def test_it_is_released_when_the_work_is_done_and_not_when_time_is_up() -> None:
 
 
 def test_nothing_is_waited_for_where_nothing_runs() -> None:
-    """zio-kafka waited for partitions of which no record was ever pulled."""
+    """zio-kafka once waited for partitions without a pulled record."""
     assert drained(DRAKKAR, (), 0, ()) == Drained(0, 0, frozenset(), ())
 
 
 @given(st.lists(drawn.fates(), max_size=3))
 def test_a_fate_is_printed_in_a_line(drawn_fates: list[DrainDecision]) -> None:
-    """Each says which record, what is done, and until when where somebody waits."""
     for fate in drawn_fates:
         assert str(fate).startswith(f"@{fate.offset}: {fate.action.value}")
         assert ("until" in str(fate)) == (fate.action is not Action.ABANDON)
@@ -416,13 +400,11 @@ def test_a_fate_is_printed_in_a_line(drawn_fates: list[DrainDecision]) -> None:
     ],
 )
 def test_what_means_nothing_is_refused(wrong: Callable[[], object]) -> None:
-    """A bad configuration is an error at construction, a bad argument one at the call; nothing is planned."""
     with pytest.raises(Misuse):
         wrong()
 
 
 def test_a_budget_that_does_not_fit_says_what_to_do() -> None:
-    """Time to clean up and to commit are part of the total, not added to it."""
     with pytest.raises(Misuse, match="6 s to clean up and 5 s to commit do not fit into 10 s") as caught:
         Budget(10 * SECOND, 6 * SECOND, 5 * SECOND)
 

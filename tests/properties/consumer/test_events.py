@@ -1,4 +1,4 @@
-"""The strategy of events of a partition, and a partition that receives them in any order."""
+"""The strategy of partition events, and a partition that receives them in any order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ EVENTS = st.lists(strategies.events(), max_size=30)
 
 
 def test_events_are_of_every_kind() -> None:
-    """Each that a partition may receive."""
     found: set[type] = set()
 
     @given(EVENTS)
@@ -32,7 +31,7 @@ def test_events_are_of_every_kind() -> None:
 def test_whatever_happens_to_a_partition_it_stays_within_its_bounds(
     events: list[Event], room: int, span_max: int
 ) -> None:
-    """Law P6, for a world that lies: also of events that nobody would send, in any order."""
+    """Law P6, also for impossible events in any order."""
     rules = PartitionRules(running_max=room, limits=PartitionLimits(span=Thresholds(high=span_max, low=0)))
     state: PartitionState = Unassigned()
     for event in events:

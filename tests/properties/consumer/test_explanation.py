@@ -80,7 +80,7 @@ test_a_planted_bug_is_found = planted(
         "silent about the abandoned", ("work.get(first)", 'work.get(first, WorkStatus("queued", now))'),
         test_w13_what_is_explained_happens,
     ),
-    # As if nothing was restored.
+    # It ignores restored offsets.
     bug(
         "all that is done", ("OFFSET_MAX + 1) & ~bits_at(successor.pages, page)[1]", "OFFSET_MAX + 1)"),
         test_w14_replays_are_counted,
@@ -93,7 +93,6 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_the_blocking_offset_is_explained() -> None:
-    """4 waits for 10 s in its second attempt, and holds up 5 to 7 as well; nobody works on 8, and 9 and 11 follow it."""
     tracker = tracked(3, 4, 5, 6, 7, 8, 9, 11, completed=(3, 5, 6, 7, 9, 11))
     works = {4: WorkStatus("running", Instant(5_000_000), 2)}
     now = Instant(15_000_000)
@@ -112,7 +111,6 @@ def test_the_blocking_offset_is_explained() -> None:
 
 
 def test_a_clock_that_went_back_makes_no_negative_age() -> None:
-    """WorkStatus that began after now is of no age."""
     said = explanation.explain(tracked(3), {3: WorkStatus("running", Instant(9))}, Instant(5))
 
     assert isinstance(said, Blocked)
@@ -120,7 +118,7 @@ def test_a_clock_that_went_back_makes_no_negative_age() -> None:
 
 
 def test_the_budget_is_what_the_next_owner_would_do_again() -> None:
-    """Of 3 to 9, 4, 6 and 7 are done and 5 is running; 3 was committed, with word of 4. So 6, 7 and 5 would come again."""
+    """Of 3 to 9, 4, 6 and 7 are done; 3 was committed, with metadata for 4."""
     before = tracked(3, 4, 5, 6, 7, 8, 9, completed=(4,))
     now = watermark.completed(before, (6, 7))
     budget = explanation.duplicate_budget(now, watermark.successor(before), (5,))
@@ -135,7 +133,6 @@ def test_the_budget_is_what_the_next_owner_would_do_again() -> None:
 
 @pytest.mark.parametrize("bad", [None, 5, "tracker", (0, 0, ())])
 def test_what_is_not_a_tracker_is_refused(bad: OffsetTracker) -> None:
-    """By whatever takes one."""
     asked: list[Callable[[], object]] = [
         partial(explanation.explain, bad, {}, NOW),
         partial(explanation.duplicate_budget, bad, OffsetTracker(0)),
@@ -147,7 +144,6 @@ def test_what_is_not_a_tracker_is_refused(bad: OffsetTracker) -> None:
 
 
 def test_what_explains_nothing_is_refused() -> None:
-    """Work has a state, a time and a number of attempts, and is timed on one clock."""
     tracker, bad = tracked(3), WorkStatus("running", Instant(0, WALL))
     for works, now in (({3: bad}, NOW), ({3: "running"}, NOW), (None, NOW), ([3], NOW), ({}, 5)):
         with pytest.raises(Misuse):
@@ -165,7 +161,6 @@ def test_what_explains_nothing_is_refused() -> None:
 
 
 def test_the_lag_is_what_lies_between_the_commit_and_the_end() -> None:
-    """Done or not, what is not committed is behind; a group that has committed nothing is behind from its first record on."""
     begun = watermark.completed(watermark.delivered(OffsetTracker(3), (3, 4, 5)), (3, 4))
 
     assert explanation.lag(begun, 10) == 7
@@ -178,7 +173,7 @@ def test_the_lag_is_what_lies_between_the_commit_and_the_end() -> None:
 
 
 def test_nobody_is_behind_for_what_no_client_hands_out() -> None:
-    """Up to where the log was read counts, once all that was delivered is committed."""
+    """Once all delivered records are committed, the read position of the log counts."""
     delivered = watermark.delivered(OffsetTracker(3), (3, 4))
     done = watermark.completed(delivered, (3, 4))
 

@@ -67,16 +67,14 @@ from tidegate.model.errors import Misuse
 from tidegate.model.reducer import Step
 
 NOTHING: Final = Rules(task_delivery=False, record_delivery=False, window_delivery=False)
-"""Rules under which nothing is delivered, so that accounts are about tasks alone."""
+"""Without deliveries, so that accounts are about tasks alone."""
 
 MESSAGES: Final = Rules(task_delivery=False, window_delivery=False)
-"""Drakkar's, but for the window."""
+"""Drakkar's, except for the window."""
 
 
 @attrs.define
 class Real:
-    """The module itself."""
-
     rules: Rules
     state: Fanout = attrs.field(factory=Fanout)
 
@@ -97,8 +95,6 @@ class Real:
 
 @attrs.define
 class Task:
-    """A task as one would write it at first. It is for records, as (window, offset)."""
-
     phase: TaskPhase
     generation: int
     is_given: bool
@@ -112,8 +108,6 @@ class Task:
 
 @attrs.define
 class Window:
-    """A window as one would write it at first: a record is waiting, gathered or closed."""
-
     number: int
     records: dict[int, str]
     stage: str = "arranging"
@@ -122,8 +116,6 @@ class Window:
 
 
 class Twin:
-    """The machine in dictionaries and sets: after each event it looks at everything again."""
-
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self.opened = 0
@@ -227,7 +219,6 @@ class Twin:
         return [task for (number, _), task in self.tasks.items() if number == window.number]
 
     def targets(self, window: Window, offsets: Iterable[int]) -> tuple[set[laws.Record], list[int]]:
-        """The records that wait under these offsets, and the offsets under which none does."""
         waiting = {
             (other.number, offset)
             for other in (self.windows | {window.number: window}).values()
@@ -338,7 +329,6 @@ class Twin:
         return [RecordsSettled(window.number, tuple(window.records))], []
 
     def due(self, window: Window) -> list[Output]:
-        """What is due in a window, by a look at all that it has."""
         if window.stage == "arranging":
             return []
         number, tally = window.number, self.tally(window)
@@ -428,7 +418,6 @@ def named(event: FanoutEvent) -> tuple[int, ...]:
 
 
 def refused_all(window: int | None, named: Sequence[int], refused: Iterable[tuple[Reason, int]]) -> list[Output]:
-    """What is ignored of an event; one that names nothing is ignored as a whole."""
     return grouped(window, refused) if named else [Ignored(Reason.NOTHING, window)]
 
 
@@ -447,11 +436,9 @@ def tally_of(tasks: Sequence[Task]) -> Tally:
 # --- the laws -----------------------------------------------------------------------------------------------------------
 
 FINISH: Final = Move(kind=1, pick=0, is_bad=False, shape=())
-"""Good news of the first thing that was asked for, and of all that is alike."""
 
 
 def played(rules: Rules, moves: Iterable[Move], *, is_finished: bool = False) -> list[Turn]:
-    """A course: what is reported and what follows. It is finished once all that was asked for is answered."""
     machine, player = Real(rules), Player()
     course: list[Turn] = []
 
@@ -486,7 +473,7 @@ OVER_COURSES: Final[dict[str, Callable[[Course, Rules], bool]]] = {
 @pytest.mark.parametrize("law", OVER_COURSES)
 @given(drawn.rules(), drawn.courses())
 def test_a_course_keeps(law: str, rules: Rules, moves: list[Move]) -> None:
-    """Laws F1 to F10, and F13, as the header of `tidegate.consumer.fanout` states them."""
+    """Laws F1 to F10, and F13 (`tidegate.consumer.fanout`)."""
     assert OVER_COURSES[law](played(rules, moves, is_finished=law == "F13"), rules)
 
 
@@ -556,7 +543,6 @@ def test_f12_events_of_different_windows_commute(rules: Rules, moves: list[Move]
 @settings(max_examples=200)
 @given(drawn.rules(), drawn.courses())
 def test_the_machine_agrees_with_its_twin(rules: Rules, moves: list[Move]) -> None:
-    """Agreement with a dumb version: the same outputs, in the same order, with the same reasons; the same answers."""
     real, twin, player = Real(rules), Twin(rules), Player()
     for move in moves:
         event = player.says(move)
@@ -575,7 +561,6 @@ ASKED_IN: Final = {Start: TaskPhase.RUNNING, Judge: TaskPhase.FAILING, DeliverTa
 
 
 def outstanding_parts(twin: Twin, question: Question) -> tuple[int, set[int]]:
-    """How many parts of it are not answered at the twin, and the records that these are about."""
     window = twin.windows.get(question.window)
     if window is None:
         return 0, set()
@@ -593,7 +578,6 @@ def outstanding_parts(twin: Twin, question: Question) -> tuple[int, set[int]]:
 
 
 def still(state: Fanout, question: Question) -> Question:
-    """What is left of it: of runs, those of which nothing was accepted."""
     if not isinstance(question, Start | Judge | DeliverTasks):
         return question
     left = [each for each in question.numbers if outstanding(state, attrs.evolve(question, numbers=(each,)))]
@@ -601,7 +585,6 @@ def still(state: Fanout, question: Question) -> Question:
 
 
 def under_way(twin: Twin, active: set[int]) -> Load:
-    """Where the records in flight are in these windows, and in those that wait for a task of these."""
     waiting = {
         home
         for (window, _), task in twin.tasks.items()
@@ -618,7 +601,6 @@ def under_way(twin: Twin, active: set[int]) -> Load:
 
 
 def place_of(twin: Twin, window: int, offset: int) -> str:
-    """Where a record is: what it waits for, and of its tasks the one that is furthest from its end."""
     at = twin.standing(offset)
     if at is None:
         return "settled"
@@ -636,7 +618,6 @@ def place_of(twin: Twin, window: int, offset: int) -> str:
 
 @given(drawn.rules(), drawn.courses(), st.sets(st.integers(0, 3)))
 def test_what_was_asked_for_is_reported_as_by_the_twin(rules: Rules, moves: list[Move], active: set[int]) -> None:
-    """Agreement with a dumb version: what is in flight and under way, what each question is about and still waits for."""
     real, twin, player = Real(rules), Twin(rules), Player()
     questions: list[Question] = []
     for move in moves:
@@ -660,7 +641,7 @@ def test_what_was_asked_for_is_reported_as_by_the_twin(rules: Rules, moves: list
 
 @given(drawn.rules(), drawn.courses())
 def test_at_rest_nothing_is_kept(rules: Rules, moves: list[Move]) -> None:
-    """Law F13: once everything is settled, all that is left is the number of the next window."""
+    """Law F13: only the number of the next window remains."""
     machine, player = Real(rules), Player()
     for move in moves:
         player.receives(machine.step(player.says(move)))
@@ -683,19 +664,19 @@ ACCEPTED: Final = "_accepted(window, event.numbers, event.attempt, event.report)
 
 test_a_planted_bug_is_found = planted(
     transitions,
-    # No guard: a record of which it is said twice that it is delivered is settled twice.
+    # No guard: a record reported as delivered twice is settled twice.
     bug(
         "settled again", ("accepted = window.delivering\n", "accepted = window.delivering | window.delivered\n"),
         ("window.delivering ^ accepted", "window.delivering & ~accepted"), over("F1"),
     ),
-    # A task is for one record, whatever it lists.
+    # A task counts for one record, whatever it lists.
     bug(
         "only the first", ("return tuple(own), others, lost", "return tuple(own[:1]), [] if own else others[:1], lost"),
         over("F2"),
     ),
-    # Drakkar's record: what it has to deliver is nobody's concern.
+    # Drakkar's record: its deliveries are ignored.
     bug("a raising hook settles", (DUE, "due = failed"), over("F3")),
-    # A record is taken for complete as soon as one of its tasks is.
+    # A record is complete with its first complete task.
     bug(
         "delivered early",
         (
@@ -704,7 +685,7 @@ test_a_planted_bug_is_found = planted(
         ),
         over("F3"),
     ),
-    # Drakkar's window: its records are committed before it has delivered what it made of them.
+    # Drakkar's window: its records are committed before it has delivered its results.
     bug(
         "the window after commits", ("if newly and not roll.settles_as_one:", "if newly:"),
         ("(DeliverWindow(roll.number, after.tally),)", "(*settled, DeliverWindow(roll.number, after.tally))"),
@@ -712,7 +693,8 @@ test_a_planted_bug_is_found = planted(
         ("window.tally))\n    return", "window.tally),)\n    return"),
         over("F4"),
     ),
-    # The window is complete when as many tasks are settled as were arranged, those replaced among them.
+    # The window is complete when the number of settled tasks, replaced ones included, equals the
+    # arranged number.
     bug(
         "what was arranged is counted",
         (
@@ -721,23 +703,23 @@ test_a_planted_bug_is_found = planted(
         ),
         over("F5"),
     ),
-    # The window is complete when its tasks are, whatever its records still have to deliver.
+    # The window is complete with its tasks, whatever its records have to deliver.
     bug("the window forgets messages", (DONE, "if window.open_tasks:"), over("F5")),
-    # Somebody is to answer for a failure, and is not informed of it.
+    # A failure needs an answer, and nobody is informed.
     bug("nobody is told", ("due), picked(roll.offsets, failed))", "due), ())"), over("F6")),
-    # Drakkar's empty list: the task is replaced by nothing, and nobody learns of the failure.
+    # Drakkar's empty list: the task is replaced by nothing, and the failure is lost.
     bug("an empty list hides", ("if not tasks.offsets or window", "if tasks.offsets and window"), over("F6")),
-    # Drakkar's SKIP: where nothing is delivered of records, one with a failure is settled like any other.
+    # Drakkar's SKIP: without deliveries, a failed record is settled like any other.
     bug("failures pass", (DUE, DUE.replace("failed", "0")), over("F6")),
     # A raising `arrange` is a window without tasks.
     bug("a failed arrange passes", ("is_failed=True", "is_failed=False"), over("F6")),
-    # The limit is compared with the retries that were made, before this one.
+    # It compares the limit with the retries before this one.
     bug("one retry too many", ("attempt <= rules.retries_max", "attempt <= rules.retries_max + 1"), over("F7")),
-    # Drakkar's precomputed failure is tried again, as if it were a process.
+    # Drakkar's precomputed failure is retried, as if it were a process.
     bug("what was given is tried", ("given = accepted & roll.given", "given = 0"), over("F7")),
-    # Drakkar's replacements of replacements: each begins anew.
+    # Drakkar's replacements of replacements: the generation restarts.
     bug("replaced for ever", (" or window.roll.generations[number] >= rules.generations_max", ""), over("F7")),
-    # Drakkar's results: they carry no attempt, so that of a run which was given up counts for the next one.
+    # Drakkar's results have no attempt, so a result of an abandoned run counts for the next one.
     bug(
         "any attempt",
         (
@@ -746,7 +728,7 @@ test_a_planted_bug_is_found = planted(
         ),
         over("F8"),
     ),
-    # A result of a task that was replaced meanwhile is taken all the same.
+    # It accepts a result of a replaced task.
     bug(
         "what was replaced is accepted",
         (
@@ -755,18 +737,18 @@ test_a_planted_bug_is_found = planted(
         ),
         over("F8"),
     ),
-    # What is ignored is ignored in silence.
+    # It ignores input without a reason.
     bug(
         "nothing is said", ("tuple(Ignored(reason, window, tuple(which)) for reason, which in ignored.items())", "()"),
         test_f8_what_is_ignored_changes_nothing,
     ),
-    # Drakkar's tracker: a record in flight that is delivered again begins anew.
+    # Drakkar's tracker: an in-flight record that is delivered again restarts.
     bug("overwritten", ("new.difference_update(known)", "pass"), test_f8_what_is_ignored_changes_nothing),
-    # Drakkar's task none of whose offsets is tracked: nobody waits for it.
+    # Drakkar's task with only untracked offsets: no record waits for it.
     bug("it runs unprotected", ("own, others, _ = _targets(state, places, heirs)", "own, others = (), []"), over("F9")),
     # Drakkar's replacements: a record that none of them lists waits for none.
     bug("heirs are left", ("if left:", "if False:"), over("F9")),
-    # A record of another window is not looked for.
+    # It does not search other windows for a record.
     bug(
         "its own window only",
         ("for other in state.windows:\n            place", "for other in ():\n            place"),
@@ -777,7 +759,7 @@ test_a_planted_bug_is_found = planted(
         "one of a batch", (ACCEPTED, ACCEPTED.replace("numbers", "numbers[:1]")),
         test_f11_batches_are_the_same_as_their_parts,
     ),
-    # Tasks are numbered through all windows, so their names depend on who was arranged first.
+    # Task numbers span all windows, so names depend on the order of arrangement.
     bug(
         "one numbering",
         (
@@ -791,7 +773,7 @@ test_a_planted_bug_is_found = planted(
         "it wedges", (ACCEPTED, f"{ACCEPTED}    if event.report is Report.SKIPPED:\n        return Step(state, ())\n"),
         over("F13"),
     ),
-    # Drakkar's window is complete when it has tasks and they are: without tasks, never.
+    # Drakkar's window is complete once it has tasks and they are complete: without tasks, never.
     bug("empty windows never end", (DONE, DONE.replace("if ", "if not roll.records or ")), over("F13")),
 )  # fmt: skip
 
@@ -800,12 +782,12 @@ TALLY: Final = "Tally(len(self.roll.records), *(self.phases[phase].bit_count() f
 
 test_a_planted_bug_of_a_tally_is_found = planted(
     states,
-    # What was replaced counts as a success.
+    # A replaced task counts as a success.
     bug(
         "what was replaced counts", (TALLY, f"Tally((it := {TALLY}).total, it.succeeded + it.replaced, it.failed, 0)"),
         over("F10"),
     ),
-    # The total is what was arranged.
+    # The total is the arranged number.
     bug(
         "replacements are forgotten",
         (
@@ -821,7 +803,6 @@ test_a_planted_bug_of_a_tally_is_found = planted(
 
 
 def state_after(rules: Rules, *events: FanoutEvent) -> tuple[Fanout, list[str]]:
-    """The state after these events, and what followed, as text."""
     state, outputs = Fanout(), list[str]()
     for event in events:
         done = step(state, event, rules)
@@ -847,7 +828,6 @@ def retried(window: int, *numbers: int, attempt: int = 1) -> FanoutEvent:
 
 
 def test_a_course_reads_as_this() -> None:
-    """Two records, one task for both and one for the second; the first task is tried again, then all is delivered."""
     state, outputs = state_after(
         Rules(),
         WindowOpened((100, 101)),
@@ -880,7 +860,6 @@ def test_a_course_reads_as_this() -> None:
 
 
 def test_a_state_reads_as_this() -> None:
-    """One line, with what each window has and waits for."""
     state, _ = state_after(MESSAGES, WindowOpened((1, 2, 5)), WindowArranged(0, Tasks(((1,), (9,)))), succeeded(0, 0))
 
     assert repr(state) == "Fanout(1 windows opened; window 0 (working): 1-2 5, 2 tasks, 1 open, 1 succeeded)"
@@ -889,7 +868,7 @@ def test_a_state_reads_as_this() -> None:
 
 
 def test_a_failure_is_answered_for_even_where_nothing_is_delivered() -> None:
-    """Law F6: without any delivery a good record is settled at once, and a bad one waits for somebody."""
+    """Law F6."""
     _, outputs = state_after(
         NOTHING,
         WindowOpened((5, 6)),
@@ -911,7 +890,7 @@ def test_a_failure_is_answered_for_even_where_nothing_is_delivered() -> None:
 
 @pytest.mark.parametrize(("retries_max", "runs"), [(3, 4), (1, 2), (0, 1)])
 def test_a_task_that_is_always_tried_again_runs_once_more_than_its_retries(retries_max: int, runs: int) -> None:
-    """Drakkar's limits 3, 1 and 0: that many runs, and user code is asked after each of them, the last included."""
+    """Drakkar's limits 3, 1 and 0: user code decides after each run, the last one included."""
     rules, attempt = Rules(retries_max), 0
     state, _ = state_after(rules, WindowOpened((0,)), WindowArranged(0, Tasks(((0,),))))
     followed: tuple[Output, ...] = (Start(0, (0,), 1),)
@@ -943,7 +922,7 @@ def test_a_task_is_replaced_by_two() -> None:
 
 
 def test_a_replacement_fails_and_is_skipped() -> None:
-    """Drakkar's accounts: total 2, one replaced, one failed; and the late result of the first is ignored."""
+    """Drakkar's accounts: total 2, one replaced, one failed."""
     state, outputs = state_after(
         MESSAGES,
         WindowOpened((7,)),
@@ -965,7 +944,7 @@ def test_a_replacement_fails_and_is_skipped() -> None:
 
 @pytest.mark.parametrize("generations_max", [0, 1, 2])
 def test_replacements_are_replaced_so_often_and_no_more(generations_max: int) -> None:
-    """Law F7: the task that was arranged is of generation 0."""
+    """Law F7: an arranged task is of generation 0."""
     events: list[FanoutEvent] = [WindowOpened((0,)), WindowArranged(0, Tasks(((0,),)))]
     for number in range(generations_max + 1):
         events += [failed(0, number), TaskReplaced(0, number, 1, Tasks(((0,),)))]
@@ -976,7 +955,7 @@ def test_replacements_are_replaced_so_often_and_no_more(generations_max: int) ->
 
 
 def test_a_shared_task_reports_to_all_its_messages_once() -> None:
-    """Drakkar's cases: one task for 100 to 102, and one for 7 with 500 and 501, of which nobody knows."""
+    """Drakkar's cases: one task for 100 to 102, and one for 7 with the unknown 500 and 501."""
     _, outputs = state_after(
         NOTHING, WindowOpened((100, 101, 102)), WindowArranged(0, Tasks(((102, 100, 101),))), succeeded(0, 0)
     )
@@ -992,7 +971,7 @@ def test_a_shared_task_reports_to_all_its_messages_once() -> None:
 
 
 def test_windows_overlap_and_the_later_one_may_end_first() -> None:
-    """Drakkar's three windows of one record; and what is in flight when a window is arranged."""
+    """Drakkar's three windows of one record."""
     opened = [WindowOpened((offset,)) for offset in range(3)]
     arranged = [WindowArranged(window, Tasks(((window,),))) for window in range(3)]
     state, _ = state_after(NOTHING, *opened, arranged[0], arranged[2])
@@ -1007,7 +986,7 @@ def test_windows_overlap_and_the_later_one_may_end_first() -> None:
 
 
 def test_a_window_without_tasks_delivers_nothing_of_its_own() -> None:
-    """Drakkar's empty arrange: each record is gathered, with no tasks, and the window hook is not called."""
+    """Drakkar's empty arrange: the window hook is not called."""
     _, outputs = state_after(Rules(), WindowOpened((10, 11)), WindowArranged(0, Tasks()), RecordsDelivered(0, (11, 10)))
 
     assert outputs[1:] == [
@@ -1018,7 +997,7 @@ def test_a_window_without_tasks_delivers_nothing_of_its_own() -> None:
 
 
 def test_a_window_that_cannot_be_arranged_is_answered_for() -> None:
-    """Drakkar's processor dies of it (W6). Here somebody has to answer for each record, and then it is over."""
+    """Drakkar's processor dies of it (W6). Here each record needs an answer, then it is settled."""
     _, outputs = state_after(NOTHING, WindowOpened((10, 11)), ArrangeFailed(0), RecordsDelivered(0, (10, 11)))
 
     assert outputs[1:] == [
@@ -1029,7 +1008,6 @@ def test_a_window_that_cannot_be_arranged_is_answered_for() -> None:
 
 
 def test_given_results_are_not_run() -> None:
-    """A good one is delivered, a bad one goes to user code as any failure does, and is not tried again."""
     _, outputs = state_after(
         Rules(),
         WindowOpened((1, 2, 3)),
@@ -1047,7 +1025,7 @@ def test_given_results_are_not_run() -> None:
 
 
 def test_a_good_result_that_cannot_be_delivered_is_a_failure_to_be_answered() -> None:
-    """Drakkar drops it and commits (W16, W7). Here user code is asked, and may have it tried again."""
+    """Drakkar drops it and commits (W16, W7). Here user code decides and may retry it."""
     _, outputs = state_after(
         Rules(),
         WindowOpened((1,)),
@@ -1061,7 +1039,7 @@ def test_a_good_result_that_cannot_be_delivered_is_a_failure_to_be_answered() ->
 
 
 def test_a_message_waits_for_a_task_of_a_later_window() -> None:
-    """Drakkar's trackers are found by offset, whatever the window; the earlier window waits for the task as well."""
+    """Drakkar finds trackers by offset, in any window."""
     events: list[FanoutEvent] = [
         WindowOpened((1,)),
         WindowOpened((2,)),
@@ -1085,7 +1063,6 @@ def test_a_message_waits_for_a_task_of_a_later_window() -> None:
 
 
 def test_a_message_counts_while_anything_is_under_way_for_it() -> None:
-    """Also in another window: a record waits for a task of a later one, and in its own nothing runs any more."""
     opened: list[FanoutEvent] = [WindowOpened((1,)), WindowOpened((2,)), WindowArranged(0, Tasks(((1,),)))]
     state, _ = state_after(NOTHING, *opened, WindowArranged(1, Tasks(((1, 2),))), succeeded(0, 0))
 
@@ -1095,9 +1072,6 @@ def test_a_message_counts_while_anything_is_under_way_for_it() -> None:
 
 
 def test_what_is_asked_of_a_window_that_is_gone_is_about_nothing() -> None:
-    """Nothing is outstanding there, and of a task that was never made nothing is known; what names its records names
-    them.
-    """
     state, _ = state_after(NOTHING, WindowOpened((1,)), WindowArranged(0, Tasks(((1,),))))
 
     assert offsets_of(state, Start(0, (0, 7), 1)) == (1,)
@@ -1109,7 +1083,6 @@ def test_what_is_asked_of_a_window_that_is_gone_is_about_nothing() -> None:
 
 
 def test_a_message_that_is_settled_may_come_again() -> None:
-    """Only the tracker remembers it. While its window is in flight it may not."""
     state, outputs = state_after(
         NOTHING,
         WindowOpened((1, 2, 1)),
@@ -1127,7 +1100,6 @@ def test_a_message_that_is_settled_may_come_again() -> None:
 
 
 def test_a_batch_may_have_any_order_and_what_does_not_fit_is_ignored_with_its_reason() -> None:
-    """What is accepted is reported in order."""
     state, _ = state_after(
         Rules(), WindowOpened(tuple(range(6))), WindowArranged(0, Tasks(tuple((at,) for at in range(6))))
     )
@@ -1141,7 +1113,6 @@ def test_a_batch_may_have_any_order_and_what_does_not_fit_is_ignored_with_its_re
 
 
 def test_names_of_tasks_do_not_depend_on_other_windows() -> None:
-    """(window, number): the same events of a window give the same names, whatever happens in between."""
     own: list[FanoutEvent] = [
         WindowArranged(0, Tasks(((1,), (1,)))),
         failed(0, 0),
@@ -1170,11 +1141,9 @@ REPORTS: Final[dict[TaskPhase, tuple[Report, ...]]] = {
     TaskPhase.SUCCEEDED: (Report.SUCCEEDED, Report.DELIVERED),
     TaskPhase.FAILED: (Report.FAILED, Report.SKIPPED),
 }
-"""The reports that lead a task to a phase."""
 
 
 def in_phase(phase: TaskPhase) -> Fanout:
-    """A state in which task 0 is in the phase, and its window is kept in flight by another one."""
     led: list[FanoutEvent] = [TasksReported(0, (0,), 1, report) for report in REPORTS.get(phase, (Report.FAILED,))]
     if phase is TaskPhase.REPLACED:
         led.append(TaskReplaced(0, 0, 1, Tasks(((0,),))))
@@ -1184,7 +1153,6 @@ def in_phase(phase: TaskPhase) -> Fanout:
 @pytest.mark.parametrize("phase", TaskPhase)
 @pytest.mark.parametrize("report", Report)
 def test_each_report_does_in_each_phase_what_the_table_says(phase: TaskPhase, report: Report) -> None:
-    """Totality: all 36 pairs, by what another report meets afterwards."""
     state, after = in_phase(phase), NEXT[phase][report]
     done = step(state, TasksReported(0, (0,), 1, report), Rules())
     if isinstance(after, Reason):
@@ -1200,7 +1168,6 @@ def test_each_report_does_in_each_phase_what_the_table_says(phase: TaskPhase, re
 
 
 def test_each_report_is_accepted_in_one_phase() -> None:
-    """The table has an answer for each pair."""
     assert all(NEXT[phase].keys() == {*Report} for phase in TaskPhase)
     assert NEXT.keys() == {*TaskPhase}
     assert MOVES.keys() == {*Report}
@@ -1239,7 +1206,6 @@ EVENTS: Final[tuple[FanoutEvent, ...]] = (
 @pytest.mark.parametrize("state", STATES.values(), ids=STATES)
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
 def test_every_event_has_an_answer_in_every_state(state: Fanout, event: FanoutEvent) -> None:
-    """Totality: either something follows, or all is ignored with its reason and the state is the very same."""
     done = step(state, event, Rules())
 
     assert done.commands or done.state is not state
@@ -1251,16 +1217,11 @@ def test_every_event_has_an_answer_in_every_state(state: Fanout, event: FanoutEv
 SINGLE: Final = (None, True, -1, 1.5, "3", b"3", object())
 
 NUMBERS: Final = (*SINGLE, (1,))
-"""What is not a number; there is no highest one."""
-
 JUNK: Final = (*SINGLE, 0, 10**30, [1], {1}, (1.0,), (True,), (-1,), ("1",), (10**30,), ((-1,),), (None,), iter(()))
-"""What is not a tuple of offsets, numbers or tasks, and nothing else either."""
-
 Refuses = Callable[[object], object]
 
 
 def stepped(event: FanoutEvent) -> FanoutStep:
-    """Where events come in."""
     return step(Fanout(), event, Rules())
 
 
@@ -1304,7 +1265,6 @@ TAKE_MORE: Final[dict[str, Refuses]] = {
 
 @pytest.mark.parametrize("refuses", TAKE_NUMBERS.values(), ids=TAKE_NUMBERS)
 def test_what_is_not_a_number_is_refused(refuses: Refuses) -> None:
-    """At construction, or where it comes in."""
     for junk in NUMBERS:
         with pytest.raises(Misuse):
             refuses(junk)
@@ -1312,7 +1272,6 @@ def test_what_is_not_a_number_is_refused(refuses: Refuses) -> None:
 
 @pytest.mark.parametrize("refuses", TAKE_MORE.values(), ids=TAKE_MORE)
 def test_what_is_of_another_kind_is_refused(refuses: Refuses) -> None:
-    """At construction, or where it comes in; a tuple of something else is not one."""
     for junk in JUNK:
         with pytest.raises(Misuse):
             refuses(junk)
@@ -1320,14 +1279,12 @@ def test_what_is_of_another_kind_is_refused(refuses: Refuses) -> None:
 
 @pytest.mark.parametrize("level", ["task_delivery", "record_delivery", "window_delivery"])
 def test_whether_there_is_something_to_deliver_is_yes_or_no(level: str) -> None:
-    """No number, no None."""
     for junk in (None, 0, 1, "yes", ()):
         with pytest.raises(Misuse):
             Rules(**{level: junk})  # type: ignore[arg-type]
 
 
 def test_tasks_are_listed_once() -> None:
-    """A result is good or bad, and belongs to a task of the list."""
     for good, bad in (((0,), (0,)), ((1,), ()), ((), (1,))):
         with pytest.raises(Misuse):
             Tasks(((0,),), good, bad)
@@ -1335,13 +1292,11 @@ def test_tasks_are_listed_once() -> None:
 
 @given(drawn.tallies())
 def test_a_tally_is_the_sum_of_its_parts(tally: Tally) -> None:
-    """What is open is the rest."""
     assert tally.total == tally.open + tally.succeeded + tally.failed + tally.replaced
 
 
 @given(drawn.rules(), drawn.tasks(st.integers(0, 3)), st.lists(drawn.events(), max_size=9))
 def test_stray_events_do_no_harm(rules: Rules, tasks: Tasks, events: list[FanoutEvent]) -> None:
-    """Whatever is reported of a window with whatever tasks: nothing is raised, and each turn gives its reasons."""
     state, _ = state_after(rules, WindowOpened((0, 1, 2)), WindowArranged(0, tasks))
     for event in events:
         done = step(state, event, rules)
@@ -1353,7 +1308,6 @@ def test_stray_events_do_no_harm(rules: Rules, tasks: Tasks, events: list[Fanout
 
 @given(drawn.rules(), drawn.statuses(), st.data())
 def test_everything_reads_in_one_line(rules: Rules, doing: RecordStatus, data: st.DataObject) -> None:
-    """What a person can paste into an issue, with the number of its window."""
     output = data.draw(drawn.outputs(rules))
 
     assert str(output.window) in str(output)
@@ -1363,7 +1317,6 @@ def test_everything_reads_in_one_line(rules: Rules, doing: RecordStatus, data: s
 
 @given(drawn.rules(), st.data())
 def test_equal_states_have_equal_hashes(rules: Rules, data: st.DataObject) -> None:
-    """A state is a value: it can be a key, whatever it was led through."""
     state = data.draw(drawn.fanouts(rules))
 
     assert hash(state) == hash(deepcopy(state))
@@ -1379,7 +1332,7 @@ def test_equal_states_have_equal_hashes(rules: Rules, data: st.DataObject) -> No
 def test_wide_batches_are_the_same_as_their_parts(
     rules: Rules, numbers: set[int], report: Report, is_paired: bool
 ) -> None:
-    """Law F11, where a batch is beyond what is done one by one: with gaps and without."""
+    """Law F11, for batches above the one-by-one limit, with and without gaps."""
     pairs = tuple((number // 2 * 2, number // 2 * 2 + 1) if is_paired else (number,) for number in range(40))
     begun, _ = state_after(rules, WindowOpened(tuple(range(40))), WindowArranged(0, Tasks(pairs)))
     together, apart = Real(rules, begun), Real(rules, begun)
@@ -1394,7 +1347,6 @@ def test_wide_batches_are_the_same_as_their_parts(
 
 
 def test_a_huge_window_of_one_message_is_handled() -> None:
-    """Ten thousand tasks for one record, which end in one batch and one by one."""
     count = 10_000
     state, _ = state_after(NOTHING, WindowOpened((OFFSET_MAX,)), WindowArranged(0, Tasks(((OFFSET_MAX,),) * count)))
     for number in range(0, count, 100):

@@ -1,4 +1,4 @@
-"""What runs, and what deviates."""
+"""Running records, and records in another state."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from tidegate.consumer.watermark import OffsetTracker, completed, delivered, is_
 RECORDS: Final = 6
 TRACKER: Final = completed(delivered(OffsetTracker(0), range(RECORDS + 2)), (1,))
 ORDER: Final = Queue(RECORDS, waiting=2)
-"""All but the last two records were taken, and the one at 1 is done."""
-
 HANDLINGS: Final = st.dictionaries(
     st.sampled_from((0, 2, 3, 4, 5)), st.tuples(st.sampled_from(RecordPhase), st.integers(1, 2))
 ).map(
@@ -32,7 +30,6 @@ HANDLINGS: Final = st.dictionaries(
 
 
 def runs(work: Handling, offset: int) -> int | None:
-    """The attempt that runs at a record, if one does."""
     if offset >= RECORDS or offset == 1:
         return None
     known = next((each for each in work.deviations if each.offset == offset), Deviation(offset, RecordPhase.RUNNING))
@@ -41,10 +38,7 @@ def runs(work: Handling, offset: int) -> int | None:
 
 @given(HANDLINGS, st.lists(st.integers(0, RECORDS + 2), max_size=9).map(tuple), st.integers(1, 2))
 def test_what_does_not_run_is_not_reported(work: Handling, offsets: tuple[int, ...], attempt: int) -> None:
-    """Law HA1: neither what waits, is done or never came, nor another attempt; and each record once.
-
-    Where it is asked what has ended, what is done may be named as well.
-    """
+    """Law HA1. A question about ended records may include done ones."""
     named = work.running_of(ORDER, TRACKER, offsets, attempt)
 
     assert [*named] == [offset for offset in dict.fromkeys(offsets) if runs(work, offset) == attempt]
@@ -54,7 +48,7 @@ def test_what_does_not_run_is_not_reported(work: Handling, offsets: tuple[int, .
 
 @given(HANDLINGS, st.data())
 def test_it_counts_what_it_has(work: Handling, data: st.DataObject) -> None:
-    """Law HA2: whatever happens to a record."""
+    """Law HA2."""
     counts_right(work)
     able = [offset for offset in range(RECORDS) if runs(work, offset) is not None]
     some = tuple(data.draw(st.lists(st.sampled_from(able), unique=True))) if able else ()
@@ -81,13 +75,13 @@ def counts_right(work: Handling, done: frozenset[int] | set[int] = frozenset()) 
 
 
 def test_a_count_that_is_not_kept_is_caught() -> None:
-    """Law HA2: planted, what is answered for counts as running."""
+    """Law HA2. Planted bug: an answered failure counts as running."""
     work = Handling(RECORDS - 1).failed({0: (RecordPhase.ANSWERED_FOR, 1)})
     with pytest.raises(AssertionError, match="HA2"):
         counts_right(attrs.evolve(work, running=work.running + 1))
 
 
 def test_another_attempt_that_is_believed_is_caught() -> None:
-    """Law HA1: planted, a report of the first attempt is taken for one of the second."""
+    """Law HA1. Planted bug: a report of the first attempt counts for the second."""
     work = Handling(RECORDS - 1).changed({0: Deviation(0, RecordPhase.RUNNING, 2)})
     assert (work.running_of(ORDER, TRACKER, (0,), 1), work.running_of(ORDER, TRACKER, (0,), 2)) == ((), (0,))

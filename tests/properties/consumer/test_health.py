@@ -79,7 +79,7 @@ def test_he3_polls_are_missed(polls: list[int], phase: ShutdownPhase, patience: 
 
 test_a_planted_bug_is_found = planted(
     health,
-    # A partition that had nothing to do is taken for one that stood.
+    # An idle partition counts as stalled.
     bug(
         "whatever it has to do",
         (
@@ -88,24 +88,24 @@ test_a_planted_bug_is_found = planted(
         ),
         test_he1_who_stands_is_told,
     ),
-    # A look is taken for a movement.
+    # A check counts as progress.
     bug("since the last look", ("return before.since if is_same else now", "return now"), test_he1_who_stands_is_told),
-    # An age that is rounded at each look grows less the more looks there are.
+    # An age rounded at each check grows less with more checks.
     bug(
         "a bit later at each look", ("before.since if is_same", "before.since + 1 if is_same"),
         test_he2_looking_again_changes_nothing,
     ),
-    # What has stood for just so long is not told.
+    # A partition stalled for exactly the limit is not reported.
     bug(
         "when it is over", ('"a time in microseconds", 1)\n', '"a time in microseconds", 1)\n    patience += 1\n'),
         test_he1_who_stands_is_told, test_he3_polls_are_missed,
     ),
-    # Whoever drains is expected to poll.
+    # A draining worker is expected to poll.
     bug("polls of whoever leaves", (" and phase is ShutdownPhase.WORKING", ""), test_he3_polls_are_missed),
 )  # fmt: skip
 
 
-# --- what a look shows --------------------------------------------------------------------------------------------------
+# --- the report ---------------------------------------------------------------------------------------------------------
 
 
 def after(*events: Event, rules: ConsumerRules = ConsumerRules()) -> ConsumerState:
@@ -116,7 +116,7 @@ def after(*events: Event, rules: ConsumerRules = ConsumerRules()) -> ConsumerSta
 
 
 def test_a_partition_owes_what_was_delivered_until_it_is_committed() -> None:
-    """Done is not enough: what nobody commits is done again elsewhere."""
+    """An uncommitted done record would be handled again elsewhere."""
     assigned = Assigned(P0, 1, 5, "", 5)
     fetched = Fetched(P0, 1, (5, 6), (None, None))
     done = WorkReported(P0, 1, RecordsHandled((5, 6)))
@@ -132,7 +132,6 @@ def test_a_partition_owes_what_was_delivered_until_it_is_committed() -> None:
 
 
 def test_each_cause_is_shown() -> None:
-    """The gate, a partition's own limits, a failure that stands, a revocation, and an unknown beginning."""
     small = PartitionRules(limits=PartitionLimits(span=Thresholds(2, 1)))
     begun = (Assigned(P0, 1, 5, "", 5), Fetched(P0, 1, (5, 6), (None, None)))
     failed = WorkReported(P0, 1, RecordsHandled((), (5,)))
@@ -150,7 +149,6 @@ def test_each_cause_is_shown() -> None:
 
 
 def test_a_partition_whose_beginning_nobody_tells_stands() -> None:
-    """Also where a former assignment drains still."""
     seen = health.sights(after(Assigned(P0, 1, 5, "", 5)), {P0: 2, P1: 2})
 
     assert [(each.partition, each.generation, each.position, each.is_owed) for each in seen] == [
@@ -160,7 +158,6 @@ def test_a_partition_whose_beginning_nobody_tells_stands() -> None:
 
 
 def test_what_is_told_can_be_read() -> None:
-    """One line for people."""
     told = Unhealthy((Stall(P0, 5, 400 * SECOND, (Cause.FAILURE,)), Stall(P1, None, 301 * SECOND)), 305 * SECOND)
 
     assert str(told) == (
@@ -171,7 +168,6 @@ def test_what_is_told_can_be_read() -> None:
 
 
 def test_clocks_are_not_mixed() -> None:
-    """An instant of another clock is refused."""
     watch = health.looked(Watch(), (STANDS,), Instant(0))
 
     with pytest.raises(Misuse):

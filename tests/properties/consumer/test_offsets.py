@@ -1,5 +1,3 @@
-"""What the strategies of offsets promise."""
-
 from __future__ import annotations
 
 from itertools import chain, pairwise
@@ -11,7 +9,6 @@ from tidegate import strategies
 
 @given(strategies.offsets(), strategies.batches())
 def test_batches_increase(offset: int, batch: tuple[int, ...]) -> None:
-    """Offsets are not negative and fit into 64 bits; a batch is never empty."""
     assert 0 <= offset < 2**63
     assert batch
     assert all(offset in strategies.OFFSETS for offset in batch)
@@ -20,7 +17,6 @@ def test_batches_increase(offset: int, batch: tuple[int, ...]) -> None:
 
 @given(strategies.deliveries())
 def test_deliveries_come_from_one_log(batches: tuple[tuple[int, ...], ...]) -> None:
-    """Each batch is a run of the log, and begins right behind the last one or at an offset that was delivered before."""
     log = sorted({offset for batch in batches for offset in batch})
     seen: set[int] = set()
     last: int | None = None
@@ -33,7 +29,6 @@ def test_deliveries_come_from_one_log(batches: tuple[tuple[int, ...], ...]) -> N
 
 
 def test_deliveries_have_gaps_and_repetitions() -> None:
-    """What makes a tracker of offsets go wrong."""
     seen: set[str] = set()
 
     @settings(max_examples=200)

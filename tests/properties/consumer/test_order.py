@@ -1,4 +1,4 @@
-"""Which record is next, compared with a list of what waits that is looked through from its beginning."""
+"""The next record, compared with a linear search in a list of waiting ones."""
 
 from __future__ import annotations
 
@@ -29,8 +29,6 @@ KINDS: Final[dict[str, Callable[[], Order]]] = {
 
 @attrs.define
 class Dumb:
-    """What waits, as a list; and what is in work."""
-
     order: Order
     key: Callable[[int], bytes | None]
     waits: list[int] = attrs.field(factory=list)
@@ -42,7 +40,6 @@ class Dumb:
     stop: int = 99_999
 
     def comes(self, many: int) -> None:
-        """So many records come, some with a gap before them, and now and then one that lies before others."""
         first = self.tracker.frontier + many % 3
         new = tuple(range(first, first + many))
         self.tracker = delivered(self.tracker, new)
@@ -53,7 +50,7 @@ class Dumb:
             (self.dropped.add if is_dropped else self.waits.append)(offset)
 
     def takes(self, most: int) -> None:
-        """Laws OR1 to OR4: the same as from the list, looked through from its beginning."""
+        """Laws OR1 to OR4, by linear search."""
         busy = {self.key(offset) for offset in self.work} - {None}
         may: list[int] = []
         for offset in sorted(self.waits):
@@ -88,14 +85,13 @@ class Dumb:
             self.closed |= {own} - {None}  # type: ignore[arg-type]
 
     def drops(self, at: int) -> None:
-        """A failure stands."""
         self.stop = min(self.stop, at)
         self.order = self.order.stopped(at)
         self.dropped |= {offset for offset in self.waits if offset >= at}
         self.waits = [offset for offset in self.waits if offset < at]
 
     def agrees(self) -> None:
-        """Laws OR2 and OR3: what waits is what the list says, and so is what is in work."""
+        """Laws OR2 and OR3."""
         assert self.order.queued(self.tracker) == tuple(sorted(self.waits)), "OR2"
         assert self.order.waiting == len(self.waits), "OR3"
         assert all(map(self.order.is_taken, self.work))
@@ -105,8 +101,6 @@ class Dumb:
 
 
 def run(order: Order, keys: Sequence[bytes | None], script: Collection[tuple[int, int, int]]) -> None:
-    """What a partition may do with an order."""
-
     def key(offset: int) -> bytes | None:
         if isinstance(order, Queue):
             return b"" if order.together else None
@@ -151,7 +145,7 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_a_record_that_comes_late_is_taken_first() -> None:
-    """Law OR4: it lies below others that were taken before it came."""
+    """Law OR4: it precedes others that were taken before it came."""
     tracker = delivered(OffsetTracker(0), (5, 6))
     queue, first = Queue(0).came((5, 6)).taken(tracker, 1)
     tracker = delivered(tracker, (3,))
@@ -162,7 +156,6 @@ def test_a_record_that_comes_late_is_taken_first() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.none() | st.integers(0, 9)), max_size=40), st.booleans())
 def test_a_table_is_a_map(changes: list[tuple[int, int | None]], one_by_one: bool) -> None:
-    """It has what was put there last; one is equal to another exactly if its entries are."""
     last = {b"%d" % key: value for key, value in changes}
     known = {key: value for key, value in last.items() if value is not None}
     table: Table[int] = ()
@@ -175,7 +168,6 @@ def test_a_table_is_a_map(changes: list[tuple[int, int | None]], one_by_one: boo
 
 
 def test_keys_of_a_table_may_share_a_page() -> None:
-    """And short ones are keys as well."""
     keys = (b"", b"a", b"k1", b"k2", *(b"key-%d" % number for number in range(2_000)))
     table: Table[int] = changed((), {key: at for at, key in enumerate(keys)})
 

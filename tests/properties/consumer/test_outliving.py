@@ -1,4 +1,4 @@
-"""User code that was given up counts until it ends, and nothing else does."""
+"""Abandoned user code counts until it ends, and nothing else counts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ OWNED: Final = owned()
 
 @st.composite
 def courses(draw: st.DrawFn) -> Course:
-    """Handlers of two generations and attempts that were given up, and events about these and others, some of them twice."""
     offsets = st.lists(st.integers(0, 9), min_size=1, max_size=5, unique=True).map(lambda found: tuple(sorted(found)))
     generations, attempts = st.integers(1, 2), st.integers(1, 2)
     taken: set[tuple[int, int, int]] = set()
@@ -62,7 +61,6 @@ def courses(draw: st.DrawFn) -> Course:
 
 
 def told(event: commands.Event) -> set[tuple[int, int, int]]:
-    """The generation, attempt and offset of each handler that the event tells to have ended."""
     if isinstance(event, commands.WorkFailed) and isinstance(event.request, commands.Handle):
         return {(event.generation, event.request.attempt, offset) for offset in event.request.offsets}
     assert isinstance(event, commands.WorkReported)
@@ -104,7 +102,7 @@ def takes_only_its_own(course: Course, step: Step = without_ended) -> bool:
 
 @given(courses())
 def test_what_has_not_ended_counts(course: Course) -> None:
-    """Laws OL1 and OL2, over events of several generations and attempts, and of what nobody gave up."""
+    """Laws OL1 and OL2."""
     assert counts_what_has_not_ended(course)
     assert takes_only_its_own(course)
 
@@ -127,7 +125,7 @@ WRONG: Final[dict[str, tuple[Callable[..., bool], Step]]] = {
 
 @pytest.mark.parametrize(("law", "wrong"), WRONG.values(), ids=list(WRONG))
 def test_each_law_is_broken_by_a_planted_bug(law: Callable[..., bool], wrong: Step) -> None:
-    """Laws OL1 and OL2 see what counts too little, too much, and for others."""
+    """Laws OL1 and OL2: a bug counts too little, too much, or for others."""
     state = given_up((), OWNED, [Cancel(HERE)])
     events: list[commands.Event] = [
         commands.WorkReported(TP, 2, commands.RecordsHandled((3,), (), 2)),

@@ -1,4 +1,4 @@
-"""What user code has not answered: a report about anything else is not an answer."""
+"""Unanswered requests to user code: a report about anything else is not an answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ def work(request: fanout.UserRequest) -> Work:
 
 
 def asked(*requests: fanout.UserRequest) -> AllAsked:
-    """User code was asked for these, and has answered nothing."""
     return tuple(Asked(work(request), 1) for request in requests)
 
 
@@ -75,25 +74,21 @@ OTHERS: Final = (
 
 @pytest.mark.parametrize("event", ANSWERS)
 def test_what_was_asked_for_is_an_answer(event: fanout.FanoutEvent) -> None:
-    """All of it or some, by whom it was asked; once nobody is asked, it is not an answer."""
     assert answer(ALL, event) is event
     assert answer((), event) is None
 
 
 @pytest.mark.parametrize("event", OTHERS)
 def test_what_nobody_was_asked_for_is_not_an_answer(event: fanout.FanoutEvent) -> None:
-    """Of another window, attempt, kind of task, or of nothing."""
     assert answer(ALL, event) is None
 
 
 def test_only_that_of_a_report_counts_of_which_somebody_was_asked() -> None:
-    """The rest is left out, in whatever order it comes."""
     assert answer(ALL, reported(fanout.Report.SUCCEEDED, 9, 1, 2, 0)) == reported(fanout.Report.SUCCEEDED, 1, 0)
     assert answer(ALL, fanout.RecordsDelivered(1, (7, 6))) == fanout.RecordsDelivered(1, (6,))
 
 
 def test_it_is_left_until_every_part_is_answered() -> None:
-    """Three tasks: one ends, and then both others. What other windows have is left alone, and so is an interruption."""
     rules = fanout.Rules(0, 0, task_delivery=False, record_delivery=False, window_delivery=False)
     state = fanout.Fanout()
     for event in (
@@ -122,9 +117,6 @@ def test_it_is_left_until_every_part_is_answered() -> None:
 
 @given(drawn.rules(), drawn.courses())
 def test_what_is_asked_for_and_answered_is_left_by_nobody(rules: fanout.Rules, moves: list[Move]) -> None:
-    """Where everything that follows is asked for, what the windows take is an answer, and what is left is what they wait
-    for.
-    """
     state, player = fanout.Fanout(), Player()
     left: AllAsked = ()
     runs = 0
@@ -147,6 +139,5 @@ def test_what_is_asked_for_and_answered_is_left_by_nobody(rules: fanout.Rules, m
 
 
 def test_nothing_is_running_where_nothing_was_asked_for() -> None:
-    """Only tasks run."""
     assert running(()) == 0
     assert running(ALL) == 1

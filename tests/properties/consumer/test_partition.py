@@ -1,5 +1,3 @@
-"""The life of a partition, step by step."""
-
 from __future__ import annotations
 
 import pytest
@@ -42,7 +40,7 @@ from tidegate.model.instants import SECOND
 
 
 def test_a_life_from_assignment_to_release() -> None:
-    """The header's story: fetched, handled out of order, committed in order, revoked, drained, released."""
+    """The header's example."""
     rules = PartitionRules(running_max=2, metadata_max=0)
     commanded = course(
         rules,
@@ -79,7 +77,6 @@ def test_a_life_from_assignment_to_release() -> None:
 
 
 def test_a_window_is_taken_when_an_executor_is_free() -> None:
-    """What is not needed yet stays queued: a revocation lets it go at once."""
     rules = PartitionRules(1)
     state = rules.step(rules.step(Unassigned(), Assigned(TP, 1, 0)).state, Fetched(TP, 1, (0, 1))).state
     assert isinstance(state, Owned)
@@ -88,7 +85,6 @@ def test_a_window_is_taken_when_an_executor_is_free() -> None:
 
 @pytest.mark.parametrize("metadata_max", [0, 4096])
 def test_what_a_former_owner_wrote_is_read_where_metadata_is_used(metadata_max: int) -> None:
-    """Without, whatever stands there is somebody else's."""
     text = encoded(surveyed(completed(delivered(OffsetTracker(0), range(3)), (1,))), limit=4096).text
     taken = PartitionRules(metadata_max=metadata_max).step(Unassigned(), Assigned(TP, 1, 0, metadata=text, end=3)).state
     assert isinstance(taken, Owned)
@@ -96,7 +92,7 @@ def test_what_a_former_owner_wrote_is_read_where_metadata_is_used(metadata_max: 
 
 
 def test_a_partition_that_is_assigned_while_it_is_owned_has_a_new_life() -> None:
-    """Law P3: the group forgot to revoke it. What runs is taken back, whoever waits for it to drain is informed."""
+    """Law P3: the waiting release is answered."""
     rules = PartitionRules(1, metadata_max=0, drain=Budget(SECOND))
     happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), Revoked(TP), Assigned(TP, 2, 5))
 
@@ -109,7 +105,7 @@ def test_a_partition_that_is_assigned_while_it_is_owned_has_a_new_life() -> None
 
 
 def test_a_partition_is_held_on_its_own_account_and_let_go_again() -> None:
-    """Law P6: for what stands undone, for bytes and for age; nothing is fetched until all of them are low."""
+    """Law P6: for undone records, bytes and age. Fetching resumes once all are low."""
     bounds = PartitionLimits(span=Thresholds(2, 1), size=Thresholds(9, 3), age=Thresholds(9, 3), metadata=None)
     rules = PartitionRules(2, metadata_max=0, limits=bounds)
     happened = (
@@ -134,7 +130,6 @@ def test_a_partition_is_held_on_its_own_account_and_let_go_again() -> None:
 
 
 def test_hooks_arrange_judge_and_deliver() -> None:
-    """Each answer leads to what is asked next, until the records are settled with their window, and committed."""
     rules = PartitionRules(1, 2, hooks=True, fanout=fanout.Rules(1, 0), metadata_max=0)
     happened = (
         Assigned(TP, 1, 0),

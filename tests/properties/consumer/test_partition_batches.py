@@ -1,4 +1,4 @@
-"""What ends at the same time, and what has ended without an answer."""
+"""Work that ends at the same time, and work that ends without an answer."""
 
 from __future__ import annotations
 
@@ -50,7 +50,6 @@ Stepping = Callable[[PartitionRules, PartitionState, Event], PartitionStep]
 
 @st.composite
 def modes(draw: st.DrawFn) -> PartitionRules:
-    """All orders and policies that go together, with few retries, in which records are handled."""
     ordering = draw(st.sampled_from(Ordering))
     policies = [FailurePolicy.STOP, FailurePolicy.SKIP] if ordering is Ordering.UNORDERED else list(FailurePolicy)
     return attrs.evolve(
@@ -65,7 +64,6 @@ def modes(draw: st.DrawFn) -> PartitionRules:
 def check(
     step: Stepping, rules: PartitionRules, keys: Sequence[bytes | None], ends: Sequence[tuple[int, bool]]
 ) -> None:
-    """A batch of what runs, and its parts in the order in which they are drawn, with executors given out after them."""
     state = after(rules, Assigned(TP, 1, 0), Fetched(TP, 1, tuple(range(RECORDS)), tuple(keys)))
     running = [each.work.offsets[0] for each in state.asked]
     ended = {running[which % len(running)]: is_done for which, is_done in ends}
@@ -92,12 +90,12 @@ DRAWN: Final = (
 def test_a_batch_is_the_same_as_its_parts(
     rules: PartitionRules, keys: list[bytes | None], ends: list[tuple[int, bool]]
 ) -> None:
-    """Law P13, in each order and with each policy."""
+    """Law P13, for each order and policy."""
     check(PartitionRules.step, rules, keys, ends)
 
 
 def test_a_batch_whose_failures_are_dropped_is_caught() -> None:
-    """Law P13: planted, of a batch in which something was handled, what has failed is not looked at."""
+    """Law P13. Planted bug: a batch with a handled record drops its failures."""
     right = plain(room=4, span_max=99, drain=Budget(9))
     rules = DROPS_FAILURES_OF_A_BATCH()(**attrs.asdict(right, recurse=False))
     with pytest.raises(AssertionError):
@@ -112,7 +110,6 @@ def in_one(rules: ConsumerRules, state: ConsumerState, events: tuple[Event, ...]
 
 
 def one_after_the_other(rules: ConsumerRules, state: ConsumerState, events: tuple[Event, ...]) -> ConsumerStep:
-    """Planted: executors are given out after each event, so to whoever is first."""
     commands: list[Command] = []
     for event in events:
         done = rules.step(state, event)
@@ -122,12 +119,11 @@ def one_after_the_other(rules: ConsumerRules, state: ConsumerState, events: tupl
 
 
 def the_first_alone(rules: ConsumerRules, state: ConsumerState, events: tuple[Event, ...]) -> ConsumerStep:
-    """Planted: of what ends in one turn the first is told."""
     return in_one(rules, state, events[:1])
 
 
 def check_executors(batching: Batching) -> None:
-    """Law AS7: what each of them tells is settled first; then who made room waits for its turn."""
+    """Law AS7: all events are applied first; freed slots go round after that."""
     rules = ConsumerRules(executors=3, thresholds=Thresholds(99, 1), partition=PartitionRules(metadata_max=0))
     state = ConsumerState()
     for event in (
@@ -162,10 +158,10 @@ ROOM: Final = ConsumerRules(executors=20, thresholds=Thresholds(99, 1), partitio
 
 
 def check_merged(merge: Callable[[Sequence[ShutdownEvent]], Sequence[ShutdownEvent]], turns: Sequence[int]) -> None:
-    """Law SD7, of a turn in which handlers of two partitions end, well or badly, more is fetched and committed, and partitions are revoked.
+    """Law SD7. `turns` has numbers.
 
-    A number below 12 is a record of one of the partitions, whose handler ends well if it is even; 12 and 13 revoke one,
-    14 and 15 fetch another record, 16 and 17 commit the one before those, and 18 lets one that was parked go on.
+    Below 12: a record of one partition, whose handler succeeds if even. 12 and 13 revoke one. 14
+    and 15 fetch another record, 16 and 17 commit the one before those, and 18 resumes a parked one.
     """
     events: list[Event] = []
     for number in {each if each >= 12 else each // 2: each for each in turns}.values():  # each record ends once
@@ -209,27 +205,22 @@ def check_merged(merge: Callable[[Sequence[ShutdownEvent]], Sequence[ShutdownEve
 
 
 def merged_past_others(events: Sequence[ShutdownEvent]) -> Sequence[ShutdownEvent]:
-    """Planted: reports are merged over what has happened in between."""
     return merged(sorted(events, key=lambda each: isinstance(each, WorkReported)))
 
 
 def merged_without_failures(events: Sequence[ShutdownEvent]) -> Sequence[ShutdownEvent]:
-    """Planted: of what failed nothing is told."""
     return merged([event for event in events if not has_failed(event)])
 
 
 def merged_without_fetches(events: Sequence[ShutdownEvent]) -> Sequence[ShutdownEvent]:
-    """Planted: of what was fetched nothing is told."""
     return merged([event for event in events if not isinstance(event, Fetched)])
 
 
 def merged_without_commits(events: Sequence[ShutdownEvent]) -> Sequence[ShutdownEvent]:
-    """Planted: of what was committed nothing is told."""
     return merged([event for event in events if not isinstance(event, Committed)])
 
 
 def merged_without_retries(events: Sequence[ShutdownEvent]) -> Sequence[ShutdownEvent]:
-    """Planted: of what is tried again nothing is told."""
     return merged([event for event in events if not isinstance(event, RetryTimerFired)])
 
 
@@ -289,7 +280,7 @@ def test_work_that_ends_without_an_answer_has_failed(
     work: Handle | fanout.Arrange | fanout.Start | fanout.DeliverRecords,
     what: object,
 ) -> None:
-    """Law P14: a part was answered, another window or another attempt. Once its slot was never free again."""
+    """Law P14: a part was answered, or another window or attempt. Once its slot was never freed."""
     check_unanswered(PartitionRules.step, rules, happened, work, what)
 
 
@@ -312,12 +303,10 @@ def check_unanswered(
 
 
 def waits_for_the_rest(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted: that the work has ended is not looked at."""
     return rules.step(state, attrs.evolve(event, ended=None) if isinstance(event, WorkReported) else event)
 
 
 def fails_in_silence(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted: what ended without an answer has failed, and nobody is told."""
     done = rules.step(state, event)
     return Step(done.state, tuple(each for each in done.commands if not isinstance(each, WorkUnanswered)))
 
@@ -330,14 +319,13 @@ def test_work_whose_end_is_not_looked_at_is_caught(planted: Stepping) -> None:
 
 
 def laws_named(asked: Work, work: Handle | fanout.Arrange | fanout.Start | fanout.DeliverRecords) -> bool:
-    """Whether it is this work, or a part of it."""
     if isinstance(work, Handle):
         return isinstance(asked.request, Handle) and asked.request.offsets[0] in work.offsets
     return asked.request == work
 
 
 def test_what_was_answered_whole_is_not_told_of() -> None:
-    """Law P14: nobody is told of what is right, whichever part was told before."""
+    """Law P14: no alert for correct answers, in any order of parts."""
     rules = PartitionRules(2, metadata_max=0)
     state = after(rules, *BEGUN, WorkReported(TP, 1, RecordsHandled((0,))))
     step = rules.step(state, WorkReported(TP, 1, RecordsHandled((1,)), Handle((0, 1))))
@@ -349,7 +337,6 @@ def test_what_was_answered_whole_is_not_told_of() -> None:
 
 
 def test_a_batch_is_as_large_as_it_may_be() -> None:
-    """Of more records than one command may name, several are made."""
     rules = PartitionRules(9, metadata_max=0, batch_max=2)
     state = after(rules, Assigned(TP, 1, 0))
     works = [each for each in rules.step(state, Fetched(TP, 1, (0, 1, 2))).commands if isinstance(each, Work)]

@@ -1,4 +1,4 @@
-"""Planted bugs of a partition: each law is broken by one, and judges it."""
+"""Planted bugs of a partition: each law has one that breaks it."""
 
 from __future__ import annotations
 
@@ -54,23 +54,19 @@ from tidegate.model.reducer import Step
 
 
 def planted(vary: Callable[[], type[PartitionRules]]) -> Machine:
-    """A machine with a bug in its text, which is made once."""
     made = cache(vary)
     return lambda rules: made()(**attrs.asdict(rules, recurse=False)).step
 
 
 def text(right: str, wrong: str) -> Machine:
-    """The same, with a bug that does not ship."""
     return planted(partial(specimens.faulty, (right, wrong)))
 
 
 def steps(wrong: Callable[[PartitionRules, PartitionState, Event], PartitionStep]) -> Machine:
-    """A machine that steps otherwise."""
     return lambda rules: partial(wrong, rules)
 
 
 def starts_while_draining(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted bug: what is queued is started when the partition is revoked."""
     step = rules.step(state, event)
     if not isinstance(event, Revoked) or not isinstance(state, Owned):
         return step
@@ -79,7 +75,7 @@ def starts_while_draining(rules: PartitionRules, state: PartitionState, event: E
 
 
 def loses_without_a_release(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted bug: who waits for the release of a partition that is lost meanwhile waits for ever."""
+    """Planted bug: a lost partition never answers a waiting release."""
     step = rules.step(state, event)
     if not isinstance(event, Lost):
         return step
@@ -87,14 +83,12 @@ def loses_without_a_release(rules: PartitionRules, state: PartitionState, event:
 
 
 def releases_twice(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted bug: it is released when it is revoked, and again when it is drained."""
     step = rules.step(state, event)
     begins_to_drain = isinstance(event, Revoked) and isinstance(state, Owned) and state.phase is not Phase.DRAINING
     return attrs.evolve(step, commands=(*step.commands, Release(TP))) if begins_to_drain else step
 
 
 def releases_what_runs(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted bug: a drain ends although something is in work."""
     step = rules.step(state, event)
     if not isinstance(step.state, Owned) or step.state.phase is not Phase.DRAINING:
         return step
@@ -102,12 +96,11 @@ def releases_what_runs(rules: PartitionRules, state: PartitionState, event: Even
 
 
 def runs_one_more(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted bug: one task more than may."""
     return attrs.evolve(rules, running_max=rules.running_max + 1).step(state, event)
 
 
 def tells_of_what_runs(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted bug: the metadata tells of what is in work as if it were done."""
+    """Planted bug: the metadata counts work in progress as done."""
     step = rules.step(state, event)
     part = step.state
     if not isinstance(part, Owned) or part.commits.alphabet is None:
@@ -119,26 +112,22 @@ def tells_of_what_runs(rules: PartitionRules, state: PartitionState, event: Even
 
 
 def takes_any_answer(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted bug: what is committed is believed, whatever was to be."""
     if isinstance(event, Committed) and isinstance(state, Owned) and state.committing is not None:
         event = attrs.evolve(event, position=state.committing)
     return rules.step(state, event)
 
 
 def keeps_no_order(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted bug: records are taken as they come, whatever is in work."""
     return attrs.evolve(rules, ordering=Ordering.UNORDERED, failure_policy=FailurePolicy.STOP).step(state, event)
 
 
 def forgets_what_raised(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted bug: nothing follows when user code raises."""
     if isinstance(event, WorkFailed) and isinstance(state, Owned) and event.generation == state.generation:
         return rules.step(without(state, event.request), SlotFreed(TP))
     return rules.step(state, event)
 
 
 def takes_interrupted_for_failed(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted bug: what was interrupted counts as failed."""
     match state, event:
         case Owned(_, generation, Phase.DRAINING), WorkFailed(_, at, request) if at == generation:
             failed = {offset for each in state.asked if each.work.request == request for offset in each.work.offsets}
@@ -149,7 +138,6 @@ def takes_interrupted_for_failed(rules: PartitionRules, state: PartitionState, e
 
 
 def takes_parked_for_failed(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted bug: to be called again later is a failed attempt."""
     match event:
         case WorkReported(partition, generation, RecordsParked(offsets, _, attempt)):
             return rules.step(state, WorkReported(partition, generation, RecordsHandled((), offsets, attempt)))
@@ -158,7 +146,6 @@ def takes_parked_for_failed(rules: PartitionRules, state: PartitionState, event:
 
 
 def takes_parked_for_done(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted bug: a handler that has ended has handled its record."""
     match event:
         case WorkReported(partition, generation, RecordsParked(offsets, _, attempt)):
             return rules.step(state, WorkReported(partition, generation, RecordsHandled(offsets, (), attempt)))
@@ -167,7 +154,6 @@ def takes_parked_for_done(rules: PartitionRules, state: PartitionState, event: E
 
 
 def does_not_back_off(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted bug: whatever is to be tried again after a while is tried at once."""
     step = rules.step(state, event)
     for timer in step.commands:
         if isinstance(timer, StartRetryTimer):
@@ -177,7 +163,6 @@ def does_not_back_off(rules: PartitionRules, state: PartitionState, event: Event
 
 
 def without(part: Owned, request: Request) -> Owned:
-    """Without what is asked for."""
     work = part.work
     if isinstance(work, Windowed):
         return attrs.evolve(part, work=work.without([each for each in work.asked if each.request == request]))
@@ -201,7 +186,7 @@ SHIPPED: Final = {
     "partition.commits_failures": (COMMITS_FAILURES, "P4"),
     "partition.fetches_what_is_held": (FETCHES_ON, "P6"),
 }
-"""Specimens that break a law of the machine without a group, too; the others need one, or modes of their own."""
+"""Specimens that break a law without a group; the others need one, or special modes."""
 
 IN_PLAIN_MODE: Final = {
     **SHIPPED,
@@ -216,13 +201,11 @@ IN_PLAIN_MODE: Final = {
 
 @pytest.mark.parametrize(("machine", "law"), IN_PLAIN_MODE.values(), ids=IN_PLAIN_MODE)
 def test_a_planted_bug_breaks_the_law_in_the_plain_mode(machine: Machine, law: str) -> None:
-    """Each law of the plain mode has a specimen that breaks it."""
     with pytest.raises(AssertionError, match=law):
         check_plain(machine, [law], settings())
 
 
 def test_shipped_bugs_are_caught_without_the_simulator() -> None:
-    """They are those that ship."""
     assert SHIPPED.keys() < {each.name for each in specimens.SPECIMENS}
 
 
@@ -280,7 +263,6 @@ IN_SOME_MODE: Final[Mapping[str, tuple[Machine, str, Mapping[str, object]]]] = {
 
 @pytest.mark.parametrize(("machine", "law", "mode"), IN_SOME_MODE.values(), ids=IN_SOME_MODE)
 def test_a_planted_bug_breaks_the_law_in_some_mode(machine: Machine, law: str, mode: Mapping[str, object]) -> None:
-    """Each law of all has a specimen that breaks it, in all modes or in those in which it is one."""
     with pytest.raises(AssertionError, match=rf"^{law}\b"):
         check_all(machine, [law], mode=mode)
 

@@ -1,5 +1,3 @@
-"""What a partition commits, and with which metadata."""
-
 from __future__ import annotations
 
 from tests.properties.consumer.partition_helpers import (
@@ -34,9 +32,6 @@ from tidegate.model.instants import SECOND
 
 
 def test_metadata_that_is_refused_is_written_in_other_letters_and_then_not_at_all() -> None:
-    """What is done beyond the position is written in wide letters, then in ASCII, then not; the position is committed all the
-    same.
-    """
     rules = PartitionRules(2, replay_max=1)
     state = after(rules, Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1, 2)), succeeded(1, 1))
     texts: list[str] = []
@@ -53,7 +48,6 @@ def test_metadata_that_is_refused_is_written_in_other_letters_and_then_not_at_al
 
 
 def test_a_commit_that_is_not_answered_is_made_again_with_its_metadata() -> None:
-    """The position is the same, and what is done beyond it is written again, though nothing more was completed."""
     rules = PartitionRules(2, replay_max=1)
     times_up = RetryTimerFired(TP, 1, None)
     happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), succeeded(1, 1), CommitUnknown(TP, 1, 0), times_up)
@@ -66,7 +60,7 @@ def test_a_commit_that_is_not_answered_is_made_again_with_its_metadata() -> None
 
 
 def test_commits_without_an_answer_are_ever_further_apart() -> None:
-    """Law P12: up to the longest delay; an answer makes it short again."""
+    """Law P12: up to the longest delay; an answer resets it."""
     rules = PartitionRules(2, replay_max=1)
     unanswered = (CommitUnknown(TP, 1, 0), RetryTimerFired(TP, 1, None))
     begun = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), succeeded(1, 1))
@@ -77,7 +71,7 @@ def test_commits_without_an_answer_are_ever_further_apart() -> None:
 
 
 def test_a_commit_without_metadata_that_is_refused_for_it_backs_off() -> None:
-    """Law P12: there is nothing to leave out. It was sent again at once, some hundred times a second."""
+    """Law P12. Once it was sent again at once, some hundred times a second."""
     rules = PartitionRules(2, metadata_max=0)
     begun = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), succeeded(1, 0))
     refused, again = course(rules, *begun, MetadataRefused(TP, 1, 1), RetryTimerFired(TP, 1, None))[3:]
@@ -87,7 +81,7 @@ def test_a_commit_without_metadata_that_is_refused_for_it_backs_off() -> None:
 
 
 def test_a_commit_that_backs_off_is_made_before_the_partition_is_released() -> None:
-    """Laws P5 and P12; what comes meanwhile is committed with it."""
+    """Laws P5 and P12; later records are committed with it."""
     rules = PartitionRules(2, metadata_max=0)
     happened = (
         *(Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), succeeded(1, 0), CommitUnknown(TP, 1, 1), Revoked(TP)),
@@ -100,7 +94,6 @@ def test_a_commit_that_backs_off_is_made_before_the_partition_is_released() -> N
 
 
 def test_a_timer_of_what_is_lost_is_cancelled() -> None:
-    """Nobody waits for it any more."""
     rules = PartitionRules(2, metadata_max=0)
     happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), succeeded(1, 0), CommitUnknown(TP, 1, 1), Lost(TP))
 
@@ -108,7 +101,6 @@ def test_a_timer_of_what_is_lost_is_cancelled() -> None:
 
 
 def test_what_the_former_owner_has_reported_is_not_done_again() -> None:
-    """A tracker that was resumed: the records are fetched, and only those that nobody has done are worked on."""
     rules = PartitionRules(9, replay_max=1)
     (commit,) = course(rules, Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1, 2)), succeeded(1, 1))[-1]
     assert isinstance(commit, Commit)
@@ -118,7 +110,6 @@ def test_what_the_former_owner_has_reported_is_not_done_again() -> None:
 
 
 def test_commits_that_have_no_answer_for_long_are_told_to_people() -> None:
-    """The fourth in a row, then the eighth, and so on; what was answered begins anew."""
     rules = PartitionRules(2, metadata_max=0)
     unanswered = (CommitUnknown(TP, 1, 1), RetryTimerFired(TP, 1, None))
     begun = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), succeeded(1, 0))

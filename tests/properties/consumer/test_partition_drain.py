@@ -1,5 +1,3 @@
-"""How a partition is let go."""
-
 from __future__ import annotations
 
 import pytest
@@ -33,7 +31,7 @@ from tidegate.model.records import TopicPartition
 
 
 def test_a_drain_interrupts_then_abandons_then_commits() -> None:
-    """Laws P5 and P11: each stage of the budget has its time, and what was done meanwhile is committed."""
+    """Laws P5 and P11: each stage has its time, and records done during the drain are committed."""
     commanded = course(
         PartitionRules(running_max=2, metadata_max=0, drain=Budget(6 * SECOND, cancel=2 * SECOND, commit=SECOND)),
         commands.Assigned(TP, 1, 0),
@@ -62,7 +60,7 @@ def test_a_drain_interrupts_then_abandons_then_commits() -> None:
 
 
 def test_what_is_known_to_take_too_long_is_interrupted_or_abandoned_at_once() -> None:
-    """Law P5: nothing is awaited that cannot end in time, and nothing is interrupted twice."""
+    """Law P5: no wait for work that cannot end in time, and no second interruption."""
     known = (InFlight(0, 0, 9), InFlight(1, 0, 9, stoppable=False))
     commanded = course(
         PartitionRules(running_max=3, metadata_max=0, drain=Budget(4, cancel=1, commit=1)),
@@ -78,7 +76,7 @@ def test_what_is_known_to_take_too_long_is_interrupted_or_abandoned_at_once() ->
 
 
 def test_what_was_asked_for_in_vain_is_taken_back() -> None:
-    """Law P5: a partition that is lost takes back what runs and what is fetched; a commit is past taking back."""
+    """Law P5: a lost partition cancels its work and fetches; a commit cannot be cancelled."""
     rules = PartitionRules(2, metadata_max=0)
     commanded = course(
         rules, commands.Assigned(TP, 1, 0), commands.Fetched(TP, 1, (0, 1)), succeeded(1, 0), commands.Lost(TP)
@@ -91,7 +89,7 @@ def test_what_was_asked_for_in_vain_is_taken_back() -> None:
 
 
 def test_no_time_to_drain_releases_whatever_runs() -> None:
-    """Law P5: with a budget of nothing the partition is let go as it is revoked."""
+    """Law P5: with a budget of 0, the revocation releases the partition."""
     rules = PartitionRules(2, metadata_max=0, drain=Budget(0))
     commanded = course(rules, commands.Assigned(TP, 1, 0), commands.Fetched(TP, 1, (0,)), commands.Revoked(TP))
 
@@ -103,8 +101,8 @@ def test_no_time_to_drain_releases_whatever_runs() -> None:
 
 
 def test_what_fails_once_it_is_revoked_is_left_to_the_next_owner() -> None:
-    """Law P11: nobody judges it, nobody answers for it, and it is not done. An executor may tell of an interruption as of a
-    failure, and whatever is dead-lettered then was not bad.
+    """Law P11: an interrupted executor may report a failure, and a good record would be
+    dead-lettered.
     """
     rules = PartitionRules(2, hooks=True, fanout=FLAT, metadata_max=0, failure_policy=FailurePolicy.SKIP)
     arranged = reported(WindowArranged(0, Tasks(((0,), (1,)))))
@@ -122,9 +120,7 @@ def test_what_fails_once_it_is_revoked_is_left_to_the_next_owner() -> None:
 
 @pytest.mark.parametrize("is_told", [True, False])
 def test_what_is_parked_while_it_drains_keeps_nobody_waiting(*, is_told: bool) -> None:
-    """Laws P5 and P15: it is left to the next owner, whether or not the report says that its work has ended. Found by the
-    scenario `partition.parks`: where it did, the partition was released only when the time to drain was over.
-    """
+    """Laws P5 and P15. The scenario `partition.parks` found a release only after the drain time."""
     rules, orders = PartitionRules(metadata_max=0), TopicPartition("orders", 0)
     state: PartitionState = Unassigned()
     for event in (commands.Assigned(orders, 1, 0), commands.Fetched(orders, 1, (0,)), commands.Revoked(orders)):

@@ -1,4 +1,4 @@
-"""What follows when a record fails for good, in each order."""
+"""After a final failure of a record, in each order."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from tidegate.model.instants import SECOND
 
 
 def test_what_is_before_a_failure_is_finished_and_committed() -> None:
-    """Law P4: records 0 and 2 run when 1 fails; 1 is committed, 2 is finished and not committed, 3 never starts."""
+    """Law P4: 1 fails; 1 is committed, 2 is finished and not committed, 3 never starts."""
     rules = PartitionRules(running_max=3, metadata_max=0)
     commanded = course(
         rules,
@@ -63,7 +63,7 @@ def test_what_is_before_a_failure_is_finished_and_committed() -> None:
 
 
 def test_what_waits_for_its_key_before_a_failure_is_still_taken() -> None:
-    """Law P4: 1 waits for 0, of the same key, when 2 fails. It is before the failure, so it is done and committed."""
+    """Law P4: 1 waits for 0 of the same key when 2 fails."""
     rules = PartitionRules(running_max=2, metadata_max=0, ordering=Ordering.BY_KEY)
     fetched = Fetched(TP, 1, (0, 1, 2, 3), (b"k", b"k", b"l", b"m"))
     commanded = course(rules, Assigned(TP, 1, 0), fetched, failed(1, 2), succeeded(1, 0), succeeded(1, 1))
@@ -73,7 +73,7 @@ def test_what_waits_for_its_key_before_a_failure_is_still_taken() -> None:
 
 
 def test_what_stands_behind_an_answered_failure_is_diverted_in_order() -> None:
-    """Law P9: 0 fails and is answered for. 1, of the same key, is answered for and not run; 2, of another, runs."""
+    """Law P9: 1 has the key of the failed 0, 2 has another."""
     rules = PartitionRules(2, metadata_max=0, ordering=Ordering.BY_KEY, failure_policy=FailurePolicy.DIVERT_KEY)
     fetched = Fetched(TP, 1, (0, 1, 2), (b"k", b"k", b"l"))
     commanded = course(rules, Assigned(TP, 1, 0), fetched, failed(1, 0), reported(fanout.RecordsDelivered(0, (0,))))
@@ -85,9 +85,7 @@ def test_what_stands_behind_an_answered_failure_is_diverted_in_order() -> None:
 
 @pytest.mark.parametrize("is_hooked", [False, True])
 def test_all_of_a_partition_is_diverted_where_its_order_is_that_of_offsets(is_hooked: bool) -> None:
-    """Law P9. Once it was diverted wrongly: whether a record is of a closed key was looked up when it was not queued any
-    more, and not in work yet; so it was run.
-    """
+    """Law P9. Once a record that was neither queued nor in work at the key check ran."""
     rules = PartitionRules(
         2, hooks=is_hooked, metadata_max=0, ordering=Ordering.BY_OFFSET, failure_policy=FailurePolicy.DIVERT_KEY
     )
@@ -98,7 +96,7 @@ def test_all_of_a_partition_is_diverted_where_its_order_is_that_of_offsets(is_ho
 
 
 def test_the_rest_of_a_key_is_held_back_and_other_keys_go_on() -> None:
-    """Laws P9 and P10: nothing of the key is begun any more, what comes of it later is not even queued."""
+    """Laws P9 and P10: no record of the key starts, and later ones are not even queued."""
     rules = PartitionRules(2, metadata_max=0, ordering=Ordering.BY_KEY, failure_policy=FailurePolicy.BLOCK_KEY)
     happened = (
         Assigned(TP, 1, 0),
@@ -116,7 +114,7 @@ def test_the_rest_of_a_key_is_held_back_and_other_keys_go_on() -> None:
 
 
 def test_a_failure_holds_up_its_window_where_that_has_a_delivery_of_its_own() -> None:
-    """Law P10: 0 and 1 are settled together. 0 fails, so the keys of both are held back, and nobody waits for them."""
+    """Law P10: 0 and 1 are settled together, so both keys are blocked."""
     windows = fanout.Rules(0, 0, task_delivery=False, record_delivery=False)
     rules = PartitionRules(
         2, 2, fanout=windows, metadata_max=0, ordering=Ordering.BY_KEY, failure_policy=FailurePolicy.BLOCK_KEY
@@ -134,7 +132,7 @@ def test_a_failure_holds_up_its_window_where_that_has_a_delivery_of_its_own() ->
 
 
 def test_only_what_was_not_delivered_is_answered_for() -> None:
-    """Law P10: 0 was delivered when the delivery of 1 raised. Once it was answered for as well, as if it had failed."""
+    """Law P10. Once the delivered record was dead-lettered, too."""
     windows = fanout.Rules(0, 0, task_delivery=False, window_delivery=False)
     rules = PartitionRules(2, 2, fanout=windows, metadata_max=0, failure_policy=FailurePolicy.SKIP)
     happened = (
@@ -151,7 +149,7 @@ def test_only_what_was_not_delivered_is_answered_for() -> None:
 
 
 def test_without_hooks_a_failure_is_tried_again_after_a_while() -> None:
-    """Law P12: as often as the rules say; then it is final."""
+    """Law P12: up to the number of retries."""
     rules = PartitionRules(1, fanout=attrs.evolve(FLAT, retries_max=1), metadata_max=0)
     again = Handle((0,), 2)
     happened = (
@@ -167,7 +165,7 @@ def test_without_hooks_a_failure_is_tried_again_after_a_while() -> None:
 
 
 def test_what_is_parked_is_handled_again_at_the_same_attempt_after_its_time() -> None:
-    """Law P15: nothing else waits for it, it may be parked again, and a failure counts as the first."""
+    """Law P15: a failure counts as the first."""
     rules = PartitionRules(2, fanout=attrs.evolve(FLAT, retries_max=1), metadata_max=0)
     parked = WorkReported(TP, 1, RecordsParked((0,), 7 * SECOND))
     happened = (
@@ -196,7 +194,7 @@ def test_what_waits_for_a_parked_record_waits(ordering: Ordering) -> None:
 
 
 def test_what_is_parked_is_left_to_the_next_owner() -> None:
-    """Laws P11 and P15: a revocation does not wait for it, whether it was parked before or after, and its timer is cancelled."""
+    """Laws P11 and P15: a revocation cancels its timer."""
     rules = PartitionRules(2, metadata_max=0)
     parked = WorkReported(TP, 1, RecordsParked((0,), SECOND))
     before = course(rules, Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), parked, Revoked(TP))
@@ -219,7 +217,7 @@ def test_what_a_command_ends_with_beside_what_is_parked_has_failed() -> None:
 
 
 def test_replacements_are_ever_further_apart() -> None:
-    """Law P12: what replaces a task that has failed waits as a repetition does, longer with each generation."""
+    """Law P12: a replacement waits like a retry, longer with each generation."""
     rules = PartitionRules(1, hooks=True, fanout=attrs.evolve(FLAT, generations_max=3), metadata_max=0)
     happened: list[Event] = [
         Assigned(TP, 1, 0),

@@ -1,5 +1,3 @@
-"""Bad input, and printing."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -59,7 +57,6 @@ WRONG: Final[tuple[object, ...]] = (1.5, "1", None, (), -1, 2**70, True, b"", ob
     ],
 )
 def test_a_processor_is_checked_at_construction(bad: dict[str, object]) -> None:
-    """Limits are whole numbers, the rest is of its kind, and only where records have an order has a key a rest."""
     with pytest.raises(Misuse):
         PartitionRules(**bad)  # type: ignore[arg-type]
 
@@ -85,7 +82,6 @@ GOOD: Final[Mapping[Callable[..., commands.Event], tuple[object, ...]]] = {
 
 
 def test_an_event_with_wrong_parts_is_misuse_or_harmless() -> None:
-    """Whatever stands in an event, `step` says that it is misuse, or has an answer, whether or not it is owned."""
     rules = PartitionRules(2, ordering=Ordering.BY_OFFSET)
     assert {*get_args(commands.Event)} == GOOD.keys()
     for kind, good in GOOD.items():
@@ -116,13 +112,12 @@ def test_an_event_with_wrong_parts_is_misuse_or_harmless() -> None:
     ],
 )
 def test_what_is_not_a_state_or_an_event_is_misuse(make: Callable[[], object]) -> None:
-    """It is refused where it comes in."""
     with pytest.raises(Misuse):
         make()
 
 
 def test_records_without_their_keys_have_no_order() -> None:
-    """Law P8: where records of a key wait for each other, their keys have to be given; to leave them out is misuse."""
+    """Law P8: in an ordered mode, records without keys are misuse."""
     rules = PartitionRules(2, ordering=Ordering.BY_KEY)
     state = after(rules, commands.Assigned(TP, 1, 0))
 
@@ -135,7 +130,6 @@ def test_records_without_their_keys_have_no_order() -> None:
 def test_a_state_that_is_drawn_has_an_answer_to_an_event_that_is_drawn(
     at: tuple[PartitionRules, PartitionState], event: commands.Event
 ) -> None:
-    """The strategies give what fits together."""
     rules, state = at
     step = rules.step(state, event)
 
@@ -197,12 +191,10 @@ def test_a_state_that_is_drawn_has_an_answer_to_an_event_that_is_drawn(
     ],
 )
 def test_everything_has_a_form_of_one_line(value: object, text: str) -> None:
-    """What a person can paste into an issue."""
     assert str(value) == text
 
 
 def test_keys_are_not_shown() -> None:
-    """They may be secret."""
     rules = PartitionRules(1, ordering=Ordering.BY_KEY)
     event = commands.Fetched(TP, 1, (0,), (b"secret",))
     state = after(rules, commands.Assigned(TP, 1, 0), event)

@@ -1,5 +1,3 @@
-"""Every state of a small partition, with every event."""
-
 from __future__ import annotations
 
 from collections import deque
@@ -24,7 +22,6 @@ OFFSETS: Final = ((), (0,), (1, 0), (0, 0, 2), (1,), (2, 1))
 
 
 def events(generation: int) -> list[commands.Event]:
-    """One of each kind, and more, of records 0 to 2."""
     named: list[commands.Event] = [commands.DrainTimerFired(TP, generation, stage) for stage in Stage]
     named.append(commands.RetryTimerFired(TP, generation, None))
     named += [commands.Assigned(TP, generation, committed) for committed in range(2)]
@@ -38,13 +35,12 @@ UNNAMED: Final[list[commands.Event]] = [commands.Revoked(TP), commands.Lost(TP),
 
 
 def failures(state: partition.PartitionState) -> int:
-    """How many commits in a row had no answer, which has no bound."""
     return state.commits.failures if isinstance(state, partition.Owned) else 0
 
 
 @cache
 def reachable() -> dict[partition.PartitionState, dict[commands.Event, partition.PartitionStep]]:
-    """Every state that any course of the events leads to, with few commits in a row without an answer, and what becomes of it with each event."""
+    """The failed commits in a row are few."""
     found: dict[partition.PartitionState, dict[commands.Event, partition.PartitionStep]] = {}
     left: deque[partition.PartitionState] = deque([partition.Unassigned()])
     while left:
@@ -56,7 +52,6 @@ def reachable() -> dict[partition.PartitionState, dict[commands.Event, partition
 
 
 def test_every_state_has_an_answer_to_every_event() -> None:
-    """Totality: events of a former generation, this one and the next, in every state, phase by phase and stage by stage."""
     owned = [state for state in reachable() if isinstance(state, partition.Owned)]
 
     assert {state.phase for state in owned} == set(partition.Phase)
@@ -65,14 +60,13 @@ def test_every_state_has_an_answer_to_every_event() -> None:
 
 
 def test_an_older_generation_changes_nothing() -> None:
-    """Law P3, in every state: not the state, and nothing is commanded."""
+    """Law P3, in every state: no command, either."""
     for state, answers in reachable().items():
         if isinstance(state, partition.Owned) and state.generation == 2:
             assert all(laws.changes_nothing(state, answers[event]) for event in events(1))
 
 
 def changed_by_another(machine: Machine) -> list[tuple[partition.PartitionState, commands.Event]]:
-    """The states of a partition that an event of another one changes, with that event."""
     step = machine(FEW)
     foreign = [attrs.evolve(event, partition=OTHER) for event in (*UNNAMED, *events(1), *events(2))]
     owned = [state for state in reachable() if isinstance(state, partition.Owned)]
@@ -82,17 +76,17 @@ def changed_by_another(machine: Machine) -> list[tuple[partition.PartitionState,
 
 
 def test_another_partition_changes_nothing() -> None:
-    """Law P3, in every state: a report, a revocation or a loss of another partition is not taken for its own."""
+    """Law P3, in every state: a report, a revocation or a loss."""
     assert not changed_by_another(right)
 
 
 def test_a_partition_that_takes_what_is_of_another_is_caught() -> None:
-    """Law P3: planted, the partition that an event names is not looked at."""
+    """Law P3. Planted bug: it ignores the event's partition."""
     assert changed_by_another(lambda rules: lambda state, event: rules.step(state, attrs.evolve(event, partition=TP)))
 
 
 def test_an_assignment_is_accepted_once() -> None:
-    """Law P3. Of the generation that the partition is in, it is old news."""
+    """Law P3. A second one of the same generation is old."""
     for state, answers in reachable().items():
         if isinstance(state, partition.Owned):
             assert all(
@@ -101,7 +95,7 @@ def test_an_assignment_is_accepted_once() -> None:
 
 
 def test_an_answer_to_a_commit_that_is_not_in_flight_changes_nothing() -> None:
-    """Law P3, in every state: not even that a position beyond it is committed, which nobody has asked for."""
+    """Law P3, in every state, also for a higher position, which no command had."""
     kinds = (commands.Committed, commands.CommitRefused, commands.CommitUnknown, commands.MetadataRefused)
     for state, answers in reachable().items():
         if isinstance(state, partition.Owned):
@@ -110,14 +104,14 @@ def test_an_answer_to_a_commit_that_is_not_in_flight_changes_nothing() -> None:
 
 
 def test_records_that_nobody_has_fetched_change_nothing() -> None:
-    """Law P3, in every state: nothing is taken while no fetch is in flight."""
+    """Law P3, in every state without a fetch in flight."""
     for state, answers in reachable().items():
         if isinstance(state, partition.Owned) and state.fetching is None:
             assert all(answers[commands.Fetched(TP, state.generation, offsets)] == Step(state) for offsets in OFFSETS)
 
 
 def test_what_is_not_owned_is_not_worked_on() -> None:
-    """Law P5: unassigned, a revocation is released at once, and whatever else comes is ignored."""
+    """Law P5: a revocation is released at once, other events are ignored."""
     for event, step in reachable()[partition.Unassigned()].items():
         if isinstance(event, commands.Revoked):
             assert step == Step(partition.Unassigned(), (commands.Release(TP),))
@@ -126,12 +120,11 @@ def test_what_is_not_owned_is_not_worked_on() -> None:
 
 
 def test_nothing_is_left_to_do_after_a_step() -> None:
-    """Whatever may be done was begun by the step before: as much room as before makes no difference."""
     assert all(answers[commands.SlotFreed(TP)] == Step(state) for state, answers in reachable().items())
 
 
 def test_no_commit_is_asked_for_beyond_what_is_open() -> None:
-    """Law P1, in every step, also where a lower record comes late: it is held back from then on."""
+    """Law P1, in every step; a late lower record holds the commit back from then on."""
     for answers in reachable().values():
         for step in answers.values():
             opened = open_offsets(step.state.tracker) if isinstance(step.state, partition.Owned) else ()
@@ -140,7 +133,7 @@ def test_no_commit_is_asked_for_beyond_what_is_open() -> None:
 
 
 def test_every_state_keeps_its_bounds() -> None:
-    """Laws P4, P5 and P6, in every state: what runs is in bounds, and what does not flow fetches and queues nothing."""
+    """Laws P4, P5 and P6."""
     for state in reachable():
         if isinstance(state, partition.Owned):
             assert state.running == len(state.asked) <= FEW.running_max
@@ -148,7 +141,7 @@ def test_every_state_keeps_its_bounds() -> None:
 
 
 def test_a_release_is_asked_for_exactly_where_a_revocation_ends() -> None:
-    """Law P5, in every state and step: leaving the drain, or when it is not owned; never otherwise, never twice."""
+    """Law P5, in every state and step: at the end of the drain, or when not owned; never twice."""
     for state, answers in reachable().items():
         for event, step in answers.items():
             was_draining = isinstance(state, partition.Owned) and state.phase is partition.Phase.DRAINING
@@ -159,7 +152,7 @@ def test_a_release_is_asked_for_exactly_where_a_revocation_ends() -> None:
 
 
 def test_a_revocation_that_is_asked_for_twice_is_released_once() -> None:
-    """Law P5. The second one already arrives while it drains."""
+    """Law P5. The second one already arrives during the drain."""
     draining = [
         state for state in reachable() if isinstance(state, partition.Owned) and state.phase is partition.Phase.DRAINING
     ]

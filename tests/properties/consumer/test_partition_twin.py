@@ -1,8 +1,8 @@
-"""The partition agrees with its twin, which has no stages: the same is started, committed and released, whatever happens.
+"""Agreement with the twin, the partition as it was before its stages.
 
-The twin (`twin`) is the machine that the stages have replaced, as it was. It knows windows alone, so a record that is handled is
-for it the only task of a window. It is told one by one what the other is told in a batch, and its executors are given out after
-the last of them. Only where a commit is in flight, for otherwise it would commit in between.
+The twin has only windows, so a handled record is a window's only task. It receives the events of a
+batch one by one, and its executors are assigned after the last. Batches come only while a commit is
+in flight; otherwise the twin would commit in between.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ Deed = tuple[Hashable, ...]
 
 
 def twin_rules(rules: PartitionRules, room: int) -> twin.PartitionRules:
-    """The same rules; where records are handled, each is a window."""
     names = {field.name for field in attrs.fields(twin.PartitionRules)} - {"parts"}
     given_to = {name: getattr(rules, name) for name in names}
     given_to |= {
@@ -48,8 +47,6 @@ def twin_rules(rules: PartitionRules, room: int) -> twin.PartitionRules:
 
 @attrs.define
 class Both:
-    """One partition in two machines; what both are asked for, each in the words of the one and of the other."""
-
     rules: PartitionRules
     log: tuple[tuple[int, bytes | None], ...]
     room: int = ROOM
@@ -60,12 +57,10 @@ class Both:
     text: str = ""
     asked: list[Deed] = attrs.field(factory=list)
     window_of: dict[int, int] = attrs.field(factory=dict)
-    """Of a record that is handled, the window that it is for the twin."""
 
-    # --- what happens
+    # --- events
 
     def happens(self, event: new.Event, olds: Sequence[old.Event]) -> None:
-        """The one receives the event, the other these, which are the same."""
         done = attrs.evolve(self.rules, running_max=self.room).step(self.state, event)
         rules = twin_rules(self.rules, self.room)
         commanded: list[old.Command] = []
@@ -89,7 +84,6 @@ class Both:
         self.compare()
 
     def compare(self) -> None:
-        """What is known of the partition is the same."""
         ours, theirs = self.state, self.twin
         assert isinstance(ours, Owned) == isinstance(theirs, twin.Owned)
         if not isinstance(ours, Owned) or not isinstance(theirs, twin.Owned):
@@ -108,7 +102,7 @@ class Both:
         if self.rules.is_plain and isinstance(command, old.Work):
             self.window_of |= dict.fromkeys(command.offsets, command.request.window)
 
-    # --- one vocabulary for both: what is asked for, record by record
+    # --- one vocabulary for the requests of both, record by record
 
     def deeds(self, command: new.Command) -> Iterable[Deed]:
         match command:
@@ -232,7 +226,6 @@ class Both:
                 raise AssertionError(deed)
 
     def handled(self, offset: int, attempt: int, how: int) -> None:
-        """Handlers end: one of them, or where a commit is in flight, several."""
         is_batch = isinstance(self.state, Owned) and self.state.committing is not None
         same = [deed for deed in self.asked if deed[0] == "handle" and deed[2] == attempt]
         ended = same[: 1 + how % 4] if is_batch else [("handle", offset, attempt)]
@@ -271,7 +264,6 @@ class Both:
             self.happens(kind(TP, generation, position), [getattr(old, kind.__name__)(TP, generation, position)])
 
     def worked(self, request: fanout.UserRequest, how: int, rest: Sequence[int]) -> None:
-        """User code answers to a request of a window: well or badly, or it raises."""
         if how % 6 == 0:
             self.happens(new.WorkFailed(TP, self.generation, request), [old.WorkFailed(TP, self.generation, request)])
             return
@@ -314,7 +306,6 @@ SCRIPTS: Final = st.binary(min_size=10 * MOVE_BYTES, max_size=60 * MOVE_BYTES)
 
 
 def plain(rules: PartitionRules, retries: int) -> PartitionRules:
-    """Without hooks and sinks."""
     flags = {"task_delivery": False, "record_delivery": False, "window_delivery": False}
     return attrs.evolve(rules, hooks=False, fanout=attrs.evolve(rules.fanout, retries_max=retries, **flags))
 
@@ -329,7 +320,7 @@ def test_it_agrees_with_its_twin(made: Callable[[PartitionRules, int], Partition
     def agree(
         rules: PartitionRules, retries: int, batch: int, log: tuple[tuple[int, bytes | None], ...], script: bytes
     ) -> None:
-        # How large the metadata is, the twin counts at each step, and the other when it is made.
+        # The twin measures the metadata at each step, the machine only when it writes it.
         limits = attrs.evolve(rules.limits, metadata=None)
         both = Both(attrs.evolve(made(rules, retries), limits=limits, batch_max=batch), log)
         for at in range(0, len(script) - MOVE_BYTES + 1, MOVE_BYTES):

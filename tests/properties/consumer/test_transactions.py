@@ -1,6 +1,5 @@
-"""The position and what handlers answer with in one transaction: what goes in, in which order, and what follows a failure.
-
-That the laws hold whatever strikes is explored: the scenarios `transactions`, and a specimen for each law.
+"""Transactions of a position and the handlers' answers; the scenarios `transactions` explore the
+laws.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ LOST: Final = Ambiguous("no reply")
 def ran(
     program: Program[object], replies: Mapping[type[Effect[object]], list[object]]
 ) -> tuple[list[Effect[object]], object]:
-    """What a program asks for, and what comes of it; each kind of effect gets its replies in order, the last one for ever."""
+    """Each kind of effect gets its replies in order, the last one for ever."""
     asked: list[Effect[object]] = []
     left = {kind: [*given] for kind, given in replies.items()}
     reply: object = None
@@ -64,7 +63,7 @@ def kinds(asked: list[Effect[object]]) -> list[type[Effect[object]]]:
 
 
 def test_who_takes_over_fences_before_it_reads() -> None:
-    """Or what its predecessor still commits is handled again, and seen twice (EO1)."""
+    """Otherwise a late commit of its predecessor is handled again, and seen twice (EO1)."""
     asked, found = ran(take_over(PARTITION), {Fence: [4], ReadPosition: [(2, "text")]})
 
     assert kinds(asked) == [Fence, ReadPosition]
@@ -86,7 +85,6 @@ def test_answers_and_position_go_into_one_transaction() -> None:
 
 
 def test_without_answers_the_position_is_alone() -> None:
-    """There is nothing to send."""
     asked, _ = ran(commit_together(COMMIT, (), BEFORE), {})
 
     assert kinds(asked) == [BeginTransaction, SendPosition, CommitTransaction]
@@ -97,7 +95,7 @@ STEPS: Final = (BeginTransaction, SendAnswers, SendPosition, CommitTransaction)
 
 @pytest.mark.parametrize("failing", STEPS)
 def test_who_is_fenced_asks_for_nothing_more(failing: type[Effect[object]]) -> None:
-    """Law EO3: it does not fence whoever has fenced it."""
+    """Law EO3: it does not fence the member that fenced it."""
     asked, found = ran(commit_together(COMMIT, (3,), BEFORE), {failing: [FENCED]})
 
     assert kinds(asked) == [*STEPS[: STEPS.index(failing) + 1]]
@@ -114,7 +112,7 @@ def test_who_is_fenced_asks_for_nothing_more(failing: type[Effect[object]]) -> N
 def test_a_transaction_that_fails_is_ended_by_a_fence_and_the_position_tells_what_it_came_to(
     failing: type[Effect[object]], failure: Failure, there: tuple[int, str], reply: object
 ) -> None:
-    """Laws EO1 and EO2: nothing is sent again before that is known."""
+    """Laws EO1 and EO2: nothing is sent again before the result is known."""
     asked, found = ran(commit_together(COMMIT, (3,), BEFORE), {failing: [failure], Fence: [2], ReadPosition: [there]})
 
     assert isinstance(found, Together)
@@ -124,7 +122,6 @@ def test_a_transaction_that_fails_is_ended_by_a_fence_and_the_position_tells_wha
 
 
 def test_whoever_does_not_answer_is_asked_again() -> None:
-    """With a pause between; until then the commit is under way."""
     replies: dict[type[Effect[object]], list[object]] = {
         CommitTransaction: [LOST], Fence: [LOST, 2, 3], ReadPosition: [LOST, (5, "text")],
     }  # fmt: skip
@@ -135,7 +132,6 @@ def test_whoever_does_not_answer_is_asked_again() -> None:
 
 
 def test_who_is_no_member_any_more_does_not_fence() -> None:
-    """A driver that knows that the assignment is over says so."""
     asked, found = ran(commit_together(COMMIT, (3,), BEFORE), {SendPosition: [LOST], Fence: [FENCED]})
 
     assert kinds(asked) == [*STEPS[:3], Fence]
@@ -143,7 +139,6 @@ def test_who_is_no_member_any_more_does_not_fence() -> None:
 
 
 def test_metadata_that_is_too_large_is_said_to_be() -> None:
-    """The partition commits with less then; any other failure is as if there had been no answer."""
     _, found = ran(
         commit_together(COMMIT, (), BEFORE), {SendPosition: [METADATA_REFUSED], Fence: [2], ReadPosition: [(2, "")]}
     )
@@ -157,7 +152,7 @@ def test_metadata_that_is_too_large_is_said_to_be() -> None:
 
 @given(st.sets(st.integers(0, 40)), st.sets(st.integers(0, 40)), st.integers(0, 12))
 def test_the_answers_of_what_a_commit_covers_are_due(done: set[int], answered: set[int], limit: int) -> None:
-    """Laws EO2 and EO4: what is due, is covered: below the position, or in the metadata, whatever that has room for."""
+    """Laws EO2 and EO4: covered is below the position, or in the metadata that fits."""
     tracker = completed(delivered(OffsetTracker(0), range(41)), sorted(done))
     text = encoded(surveyed(tracker), limit=limit)
     commit = Commit(PARTITION, 1, low_watermark(tracker), text.text)
@@ -195,12 +190,11 @@ _PLACES: Final = st.tuples(
 def test_no_two_partitions_of_groups_share_an_id(
     here: tuple[str, TopicPartition], there: tuple[str, TopicPartition]
 ) -> None:
-    """Or one would fence the other."""
+    """Otherwise one would fence the other."""
     assert (transactional_id(*here) == transactional_id(*there)) is (here == there)
 
 
 def test_what_has_no_id_is_misuse() -> None:
-    """A group is a name, and a partition is a partition."""
     with pytest.raises(Misuse, match="a group"):
         transactional_id("", PARTITION)
     with pytest.raises(Misuse, match="a partition"):
@@ -210,7 +204,6 @@ def test_what_has_no_id_is_misuse() -> None:
 
 
 def test_what_is_asked_and_found_reads_as_a_line() -> None:
-    """For traces, and for whoever reads them."""
     asked, found = ran(
         commit_together(attrs.evolve(COMMIT, metadata=""), (3,), BEFORE),
         {CommitTransaction: [LOST], Fence: [2], ReadPosition: [(2, "")]},

@@ -29,8 +29,6 @@ from tidegate.model.errors import Misuse
 
 @attrs.frozen
 class Twin:
-    """The tracker as sets."""
-
     floor: int
     opened: frozenset[int] = frozenset()
     done: frozenset[int] = frozenset()
@@ -133,7 +131,7 @@ def test_w8_equality_is_of_contents(tracker: OffsetTracker, other: OffsetTracker
     again = watermark.completed(again, done)
     if (
         max(seen, default=tracker.floor - 1) != tracker.frontier - 1
-    ):  # what was seen last is below the floor, or was restored
+    ):  # the last one seen is below the floor, or was restored
         again = tracker
     for one, two in ((tracker, again), (tracker, other)):
         assert laws.equality_is_of_contents(one, two, equal=one == two, hashes=(hash(one), hash(two)))
@@ -199,7 +197,6 @@ RIGHT = watermark.delivered
 
 
 def with_an_empty_page(tracker: OffsetTracker, offsets: Collection[int]) -> OffsetTracker:
-    """A tree whose shape tells more than its contents."""
     after = RIGHT(tracker, offsets)
     if len(after.pages) != 3:
         return after
@@ -226,7 +223,7 @@ test_a_planted_bug_is_found = planted(
         "only the page of the head is looked at", ("elif behind:", "elif behind and not opened:"),
         test_w2_commits_go_as_far_as_they_may,
     ),
-    # Drakkar's acknowledge: unconditional, pending ones forgotten too.
+    # Drakkar's acknowledge: unconditional, with pending offsets dropped, too.
     bug(
         "whatever is acknowledged is the floor",
         ("if not pages or ready is None or position <= tracker.floor:", "if not pages:"),
@@ -238,7 +235,8 @@ test_a_planted_bug_is_found = planted(
         test_w3_the_floor_rises,
     ),
     bug("what is below the floor is kept", ("from_on(pages, floor)[0]", "pages"), test_w3_the_floor_rises),
-    # Drakkar's register: 3 delivered again after 10 was committed is tracked, and makes it commit 4.
+    # Drakkar's register: 3, delivered again after 10 was committed, is tracked and makes it commit
+    # 4.
     bug(
         "what is below the floor is opened",
         (
@@ -330,7 +328,7 @@ test_a_planted_bug_is_found = planted(
         ),
         test_w10_a_step_copies_one_path,
     ),
-    # Confluent's Parallel Consumer, restored with what is done ahead and having seen nothing.
+    # Confluent's Parallel Consumer, restored with done offsets ahead and no delivery yet.
     bug(
         "a position passes what was not seen", ("if position <= tracker.frontier:", "if position:"),
         test_w11_no_position_passes_the_frontier, test_w12_what_is_known_is_kept,
@@ -373,7 +371,6 @@ EVENTS = st.one_of(
 def test_a_tracker_and_its_twin_of_sets_say_the_same(
     floor: int, known: frozenset[int], events: list[tuple[str, tuple[int, ...] | int | None]]
 ) -> None:
-    """Agreement with a dumb twin over whole histories, of partitions restored with nothing or with something."""
     known = frozenset(offset for offset in known if offset >= floor)
     tracker, twin = restored(floor, [(offset, offset + 1) for offset in sorted(known)]), Twin(floor, done=known)
     for event, argument in events:
@@ -404,7 +401,6 @@ def happened(
     size=st.sampled_from((10, 50)),
 )
 def test_a_window_over_many_pages_drains_as_its_twin_does(first: int, gap: int, stride: int, size: int) -> None:
-    """Agreement with a dumb twin on a window that comes and is completed in disorder, and is acknowledged as it goes."""
     offsets = [first + gap * at + at * at % gap for at in range(150)]
     disorder = [offsets[at * stride % 150] for at in range(150)]
     tracker, twin = OffsetTracker(0), Twin(0).delivered(offsets)
@@ -431,7 +427,6 @@ def test_a_window_over_many_pages_drains_as_its_twin_does(first: int, gap: int, 
 
 @pytest.mark.parametrize("floor", [0, 5, 6, PAGE, PAGE + 1])
 def test_every_event_has_an_answer_in_every_state(floor: int) -> None:
-    """Totality: each of three offsets, of two pages, absent, restored, open or done, meets every event there is for them."""
     stock = (5, PAGE - 1, PAGE)
     batches = [
         tuple(at for at, there in zip(stock, picks, strict=True) if there) for picks in product((0, 1), repeat=3)
@@ -457,7 +452,6 @@ def test_every_event_has_an_answer_in_every_state(floor: int) -> None:
 @settings(max_examples=50)
 @given(cases())
 def test_what_is_fresh_is_what_delivering_opens(case: Case) -> None:
-    """The offsets to work on are those that are open after the delivery and were not tracked before."""
     after = watermark.delivered(case.tracker, case.offsets)
     opened = {*open_offsets(after)} - {*open_offsets(case.tracker)}
 
@@ -467,7 +461,7 @@ def test_what_is_fresh_is_what_delivering_opens(case: Case) -> None:
 @settings(max_examples=50)
 @given(cases())
 def test_what_changes_nothing_answers_the_very_same_tracker(case: Case) -> None:
-    """A caller may tell by identity that nothing has changed."""
+    """A caller may compare by identity."""
     delivered = watermark.delivered(case.tracker, case.offsets)
     completed = watermark.completed(case.tracker, case.offsets)
 
@@ -479,7 +473,6 @@ def test_what_changes_nothing_answers_the_very_same_tracker(case: Case) -> None:
 @settings(max_examples=50)
 @given(trackers())
 def test_runs_are_those_of_the_done_offsets(tracker: OffsetTracker) -> None:
-    """They are in order, apart from each other, and hold the done offsets and no others."""
     runs = tuple(watermark.done_runs(tracker))
 
     assert done_offsets(tracker) == tuple(offset for run in runs for offset in range(*run))
@@ -490,14 +483,12 @@ def test_runs_are_those_of_the_done_offsets(tracker: OffsetTracker) -> None:
     "runs", [((0, 1),), ((0, 3 * PAGE),), ((5, PAGE), (PAGE + 1, PAGE + 2)), ((PAGE - 1, PAGE + 1),)]
 )
 def test_a_run_goes_on_over_the_edges_of_pages(runs: tuple[Run, ...]) -> None:
-    """What is given as one run is one, wherever it begins and ends."""
     assert tuple(watermark.done_runs(restored(0, runs))) == runs
 
 
 @settings(max_examples=50)
 @given(trackers(), SPOTS)
 def test_an_heir_knows_what_is_done_from_the_low_watermark_on(tracker: OffsetTracker, stop: int) -> None:
-    """It begins at the low watermark, has seen nothing, and knows what is done below the offset that word ends at."""
     position = watermark.low_watermark(tracker)
     done = [offset for offset in done_offsets(tracker) if offset >= position]
 
@@ -510,18 +501,17 @@ def test_an_heir_knows_what_is_done_from_the_low_watermark_on(tracker: OffsetTra
 @settings(max_examples=50)
 @given(trackers())
 def test_the_low_watermark_is_the_committable_position_or_the_floor(tracker: OffsetTracker) -> None:
-    """It is a position in either case, and everything tracked below it is done."""
     position = watermark.low_watermark(tracker)
 
     assert position == (watermark.committable(tracker) or tracker.floor)
     assert all(position <= offset for offset in open_offsets(tracker))
 
 
-# --- what was restored --------------------------------------------------------------------------------------------------
+# --- restored offsets ---------------------------------------------------------------------------------------------------
 
 
 def test_what_was_restored_counts_when_it_is_seen() -> None:
-    """The metadata named 12, 13 and 15 beyond 10: nothing may be committed until what comes before them is known and done."""
+    """The metadata named 12, 13 and 15 beyond 10."""
     tracker = restored(10, [(12, 14), (15, 16)])
     seen = watermark.delivered(tracker, (10, 11, 12))
 
@@ -538,7 +528,7 @@ def test_what_was_restored_counts_when_it_is_seen() -> None:
 
 
 def test_what_was_restored_and_no_longer_exists_holds_nothing_up() -> None:
-    """The metadata named 12, which compaction has removed since: 11 and 14 are delivered next to each other."""
+    """The metadata named 12, since removed by compaction."""
     tracker = watermark.delivered(restored(10, [(12, 13)]), (10, 11, 14))
 
     assert watermark.committable(watermark.completed(tracker, (10, 11))) == 13
@@ -564,24 +554,24 @@ def test_what_was_restored_and_no_longer_exists_holds_nothing_up() -> None:
 def test_the_committable_position_is_that_of_the_described_tracker(
     expected: int | None, tracker: OffsetTracker
 ) -> None:
-    """Drakkar's offset tracker, the edge cases that its tests check."""
+    """The edge cases of Drakkar's own tests."""
     assert expected == watermark.committable(tracker)
 
 
 def test_an_offset_delivered_twice_is_tracked_once() -> None:
-    """Drakkar's offset tracker: 100 twice is one entry."""
+    """Drakkar's offset tracker."""
     assert tracked(100) == tracked(100, 100) == watermark.delivered(tracked(100), (100,))
 
 
 def test_acknowledging_forgets_what_is_below_only() -> None:
-    """Drakkar's offset tracker: of 100 to 103 with 100 and 101 done, 102 and 103 remain, and 102 was committed."""
+    """Drakkar's offset tracker."""
     tracker = watermark.acknowledged(tracked(100, 101, 102, 103, completed=(100, 101)), 102)
 
     assert laws.contents(tracker) == (102, 104, (102, 103), ())
 
 
 def test_two_cycles_leave_nothing_but_the_floor() -> None:
-    """Drakkar's offset tracker: 0 to 2, then 3 to 5, acknowledged as 3 and 6."""
+    """Drakkar's offset tracker."""
     tracker = watermark.acknowledged(tracked(0, 1, 2, completed=(0, 1, 2)), 3)
     tracker = watermark.completed(watermark.delivered(tracker, (3, 4, 5)), (3, 4, 5))
 
@@ -589,21 +579,21 @@ def test_two_cycles_leave_nothing_but_the_floor() -> None:
 
 
 def test_a_new_tracker_on_the_old_floor_is_clear() -> None:
-    """Drakkar's offset tracker: cleared with one completed and two pending, nothing is pending nor committable."""
+    """Drakkar's offset tracker."""
     tracker = OffsetTracker(tracked(7, 8, 9, completed=(7,)).floor)
 
     assert (watermark.committable(tracker), watermark.pending(tracker)) == (None, 0)
 
 
 def test_what_comes_again_below_the_floor_is_not_committed_again() -> None:
-    """Where we differ: Drakkar's tracker commits 4 when 3 comes again after 10 was committed."""
+    """Drakkar's tracker commits 4 when 3 comes again after 10 was committed."""
     tracker = watermark.acknowledged(tracked(*range(10), completed=range(10)), 10)
 
     assert tracker is watermark.completed(watermark.delivered(tracker, (3,)), (3,))
 
 
 def test_a_lower_offset_that_comes_late_holds_the_commit_back() -> None:
-    """Where we differ: with 100 done and 50 delivered after it, neither 101 nor its acknowledgement passes 50."""
+    """Drakkar differs."""
     late = watermark.delivered(tracked(100, completed=(100,)), (50,))
 
     assert watermark.committable(late) is None
@@ -612,7 +602,6 @@ def test_a_lower_offset_that_comes_late_holds_the_commit_back() -> None:
 
 
 def test_a_tracker_is_one_line_that_a_person_can_read() -> None:
-    """The one-line form names the floor, and runs of what is open and done."""
     tracker = watermark.acknowledged(tracked(3, 4, 5, 6, 9, 12, completed=(3, 5, 6, 12)), 4)
 
     assert repr(tracker) == "OffsetTracker(floor 4; open 4 9; done 5-6 12)"
@@ -625,7 +614,6 @@ def test_a_tracker_is_one_line_that_a_person_can_read() -> None:
 @pytest.mark.parametrize("act", [watermark.delivered, watermark.completed, watermark.undelivered])
 @pytest.mark.parametrize("bad", [-1, 2**63, True, False, 1.0, "1", None, (1,)])
 def test_what_is_not_an_offset_is_refused(act: Callable[[OffsetTracker, Iterable[int]], object], bad: int) -> None:
-    """An offset is a whole number from 0 to 2**63 - 1, alone and in a batch."""
     for batch in ((bad,), (1, bad, 2), [3, bad]):
         with pytest.raises(Misuse, match="is not an offset"):
             act(OffsetTracker(0), batch)
@@ -633,7 +621,6 @@ def test_what_is_not_an_offset_is_refused(act: Callable[[OffsetTracker, Iterable
 
 @pytest.mark.parametrize("bad", [-1, -1001, 2**63 + 1, True, 1.0, "1", None])
 def test_what_is_not_a_position_is_refused(bad: int) -> None:
-    """A position is a whole number from 0 to 2**63, one past the highest offset."""
     with pytest.raises(Misuse, match="is not an offset"):
         watermark.acknowledged(OffsetTracker(0), bad)
     with pytest.raises(Misuse, match="is not a position"):
@@ -658,13 +645,12 @@ def test_what_is_not_a_position_is_refused(bad: int) -> None:
     ],
 )
 def test_what_is_not_a_word_of_a_former_owner_is_refused(bad: Iterable[Run]) -> None:
-    """Runs are pairs of ints, not empty, in order, and from the position on."""
     with pytest.raises(Misuse, match=r"is no|must be"):
         restored(2, bad)
 
 
 def test_a_tracker_is_restored_with_a_bounded_number_of_offsets() -> None:
-    """What claims that two thousand million offsets are done is refused before it takes the memory for that."""
+    """It allocates no memory for a huge claim."""
     with pytest.raises(Misuse, match="too much is known to be done"):
         restored(0, [(1, 2), (5, KNOWN_DONE_MAX + 5)])
     with pytest.raises(Misuse, match="is not an offset"):
@@ -673,7 +659,6 @@ def test_a_tracker_is_restored_with_a_bounded_number_of_offsets() -> None:
 
 @pytest.mark.parametrize("bad", [None, 5, "tracker", (0, 0, ())])
 def test_what_is_not_a_tracker_is_refused(bad: OffsetTracker) -> None:
-    """By whatever takes one."""
     asked: list[Callable[[], object]] = [
         *(
             partial(ask, bad)
@@ -691,7 +676,6 @@ def test_what_is_not_a_tracker_is_refused(bad: OffsetTracker) -> None:
 
 @pytest.mark.parametrize("bad", [5, None, "12"])
 def test_what_is_not_a_batch_is_refused(bad: Iterable[int]) -> None:
-    """A batch is a collection of ints; any iterable of them will do, even if it is empty or can be read only once."""
     with pytest.raises(Misuse, match=r"is no|must be"):
         watermark.delivered(OffsetTracker(0), bad)
 

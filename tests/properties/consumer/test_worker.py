@@ -1,4 +1,4 @@
-"""A worker is asked to stop. In which order does it let everything go, so that nothing is lost and it ends in time?"""
+"""Shutting down a worker: the order of releases, without loss and within the time limit."""
 
 from __future__ import annotations
 
@@ -52,8 +52,6 @@ RIGHT = WorkerRules(
 
 @attrs.define
 class Life:
-    """A worker, and what it commands, with the clock of whoever runs it."""
-
     rules: WorkerRules = RIGHT
     worker: WorkerState = attrs.field(factory=WorkerState)
     now: Duration = 0
@@ -62,7 +60,6 @@ class Life:
     wanted: set[TopicPartition] = attrs.field(factory=set)
 
     def receives(self, event: ShutdownEvent) -> None:
-        """It steps; what it commands is in flight, and the laws hold."""
         before, done = self.worker, self.rules.step(self.worker, event)
         self.worker = done.state
         self.commanded.extend(done.commands)
@@ -93,7 +90,6 @@ class Life:
         return self.worker.phase is phase
 
     def waits(self) -> bool:
-        """Time passes until the next timer; False if there is none."""
         due = {
             command: at + command.duration
             for command, at in self.in_flight.items()
@@ -107,7 +103,6 @@ class Life:
         return True
 
     def works(self, records: int = 2) -> None:
-        """It is assigned both partitions, and has records of each in work."""
         for partition in PARTITIONS:
             self.receives(Assigned(partition, 1, 0))
             self.is_answered(one(self, Fetch, partition), tuple(range(records)))
@@ -118,7 +113,6 @@ def one(life: Life, kind: type[Fetch | Work | Commit], partition: TopicPartition
 
 
 def events() -> st.SearchStrategy[ShutdownEvent]:
-    """What comes to a worker that nobody has asked for."""
     partitions = st.sampled_from(PARTITIONS)
     return st.one_of(
         st.builds(Assigned, partitions, st.integers(1, 3), st.integers(0, 3)),
@@ -140,7 +134,7 @@ def replies(command: Effect[object]) -> tuple[object, ...]:
 
 @given(st.lists(st.one_of(events(), st.integers(0, 30)), max_size=30))
 def test_a_worker_that_leaves_holds_nothing_and_begins_nothing(steps: list[ShutdownEvent | int]) -> None:
-    """Laws SD1, SD2 and SD5, whatever comes; a number answers one of the commands in flight."""
+    """Laws SD1, SD2 and SD5, for any events; a number completes one of the commands in flight."""
     life = Life()
     for step in steps:
         if not isinstance(step, int):
@@ -153,7 +147,7 @@ def test_a_worker_that_leaves_holds_nothing_and_begins_nothing(steps: list[Shutd
 
 @given(st.booleans(), st.booleans(), st.integers(0, 3))
 def test_whoever_was_asked_is_gone_in_time(finishes: bool, answers: bool, records: int) -> None:
-    """Law SD4. With user code that never ends, a broker and a group that never answer; the bound is reached."""
+    """Law SD4, with endless user code and a silent broker and group; the bound is reached."""
     life = Life()
     life.works(records)
     life.receives(StopRequested())
@@ -170,7 +164,7 @@ def test_whoever_was_asked_is_gone_in_time(finishes: bool, answers: bool, record
 
 
 def test_what_was_finished_is_committed_before_it_leaves() -> None:
-    """Law SD3. One of two records ends while it drains, the other when the time is over."""
+    """Law SD3. One of two records ends during the drain, the other after its end."""
     life = Life()
     life.receives(Assigned(PARTITIONS[0], 1, 0))
     life.is_answered(one(life, Fetch), (0, 1))
@@ -192,7 +186,7 @@ def test_what_was_finished_is_committed_before_it_leaves() -> None:
 
 
 def test_whoever_is_asked_again_waits_for_nothing() -> None:
-    """What runs is given up, then the leaving; a fourth time changes nothing."""
+    """The third request abandons the leaving; a fourth changes nothing."""
     life = Life()
     life.works()
     life.receives(StopRequested())
@@ -205,7 +199,6 @@ def test_whoever_is_asked_again_waits_for_nothing() -> None:
 
 
 def test_what_is_known_of_records_shortens_the_drain() -> None:
-    """What takes longer than there is time is not waited for."""
     life = Life()
     life.works(1)
     known = InFlight(0, expected=60 * SECOND, stoppable=False)
@@ -214,7 +207,6 @@ def test_what_is_known_of_records_shortens_the_drain() -> None:
 
 
 def test_while_it_works_it_is_its_consumer() -> None:
-    """The same states and commands, and it never leaves of its own accord."""
     life, consumer = Life(), WorkerState().consumer
     for event in (Assigned(PARTITIONS[0], 1, 0), Fetched(PARTITIONS[0], 1, (0, 1)), Revoked(PARTITIONS[0])):
         done = RIGHT.consumer.step(consumer, event)
@@ -233,7 +225,6 @@ def test_while_it_works_it_is_its_consumer() -> None:
 
 
 def test_a_refused_commit_ends_the_drain() -> None:
-    """The group has moved on: there is nothing left to wait for."""
     life = Life()
     life.receives(Assigned(PARTITIONS[0], 1, 0))
     life.is_answered(one(life, Fetch), (0,))
@@ -244,7 +235,6 @@ def test_a_refused_commit_ends_the_drain() -> None:
 
 
 def test_values_say_what_they_are() -> None:
-    """One line each, and what is not a value is refused."""
     assert [*map(str, (Leave(), StartLeaveTimer(SECOND), StopRequested(), LeaveAnswered(), LeaveTimerFired()))] == [
         "leave the group", "wait 1 s to leave the group", "asked to stop", "left the group", "time to leave is over",
     ]  # fmt: skip

@@ -1,5 +1,3 @@
-"""Trackers, and what may happen to them next."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -14,8 +12,6 @@ from tidegate.consumer.watermark import OffsetTracker, done_offsets, open_offset
 
 @attrs.frozen
 class Case:
-    """A tracker, and what may happen to it next."""
-
     tracker: OffsetTracker
     offsets: tuple[int, ...]
     position: int

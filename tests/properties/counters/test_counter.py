@@ -25,7 +25,6 @@ ALL, KEY = "counters", "today"
 
 
 def applied(write: UpdateOne, record: Document) -> Document:
-    """The record after the update, if its filter matches."""
     if not matches(write.where, record, lambda: Instant(0)):
         return record
     return updated(record, write.updates, lambda: Instant(0))
@@ -36,8 +35,6 @@ def applied(write: UpdateOne, record: Document) -> Document:
 
 @attrs.define(eq=False)
 class Sent:
-    """An update under way, of an owner's first or second step or of a sweep."""
-
     write: UpdateOne
     kind: str
     token: str
@@ -47,8 +44,6 @@ class Sent:
 
 @attrs.define(eq=False)
 class Owner:
-    """One who wants to count once."""
-
     increment: counting.Increment
     awaits: Sent | None = None
     answer: counting.IncrementVerdict | None = None
@@ -78,8 +73,6 @@ DEEDS = (
 
 @attrs.define(eq=False)
 class World:
-    """One record, and a perfect observer of it."""
-
     owners: list[Owner]
     record: Document = attrs.Factory(lambda: counting.new_counter(KEY))
     flights: list[Sent] = attrs.Factory(list)
@@ -103,7 +96,7 @@ class World:
                 self.answer(owner, owner.awaits)
             case "lose":
                 owner.awaits = None
-            case "restart":  # it keeps its token, and the round that it wrote down before it asked
+            case "restart":  # it keeps its token, and the round stored before the request
                 owner.awaits, owner.increment = None, attrs.evolve(owner.increment, is_noted=False)
             case "crash":
                 owner.awaits, owner.is_gone = None, True
@@ -148,13 +141,11 @@ class World:
             assert laws.comes_late_in_vain(before, self.counter, sent.token, sent.in_round), "CN3"
 
     def answer(self, owner: Owner, sent: Sent) -> None:
-        """A match of the first step is known to be noted; one of the second leaves nothing to do."""
         owner.awaits = None
         if sent.matched:
             owner.increment = attrs.evolve(owner.increment, is_noted=True)
 
     def sweep(self, *, close_it: bool) -> None:
-        """One sweep, of which the closing may come alone: an order is not promised."""
         sweep = counting.decide_sweep(self.counter)
         if not close_it:
             self.flights += [
@@ -174,7 +165,6 @@ class World:
                 self.answer(owner, owner.awaits)
 
     def calm(self) -> None:
-        """Nothing is lost any more: owners go on until they know, sweeps run, and then all that was sent comes again."""
         self.serve()
         for _ in range(10):
             for number in range(len(self.owners)):
@@ -190,7 +180,6 @@ SCHEDULES = st.lists(st.tuples(st.sampled_from(DEEDS), st.integers(0, 5)), max_s
 
 
 def render(*words: str) -> list[Turn]:
-    """What the first owner does, and with what was sent last."""
     return [(word, 0) for word in words]
 
 
@@ -214,7 +203,7 @@ FORGOTTEN = [*render("read", "lose"), ("apply", 0), *3 * [*render("sweep", "appl
 @example(1, RESTARTED)
 @example(1, FORGOTTEN)
 def test_cn1_to_cn5_in_a_world(count: int, turns: list[Turn]) -> None:
-    """Laws CN1 to CN5, of two owners and of sweeps beside them."""
+    """Laws CN1 to CN5, for two owners and sweeps."""
     world = World([Owner(counting.Increment(token)) for token in "tuv"[:count]])
     for what, much in turns:
         world.turn(what, much)
@@ -258,14 +247,14 @@ CAN_BE_NOTED = "Eq(ROUND, in_round), Eq(field, None)"
 
 test_a_planted_bug_is_found = planted(
     counting,
-    # The article's second step: the token goes when it is counted, so a late first step brings it back.
+    # The article's second step removes the counted token, so a late first step brings it back.
     bug("without a tombstone", ("Put(field, -noted)", "Remove(field)"), test_cn1_to_cn5_in_a_world, says="CN[12]"),
-    # A blind increment: nothing tells the second copy from the first.
+    # A blind increment: a second copy counts again.
     bug(
         "counted again", ("AllOf((_key_is(key), Eq(field, noted)))", "_key_is(key)"),
         test_cn1_to_cn5_in_a_world, says="CN1",
     ),
-    # The article's clean-up: it clears what it has read.
+    # The article's clean-up clears the tokens that it has read.
     bug(
         "the sum of what was read", (COUNT_DROPPED, "tuple(token for token, _ in counter.tokens)"),
         ("Eq(ROUND, in_round), *counted", "Eq(ROUND, in_round)"),
@@ -280,18 +269,18 @@ test_a_planted_bug_is_found = planted(
         "in any round", (CAN_BE_NOTED, "Eq(field, None)"),
         test_cn1_to_cn5_in_a_world, test_cn3_a_late_first_step_does_what_it_may, says="CN3",
     ),
-    # The token is noted again when it is counted.
+    # The token is noted again after it is counted.
     bug("whatever stands", (CAN_BE_NOTED, "Eq(ROUND, in_round)"), test_cn1_to_cn5_in_a_world, says="CN[123]"),
     bug(
         "whatever stands", (CAN_BE_NOTED, "Eq(ROUND, in_round)"),
         test_cn3_a_late_first_step_does_what_it_may, says="CN3",
     ),
-    # What is not there was not noted: UNKNOWN is taken for NOT DONE.
+    # A missing token counts as not noted: UNKNOWN becomes NOT DONE.
     bug(
         "missing is not done", ("return Forgotten(asked, now)", "return NoteToken(now)"),
         test_cn1_to_cn5_in_a_world, says="CN4",
     ),
-    # What is not there was counted and removed.
+    # A missing token counts as counted and removed.
     bug(
         "missing is done",
         (
@@ -301,7 +290,7 @@ test_a_planted_bug_is_found = planted(
         test_cn1_to_cn5_in_a_world, says="CN4",
     ),
     bug("given up early", ("if now > asked + 1:", "if True:"), test_cn1_to_cn5_in_a_world, says="CN4"),
-    # The tombstones of the round itself go too: its owners come back too late.
+    # It removes the tombstones of the current round, too: its owners come back too late.
     bug(
         "this round is dropped", (COUNT_DROPPED, COUNT_DROPPED.replace("before", "counter.tokens")),
         test_cn1_to_cn5_in_a_world, says="CN4",
@@ -316,7 +305,6 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_an_increment_takes_two_steps() -> None:
-    """Note, count, counted; and the record as it stands in between, and after three sweeps."""
     record, lines = counting.new_counter(KEY), list[str]()
     increment = counting.Increment("t")
     for _ in range(3):
@@ -367,19 +355,18 @@ def test_an_increment_takes_two_steps() -> None:
 def test_a_missing_token_is_explained_by_the_rounds(
     expected: counting.IncrementVerdict, asked: int | None, is_noted: bool, now: int
 ) -> None:
-    """Law CN4: what the owner knows, and the round that is open, tell what became of a token that is not there."""
+    """Law CN4: the owner's knowledge and the open round decide."""
     assert expected == counting.decide_increment(counting.Counter(7, now), counting.Increment("t", asked, is_noted))
 
 
 @pytest.mark.parametrize(("expected", "noted"), [(counting.CountToken(2), 2), (counting.Counted(), -2)])
 def test_a_token_that_stands_explains_itself(expected: counting.IncrementVerdict, noted: int) -> None:
-    """Law CN4: whatever the owner knows, also nothing after a restart."""
+    """Law CN4, also for an owner that knows nothing after a restart."""
     for increment in (counting.Increment("t"), counting.Increment("t", 2), counting.Increment("t", 2, is_noted=True)):
         assert expected == counting.decide_increment(counting.Counter(7, 4, (("t", noted),)), increment, 1)
 
 
 def test_answers_are_printed_in_a_line() -> None:
-    """What a person can paste into an issue."""
     assert [
         str(each) for each in (counting.Full(3), counting.Forgotten(2, 4), counting.OldRead(), counting.Counted())
     ] == [
@@ -391,7 +378,6 @@ def test_answers_are_printed_in_a_line() -> None:
 
 
 def test_a_round_is_closed_once() -> None:
-    """A second copy of a closing finds another round; so it is with what comes late."""
     record = recorded(counting.Counter(1, 2, (("t", -1), ("u", 2))))
     closing = counting.close(ALL, KEY, 2, ("t",))
     closed = applied(closing, record)
@@ -402,13 +388,11 @@ def test_a_round_is_closed_once() -> None:
 
 @given(counters())
 def test_a_record_is_read_as_it_was_written(counter: counting.Counter) -> None:
-    """Inverse: the counter of a record is the counter it was made of."""
     assert counting.counter_of(recorded(counter)) == counter
 
 
 @given(counters())
 def test_a_sweep_leaves_this_rounds_tokens_alone(counter: counting.Counter) -> None:
-    """Only what was noted before the current round is swept, and only what is counted is dropped."""
     sweep = counting.decide_sweep(counter)
     swept = {*sweep.count, *((token, counter.noted(token)) for token in sweep.drop)}
 
@@ -420,7 +404,6 @@ def test_a_sweep_leaves_this_rounds_tokens_alone(counter: counting.Counter) -> N
 
 @given(counters(), sweeps())
 def test_a_sweep_that_comes_again_changes_nothing(counter: counting.Counter, sweep: counting.Sweep) -> None:
-    """Whatever record it was decided on, each of its updates matches once at most."""
     once = recorded(counter)
     for update in counting.updates(ALL, KEY, sweep):
         once = applied(update, once)
@@ -433,13 +416,14 @@ def test_a_sweep_that_comes_again_changes_nothing(counter: counting.Counter, swe
 
 @given(increments())
 def test_increments_are_values(increment: counting.Increment) -> None:
-    """Hashable, and equal by value."""
     assert increment == attrs.evolve(increment)
     assert len({increment, attrs.evolve(increment)}) == 1
 
 
 def test_the_articles_protocol_counts_wrong() -> None:
-    """A zombie of step one makes 2 of one increment; the clean-up beside an increment makes 1 of two (both measured)."""
+    """A late copy of step one makes 2 of one increment; a clean-up makes 1 of two (both
+    measured).
+    """
     resurrected = counting.Counter(1, 1, (("t", 1),))  # counted, its token gone, and noted again by a late first step
     counted = update_one(
         ALL, counting.second_step(ALL, KEY, "t", 1).where, Remove(counting.token_field("t")), Add(counting.COUNT, 1)
@@ -449,7 +433,7 @@ def test_the_articles_protocol_counts_wrong() -> None:
     read, beside = (
         counting.Counter(0, 1, (("t", 1),)),
         counting.Counter(1, 1, ()),
-    )  # what the clean-up read; by then it was counted
+    )  # as the clean-up read it; counted since
     summed = update_one(
         ALL, Eq(ID, KEY), Put(counting.COUNT, read.count + len(read.tokens)), Remove(counting.token_field("t"))
     )
@@ -503,13 +487,11 @@ def test_the_articles_protocol_counts_wrong() -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(build: Callable[[], object]) -> None:
-    """Wrong types, numbers out of range, names that no field can have, records of something else."""
     with pytest.raises(Misuse):
         build()
 
 
 def carried_out(program: Program[object], world: Cells) -> tuple[Cells, list[Effect[object]]]:
-    """The world after the program, and what it has asked."""
     asked: list[Effect[object]] = []
     reply: object = None
     while True:
@@ -521,7 +503,6 @@ def carried_out(program: Program[object], world: Cells) -> tuple[Cells, list[Eff
 
 
 def test_a_sweep_of_all_goes_over_what_is_left() -> None:
-    """Page by page, past what is no counter; and of no other record anything is asked."""
     left = [
         Document.of({"_id": f"c{n:03}", "count": 0, "round": 1, f"token t{n}": 1}) for n in range(SWEPT_AT_ONCE + 5)
     ]

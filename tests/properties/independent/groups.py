@@ -1,8 +1,8 @@
-"""Little groups of consumers, drawn at random: what they can do by brute force, and the same for the simulator.
+"""Random small consumer groups, explored by brute force and by the simulator.
 
-A lane is what a consumer does with one partition: a table, by phase and kind of event, of commands, whatever they are good for.
-It holds what it was assigned, and goes on holding it; so its commits are of generations that are over, of partitions that are
-released, of none. The broker and its coordinator are written here a second time, from the documentation of
+A lane is a consumer's work on one partition: a table from phase and event kind to commands. It
+keeps its assignment for good, so some commits are of past generations or released partitions. This
+module writes the broker and its coordinator a second time, from the documentation of
 `tidegate.sim.group` and `tidegate.sim.log`.
 """
 
@@ -64,20 +64,15 @@ VERBS = ("fetch", "commit", "commit none", "commit first", "release", "pause", "
 
 
 class Rules(NamedTuple):
-    """(phase, kind of event) -> the next phase, and what is commanded then."""
-
     table: tuple[tuple[tuple[int, str], tuple[int, tuple[str, ...]]], ...]
     commands_max: int
 
 
 class Groups(NamedTuple):
-    """A scenario of a group."""
-
     members: tuple[str, ...]
     logs: tuple[tuple[str | None, ...], ...]
-    """Of each partition its entries: the key of a record, or None for a hole."""
+    """The entries of each partition: a record's key, or None for a hole."""
     rules: tuple[Rules, ...]
-    """Of each member."""
     most: int
     cooperative: bool
     evicts: bool
@@ -89,16 +84,13 @@ class Groups(NamedTuple):
     at_once: frozenset[str]
     budgets: tuple[tuple[str, int], ...] = ()
     laws: tuple[tuple[str, Bad, Bad], ...] = ()
-    """Kind of law, and what must never be, or what is to be reached; of a step law before and after the step."""
+    """(kind of law, forbidden or wanted facts); a step law has them before and after."""
 
 
 Bad: TypeAlias = tuple[int, int, str]
-"""A partition, the position that is committed for it, and the member that owns it."""
 
 
 class Command(NamedTuple):
-    """What is asked for, under which generation, at which position."""
-
     verb: str
     number: int
     generation: int
@@ -109,8 +101,6 @@ Event = tuple[Any, ...]
 
 
 class Lane(NamedTuple):
-    """A consumer's work on one partition."""
-
     member: str
     number: int
     left: int
@@ -125,16 +115,8 @@ class Lane(NamedTuple):
 
 
 class Coordination(NamedTuple):
-    """What the coordinator knows of the group.
-
-    Attributes:
-        generation: How often it has assigned.
-        members: Who is in.
-        owners: Of each partition; "" for nobody.
-        since: In which generation each came to its owner.
-        target: Who is to own each, while it waits for releases; None while it does not.
-        released: Which partitions their owners have let go meanwhile.
-        away: Who was put out and is to come again.
+    """`since` has the generation in which each partition got its owner, `target` the next owners
+    while the group waits for releases, `away` evicted members that will rejoin.
     """
 
     generation: int
@@ -147,8 +129,6 @@ class Coordination(NamedTuple):
 
 
 class All(NamedTuple):
-    """All that there is at one time."""
-
     group: Coordination
     lanes: tuple[Lane, ...]
     logs: tuple[tuple[str | None, ...], ...]
@@ -163,8 +143,6 @@ class All(NamedTuple):
 
 
 class Holds(NamedTuple):
-    """The state of a lane's reducer."""
-
     left: int
     phase: int = 0
     generation: int = 0
@@ -172,7 +150,6 @@ class Holds(NamedTuple):
 
 
 def stepped(rules: Rules, number: int, holds: Holds, event: Event) -> tuple[Holds, tuple[Command, ...]]:
-    """What follows from the event."""
     match event:
         case ("assigned", generation, at):
             holds = holds._replace(generation=generation, at=at)
@@ -191,7 +168,6 @@ def stepped(rules: Rules, number: int, holds: Holds, event: Event) -> tuple[Hold
 
 
 def told_of(command: Command, reply: object) -> Event | None:
-    """The event that tells what became of a command; None where none does."""
     match command.verb, reply:
         case _, Failed(kind):
             return (kind,)
@@ -207,7 +183,7 @@ def told_of(command: Command, reply: object) -> Event | None:
 
 
 def moves(groups: Groups, state: All) -> Iterator[tuple[All, bool, str]]:
-    """What may happen next, whether it must, and which fault it is. Rebalances have a budget of their own."""
+    """Yields (next state, must it happen, fault). Rebalances have a budget of their own."""
     for after, must, fault in _all_moves(groups, state):
         if not fault:
             yield after, must, ""
@@ -221,7 +197,6 @@ def moves(groups: Groups, state: All) -> Iterator[tuple[All, bool, str]]:
 
 
 def _all_moves(groups: Groups, state: All) -> Iterator[tuple[All, bool, str]]:
-    """Whatever faults cost."""
     yield from _of_coordinator(groups, state)
     for member in groups.members:
         if not _is_dead(state, member):
@@ -251,7 +226,6 @@ def _all_moves(groups: Groups, state: All) -> Iterator[tuple[All, bool, str]]:
 
 
 def taken(groups: Groups, index: int, state: All, event: Event) -> All:
-    """What follows from the event; what is to be at once happens with it."""
     lane = state.lanes[index]
     rules = groups.rules[groups.members.index(lane.member)]
     holds, commands = stepped(rules, lane.number, Holds(lane.left, lane.phase, lane.generation, lane.at), event)
@@ -265,7 +239,6 @@ def taken(groups: Groups, index: int, state: All, event: Event) -> All:
 
 
 def _of_command(groups: Groups, index: int, state: All, command: Command) -> Iterator[tuple[All, bool, str]]:
-    """What may become of it."""
     lane = state.lanes[index]
     waiting = lane._replace(commands=_less(lane.commands, command))
 
@@ -292,7 +265,6 @@ def _of_command(groups: Groups, index: int, state: All, command: Command) -> Ite
 
 
 def served(groups: Groups, index: int, command: Command, state: All) -> Iterator[tuple[All, object]]:
-    """What the broker does; nothing while a fetch has to wait."""
     verb, number, generation, at = command
     lane, group = state.lanes[index], state.group
     match verb:
@@ -303,7 +275,8 @@ def served(groups: Groups, index: int, command: Command, state: All) -> Iterator
         case "commit" if generation == -1:
             yield (state, Failed("refused")) if group.members else (_committed(state, number, at), None)
         case "commit":
-            # Of the dead it is taken until the partition comes to another one, which is as if it had come before their eviction.
+            # A commit of a dead member counts until the partition has another owner, as if it came
+            # before the eviction.
             if group.owners[number] == lane.member and group.since[number] == generation:
                 yield _committed(state, number, at), None
             else:
@@ -351,7 +324,6 @@ def _of_coordinator(groups: Groups, state: All) -> Iterator[tuple[All, bool, str
 
 
 def _moving(groups: Groups, group: Coordination) -> set[int]:
-    """What those who are in have to let go."""
     assert group.target is not None
     return {
         number
@@ -361,7 +333,6 @@ def _moving(groups: Groups, group: Coordination) -> set[int]:
 
 
 def _revoked(groups: Groups, state: All, group: Coordination) -> All:
-    """A rebalance begins, if none is going on: whoever has to let something go is told."""
     if group.target is not None:
         return state._replace(group=group)
     group = group._replace(target=_fair(group) if groups.cooperative else (), released=frozenset())
@@ -371,7 +342,6 @@ def _revoked(groups: Groups, state: All, group: Coordination) -> All:
 
 
 def _fair(group: Coordination) -> tuple[str, ...]:
-    """Whoever has a partition keeps it, as far as that is fair; where it is fair already, one moves or two change places."""
     owners = _dealt(group.members, group.owners)
     if len(group.members) < 2:
         return owners
@@ -395,13 +365,11 @@ def _difference(members: tuple[str, ...], owners: tuple[str, ...]) -> int:
 
 
 def _moved(owners: tuple[str, ...], most: str, least: str) -> tuple[str, ...]:
-    """The last one of whoever has most goes to whoever has fewest."""
     own = [number for number, owner in enumerate(owners) if owner == most]
     return _put(owners, own[-1], least) if own else owners
 
 
 def _dealt(members: tuple[str, ...], owners: tuple[str, ...]) -> tuple[str, ...]:
-    """What nobody has who is in goes to whoever has fewest."""
     owners = tuple(owner if owner in members else "" for owner in owners)
     for number, owner in enumerate(owners):
         if not owner and members:
@@ -414,7 +382,6 @@ def _by_load(members: tuple[str, ...], owners: tuple[str, ...]) -> list[str]:
 
 
 def assigned(groups: Groups, state: All) -> All:
-    """The next generation: what moves, or all in turn, comes to its owner, who gets the position."""
     group = state.group
     generation, members = group.generation + 1, group.members
     numbers = range(len(group.owners))
@@ -437,7 +404,6 @@ def assigned(groups: Groups, state: All) -> All:
 
 
 def _told(state: All, member: str, number: int, event: Event) -> All:
-    """The dead are told nothing."""
     index, lane = next(
         (i, each) for i, each in enumerate(state.lanes) if (each.member, each.number) == (member, number)
     )
@@ -462,7 +428,6 @@ def _less(items: tuple[Any, ...], item: object) -> tuple[Any, ...]:
 
 
 def first_of(groups: Groups) -> All:
-    """The first generation is assigned."""
     count = len(groups.logs)
     lanes = tuple(
         Lane(member, number, rules.commands_max)
@@ -476,7 +441,6 @@ def first_of(groups: Groups) -> All:
 
 @lru_cache(8)
 def everything(groups: Groups) -> Everything:
-    """All that they can do."""
     return brute_force(
         first_of(groups), lambda state: moves(groups, state), _look, groups.laws,
         lambda bad, state: _is_bad(bad, state.positions, state.group.owners), STATES_MAX,
@@ -507,7 +471,6 @@ ANSWERS = ("fetched", "commit", "append", "refused", "ambiguous", "not applied")
 
 
 def drawn_groups(seed: str) -> Groups:
-    """Some that are neither too large nor idle."""
     random = Random(seed)
 
     def chance(share: float) -> bool:
@@ -566,7 +529,6 @@ def drawn_groups(seed: str) -> Groups:
 
 
 def scenario_of(groups: Groups, **laws: Any) -> Scenario:
-    """The same for the simulator."""
     means = broker(most=groups.most)
     faults = Faults(
         {Fault(kind): is_commit if kind == "commit_refused" else all_effects for kind in sorted(groups.faults)}
@@ -625,7 +587,6 @@ def effect_of(command: Command) -> Effect[Any]:
 
 
 def event_of(event: object) -> Event:
-    """An event of the group, as it is called here."""
     match event:
         case Assigned(_, generation, at):
             return ("assigned", generation, at)
@@ -706,11 +667,6 @@ def _as_shown(look: Any) -> object:
 
 
 def compared(groups: Groups) -> None:
-    """Assert that both find the same.
-
-    Raises:
-        DiffersError: They do not.
-    """
     found = everything(groups)
     seen: set[object] = set()
     rest: set[object] = set()

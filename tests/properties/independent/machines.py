@@ -1,9 +1,8 @@
-"""Little reducers, drawn at random: what they can do by brute force, and the same for the simulator.
+"""Random small reducers, explored by brute force and by the simulator.
 
-A reducer is a table: its phase and an event give the next phase and commands, as long as it has any to give. A command is one
-request, of the one collection or of user code, or is carried out by a little program; what became of it comes back as an event,
-at once or (`split`) at any later time. Who has died may start again. Time passes for the programs, in absolute or relative
-time; laws of all kinds are about the phase of a reducer and the value in the document.
+A reducer is a table: its phase and an event give the next phase and some commands, up to a limit. A
+command is a request to the one collection or to user code, or a small program carries it out. Its
+result is an event, delivered at once or (`split`) at any later time. A dead reducer may restart.
 """
 
 from __future__ import annotations
@@ -106,15 +105,13 @@ ASKS = (
 )
 ANSWERS = ("done",)
 TAKE_BACK = len(ASKS)
-"""A command of this number and more takes back the one that is so many before it."""
+"""A command of this number or higher withdraws the command that many places before it."""
 KINDS = (
     "unsent", "dropped", "lost_reply", "late", "duplicate", "crash_before", "stall", "failed", "never_returns", "restart", "gave_up",
 )  # fmt: skip
 
 
 class Rules(NamedTuple):
-    """A reducer: (phase, event) -> the next phase and commands by number; where nothing is said, it stays."""
-
     name: str
     table: tuple[tuple[tuple[int, object], tuple[int, tuple[int, ...]]], ...]
     commands_max: int
@@ -124,16 +121,12 @@ class Rules(NamedTuple):
     at_once: frozenset[int]
     programs: tuple[tuple[int, Program], ...]
     again: tuple[str, ...]
-    """The inbox that it starts again with."""
     ends: frozenset[int] = frozenset()
-    """Commands that are refused when they are taken back."""
+    """Commands that are refused once withdrawn."""
     merges: bool = False
-    """Whether it may receive several events in one turn."""
 
 
 class Reducers(NamedTuple):
-    """A scenario of reducers."""
-
     rules: tuple[Rules, ...]
     faults: frozenset[str]
     budget: int
@@ -141,26 +134,14 @@ class Reducers(NamedTuple):
     clock: tuple[int | None, int] | None = None
     symmetric: bool = False
     laws: tuple[tuple[str, Bad, Bad], ...] = ()
-    """Kind of law, and what must never be, or what is to be reached; of a step law before and after the step."""
 
 
 Bad: TypeAlias = tuple[int, object]
-"""Somebody is in that phase while the document holds that value."""
 
 
 class Standing(NamedTuple):
-    """Where a reducer stands.
-
-    Attributes:
-        phase: Its phase.
-        left: How many commands it may still give.
-        commands: Those that have not come true.
-        arrived: Events that it has not taken.
-        inbox: Those of the world.
-        running: Commands that programs carry out, each with where the program stands and until when it sleeps.
-        stuck: Commands of which user code never returns.
-        notes: What its programs have said.
-        is_dead: Nothing of it happens any more.
+    """`left` is how many commands it may still give, `stuck` has commands whose user code never
+    returns.
     """
 
     phase: int
@@ -175,8 +156,6 @@ class Standing(NamedTuple):
 
 
 class All(NamedTuple):
-    """All that there is at one time."""
-
     docs: tuple[Doc, ...]
     reducers: tuple[Standing, ...]
     flying: tuple[Ask, ...]
@@ -192,7 +171,6 @@ def code_of(program: Program) -> tuple[Any, ...]:
 
 
 def taken(rules: Rules, index: int, state: All, event: object) -> All:
-    """What follows from the event."""
     standing = state.reducers[index]
     phase, given_out = dict(rules.table).get((standing.phase, event), (standing.phase, ()))
     if len(given_out) > standing.left:
@@ -225,7 +203,6 @@ def taken(rules: Rules, index: int, state: All, event: object) -> All:
 
 
 def _replied(rules: Rules, index: int, state: All, number: int, reply: object) -> All:
-    """The event of a reply is received at once, or arrives."""
     event, standing = brief(number, reply), state.reducers[index]
     if number not in rules.split:
         return taken(rules, index, state, event)
@@ -233,7 +210,7 @@ def _replied(rules: Rules, index: int, state: All, number: int, reply: object) -
 
 
 def _program_at(number: int, program: Program, stands: Stands, state: All) -> tuple[int, Stands, int | None]:
-    """A program that stands before a sleep sleeps, if the clock can tell."""
+    """A program before a sleep is asleep, if the clock can show the difference."""
     while stands.how == "asks" and isinstance(stands.what, Ask) and stands.what.verb == "sleep":
         if state.moves >= 0 and stands.what.value >= QUANTUM:
             return number, stands, state.now + stands.what.value
@@ -242,7 +219,6 @@ def _program_at(number: int, program: Program, stands: Stands, state: All) -> tu
 
 
 def brief(number: int, reply: object) -> object:
-    """The event that tells what became of a command."""
     match reply:
         case Failed(kind):
             return (number, kind)
@@ -255,7 +231,7 @@ def brief(number: int, reply: object) -> object:
 
 
 def moves(reducers: Reducers, state: All, horizon: int | None) -> Iterator[tuple[All, bool, str]]:
-    """What may happen next, whether it must, and which fault it is."""
+    """Yields (next state, must it happen, fault)."""
     for after, must, fault in _all_moves(reducers, state):
         if not fault:
             yield after, must, ""
@@ -268,7 +244,6 @@ def moves(reducers: Reducers, state: All, horizon: int | None) -> Iterator[tuple
 
 
 def _later(state: All, horizon: int) -> All:
-    """A quantum later, seen from then."""
     reducers = tuple(
         each._replace(
             running=tuple(
@@ -282,7 +257,6 @@ def _later(state: All, horizon: int) -> All:
 
 
 def _all_moves(reducers: Reducers, state: All) -> Iterator[tuple[All, bool, str]]:
-    """Whatever faults cost."""
     for index, rules in enumerate(reducers.rules):
         standing = state.reducers[index]
         if standing.is_dead:
@@ -321,7 +295,7 @@ def _of_command(rules: Rules, index: int, state: All, number: int) -> Iterator[t
     def told_of(world: All, reply: object) -> All:
         return _replied(rules, index, _with(world, index, waiting), number, reply)
 
-    if number in rules.timers:  # it tells that it is over, and does nothing else
+    if number in rules.timers:  # it only reports its end
         yield told_of(state, None), False, "stall"
         yield told_of(state, None), False, "gave_up"
         return
@@ -335,7 +309,6 @@ def _of_command(rules: Rules, index: int, state: All, number: int) -> Iterator[t
 def _of_program(
     rules: Rules, index: int, state: All, here: tuple[int, Stands, int | None]
 ) -> Iterator[tuple[All, bool, str]]:
-    """The next request of the program, or what became of the command."""
     standing, (number, stands, until) = state.reducers[index], here
     others = standing._replace(running=_less(standing.running, here))
     program = dict(rules.programs)[number]
@@ -364,7 +337,6 @@ def _of_program(
 
 
 def _asked(ask: Ask, state: All) -> Iterator[tuple[All, object, str]]:
-    """What may become of a request."""
     lost, flying = Failed("ambiguous"), tuple(sorted((*state.flying, ask), key=repr))
     for docs, reply in _done(ask, state):
         done = state._replace(docs=docs)
@@ -383,7 +355,7 @@ def _done(ask: Ask, state: All) -> Iterator[tuple[tuple[Doc, ...], object]]:
 
 
 def _with(state: All, index: int, standing: Standing) -> All:
-    """With the reducer there; in which order things are under way makes no difference."""
+    """Sorted: the order of commands under way makes no difference."""
     standing = standing._replace(
         commands=tuple(sorted(standing.commands)), running=tuple(sorted(standing.running, key=repr)),
         stuck=tuple(sorted(standing.stuck)),
@@ -397,13 +369,6 @@ def _less(items: tuple[Any, ...], item: object) -> tuple[Any, ...]:
 
 
 class Everything(NamedTuple):
-    """What a brute-force search finds: states in order, what can be seen of them, rest, faults, laws and goals.
-
-    Attributes:
-        broken: Laws by kind, each with the fewest steps.
-        livelocked: Whether a law about rest does not hold all the way round where nothing ever rests.
-    """
-
     order: list[Any]
     seen: frozenset[Any]
     rest: frozenset[Any]
@@ -423,7 +388,6 @@ def brute_force(  # noqa: PLR0917
     states_max: int,
     is_asleep: Callable[[Any], bool] = lambda _: False,
 ) -> Everything:
-    """Search all states, each once."""
     number, order, depths, steps = {first: 0}, [first], [0], list[list[tuple[int, bool, str]]]()
     for index, state in enumerate(order):  # which grows
         steps.append([])
@@ -466,8 +430,6 @@ def brute_force(  # noqa: PLR0917
 def judged(
     scenario_with: Callable[..., Scenario], laws: tuple[tuple[str, Any, Any], ...], is_there: Any, **more: Any
 ) -> tuple[Scenario, Report]:
-    """The scenario with its laws, and the simulator's report."""
-
     def law(kind: str, bad: Any, then: Any) -> Any:
         match kind:
             case "always" | "eventually":
@@ -496,7 +458,6 @@ def drawn_laws(random: Random, bad: Callable[[], Any]) -> tuple[tuple[str, Any, 
 
 
 def must_be_right(scenario: Scenario, report: Report, found: Everything, subject: object) -> None:
-    """Assert that the verdict is right, and that its trace is a run."""
     if found.broken:
         fewest = min(found.broken.values())
         must_be_the_same("the shortest way", fewest, report.trace and len(report.trace.steps), subject)
@@ -513,14 +474,13 @@ def must_be_right(scenario: Scenario, report: Report, found: Everything, subject
 
 def first_of(reducers: Reducers, horizon: int | None = None) -> All:
     begin = tuple(Standing(0, rules.commands_max, inbox=rules.inbox) for rules in reducers.rules)
-    # The number of moves is -1 where time stands.
+    # The number of moves is -1 where time does not pass.
     moves = -1 if reducers.clock is None else reducers.clock[1] if horizon is None else 0
     return All((Doc((("_id", "x"), ("v", 0))),), begin, (), reducers.budget, reducers.budgets, moves=moves)
 
 
 @lru_cache(8)
 def everything(reducers: Reducers, *, relative: bool = False) -> Everything:
-    """All that they can do."""
     horizon = reducers.clock[0] if reducers.clock and relative else None
     states_max = STATES_MAX * (1 if relative or not reducers.clock else 5)
     return brute_force(
@@ -563,7 +523,6 @@ def _is_bad(bad: Bad, state: All) -> bool:
 
 
 def carrying(random: Random, clock: tuple[int | None, int] | None) -> Program:
-    """A program that carries out a command."""
     draw = Draw(random)
     draw.calls = random.random() < 0.5
     draw.is_timed, draw.is_relative = clock is not None, clock is not None and clock[0] is not None
@@ -598,7 +557,6 @@ def drawn_rules(random: Random, name: str, clock: tuple[int | None, int] | None)
 
 
 def drawn_reducers(seed: str) -> Reducers:
-    """Some that are neither too large nor idle."""
     random = Random(seed)
     while True:
         kinds = frozenset(kind for kind in KINDS if random.random() < 0.35)
@@ -631,7 +589,6 @@ COMMANDS: tuple[Any, ...] = tuple(eval(request(ask), dict(WORDS)) for ask in ASK
 
 
 def scenario_of(reducers: Reducers, **laws: Any) -> Scenario:
-    """The same for the simulator."""
     faults = Faults({Fault(kind): is_call if kind in OF_CALLS else all_effects for kind in sorted(reducers.faults)})
     processes = tuple(_process(rules, faults) for rules in reducers.rules)
     dead = [Cell(("dead", each.name), empty=False) for each in processes]
@@ -722,11 +679,6 @@ def _numbers(commands: tuple[object, ...]) -> tuple[int, ...]:
 
 
 def compared(reducers: Reducers) -> None:
-    """Assert that both find the same.
-
-    Raises:
-        DiffersError: They do not.
-    """
     processes: dict[str, ReducerProcess] = {}
     seen: set[object] = set()
     rest: set[object] = set()

@@ -1,8 +1,8 @@
-"""Little programs as data, and what they do: an interpreter of its own, for the simulator to be compared with.
+"""Small programs as data with their own interpreter, for comparison with the simulator.
 
-A program is a tuple of statements. `source` writes it as Python, which the simulator runs; `flat` makes jumps of it, which
-`advanced` runs here, so that a suspended program is a place in a list and the values of its variables. Nothing of
-`tidegate` is used but to say what a request is called.
+`source` writes a program as Python for the simulator. `flat` compiles it to jumps, which `advanced`
+runs here: a suspended program is an index and the values of its variables. The interpreter uses
+`tidegate` only for the names of requests.
 """
 
 from __future__ import annotations
@@ -16,12 +16,9 @@ VARIABLES = ("a", "b")
 ANSWERED_BY = {
     "ambiguous": "Ambiguous", "not applied": "NotApplied", "refused": "Refused", "not durable": "NotDurable", "any": "Failure",
 }  # fmt: skip
-"""How a failure is called here, and there."""
 
 
 class Doc(NamedTuple):
-    """A document: names and values, in order."""
-
     fields: tuple[tuple[str, object], ...]
 
     def get(self, name: str) -> object:
@@ -35,55 +32,44 @@ class Doc(NamedTuple):
 
 
 class At(NamedTuple):
-    """A point in time, in microseconds, by the store's clock or by that of a machine."""
+    """In microseconds, on the store's clock or on a machine's."""
 
     at: int
     wall: bool = False
 
 
 class Truth(NamedTuple):
-    """A bool, which Python takes for equal to an int."""
+    """A bool; Python's True equals 1."""
 
     value: bool
 
 
 @attrs.frozen
 class After:  # which no tuple is equal to
-    """Behind this change of a stream."""
-
     token: int
 
 
 @attrs.frozen
 class From:
-    """From this change of a stream on."""
-
     time: int
 
 
 class DocumentChange(NamedTuple):
-    """What a stream tells of a document."""
-
     collection: str
     id: object
     is_gone: bool
 
 
 class Page(NamedTuple):
-    """What a stream tells at once."""
-
     changes: tuple[DocumentChange, ...]
     position: After | From
 
 
 class Broken(NamedTuple):
-    """A stream cannot go on."""
-
     code: int
 
 
 def position_of(value: object) -> After | From:
-    """Where to go on from: a position, or that of a page, or else the beginning."""
     match value:
         case After() | From():
             return value
@@ -94,39 +80,27 @@ def position_of(value: object) -> After | From:
 
 
 class Const(NamedTuple):
-    """A value."""
-
     value: object
 
 
 class Me(NamedTuple):
-    """The name of the process."""
-
     word: str = "me"
 
 
 class Life(NamedTuple):
-    """The number of its life."""
-
     word: str = "life"  # so that no other tuple is equal to it
 
 
 class Var(NamedTuple):
-    """What a variable holds."""
-
     name: str
 
 
 class Picked(NamedTuple):
-    """A field of the document in a variable; None if there is no document, or no such field."""
-
     name: str
     field: str
 
 
 class Session(NamedTuple):
-    """The name of the session of this run: process and life."""
-
     word: str = "session"
 
 
@@ -134,8 +108,6 @@ Expression: TypeAlias = Const | Me | Life | Var | Picked | Session
 
 
 class Term(NamedTuple):
-    """What a filter, or an update, does to a field."""
-
     verb: str
     field: str = ""
     value: Any = Const(None)
@@ -145,14 +117,11 @@ class Ask(NamedTuple):
     """A request.
 
     Attributes:
-        verb: The operation.
-        where: The filter: all terms must match.
-        changes: The updates, or the fields of an inserted document.
         name: Of a note, a call, or "epoch, history" of a record.
-        value: An operand: an id, a limit, a duration, a position; the parts of a bulk or of an insert of many.
-        sort: Field names, with a leading "-" for descending order.
-        transaction: Session, number, and whether the request begins the transaction; None outside of transactions.
-        begun: How far the store is with it, where it is under way.
+        value: An id, a limit, a duration, a position; the parts of a bulk or of an insert of many.
+        sort: Field names; a leading "-" means descending.
+        transaction: Session, number, and whether the request begins the transaction.
+        begun: The store's progress with it, while it is under way.
     """
 
     verb: str
@@ -166,23 +135,17 @@ class Ask(NamedTuple):
 
 
 class Do(NamedTuple):
-    """Ask, and keep the reply, or a field of it."""
-
     ask: Ask
     into: str = ""
     field: str = ""
 
 
 class Set(NamedTuple):
-    """Keep a value."""
-
     into: str
     value: Expression
 
 
 class If(NamedTuple):
-    """Where the two are the same."""
-
     left: Expression
     right: Expression
     then: Program
@@ -190,7 +153,7 @@ class If(NamedTuple):
 
 
 class Repeat(NamedTuple):
-    """So many times; over a generator, whose state the simulator cannot compare."""
+    """Over a generator, whose state the simulator cannot compare."""
 
     counter: str
     times: int
@@ -199,50 +162,40 @@ class Repeat(NamedTuple):
 
 
 class While(NamedTuple):
-    """For as long as the two are not the same."""
-
     left: Expression
     right: Expression
     body: Program
 
 
 class Try(NamedTuple):
-    """Go on with the handler after such a failure."""
-
     body: Program
     failure: str
     handler: Program
 
 
 class Finally(NamedTuple):
-    """Run the cleanup after the body, however the body ends."""
-
     body: Program
     cleanup: Program
 
 
 class Reraise(NamedTuple):
-    """In a handler: raise the failure again."""
+    pass
 
 
 class Break(NamedTuple):
-    """Leave the innermost loop."""
+    pass
 
 
 class Return(NamedTuple):
-    """The end."""
-
     value: Expression
 
 
 class Raise(NamedTuple):
-    """A bug."""
+    pass
 
 
 Statement: TypeAlias = Do | Set | If | Repeat | While | Try | Finally | Reraise | Break | Return | Raise
 Program: TypeAlias = tuple[Any, ...]
-"""Statements."""
-
 
 # --- as Python ----------------------------------------------------------------------------------------------------------
 
@@ -403,40 +356,31 @@ def _term(term: Term) -> str:
 
 
 Handlers: TypeAlias = tuple[tuple[str, int, str], ...]
-"""Where a program goes on after which failure, and the variable that keeps the failure; the innermost first. "finally" is also
-for errors."""
+"""(failure, target, variable), the innermost first. "finally" also catches errors."""
 
 
 class Asks(NamedTuple):
-    """It stands here until there is a reply."""
-
     do: Do
     handlers: Handlers
 
 
 class Raises(NamedTuple):
-    """Raise an error, or again the failure that is kept in a variable."""
-
     handlers: Handlers
     kept: str = ""
 
 
 class Jump(NamedTuple):
-    """Go on there."""
-
     to: int
 
 
 class Unless(NamedTuple):
-    """Jump unless the two are the same."""
-
     left: Expression
     right: Expression
     to: int
 
 
 class Counts(NamedTuple):
-    """Jump when it has counted to the number; else keep the count, hidden and seen."""
+    """Jump once the counter reaches the number; else store the counter, hidden and visible."""
 
     hidden: str
     seen: str
@@ -448,8 +392,6 @@ Code: TypeAlias = tuple[Any, ...]
 
 
 class _Context(NamedTuple):
-    """Where a statement stands: its handlers, the cleanups around it with their contexts, the loop, the failure in hand."""
-
     handlers: Handlers = ()
     cleanups: tuple[tuple[Program, Any], ...] = ()
     loop: tuple[list[int], int] = ([], 0)
@@ -488,7 +430,7 @@ def flat(program: Program) -> Code:  # noqa: PLR0915  one case for each statemen
                     for at in breaks:
                         code[at] = Jump(len(code))
                 case Try(body, failure, handler):
-                    # The handler stands before the body, so that where it begins is known there.
+                    # The handler precedes the body in the code, so that its start is known there.
                     skip, kept = _reserved(code), f"failure {len(code)}"
                     begin = len(code)
                     emit(handler, here._replace(kept=kept))
@@ -522,7 +464,6 @@ def flat(program: Program) -> Code:  # noqa: PLR0915  one case for each statemen
                     code.append(each)
 
     def leave_blocks(here: _Context, depth: int) -> None:
-        """Run the cleanups of all blocks that are deeper."""
         for cleanup, around in here.cleanups[: len(here.cleanups) - depth]:
             emit(cleanup, around)
 
@@ -537,12 +478,9 @@ def _reserved(code: list[Any]) -> int:
 
 
 Env: TypeAlias = tuple[tuple[str, object], ...]
-"""The variables and what they hold."""
 
 
 class Stands(NamedTuple):
-    """Where a program stands: before a request, or at its end."""
-
     how: str  # asks, returned, raised, failed
     at: int
     env: Env
@@ -566,11 +504,9 @@ def answered(code: Code, stands: Stands, reply: object) -> Stands:
 
 
 ERROR = "an error"
-"""What is kept of an error that is no failure."""
 
 
 def raised(code: Code, handlers: Handlers, env: dict[str, object], kind: str) -> Stands:
-    """Where the program stands after a failure of this kind, or after an error."""
     for failure, to, kept in handlers:
         if failure == "finally" or (kind != ERROR and failure in {kind, "any"}):
             return advanced(code, to, {**env, kept: kind})
@@ -578,8 +514,6 @@ def raised(code: Code, handlers: Handlers, env: dict[str, object], kind: str) ->
 
 
 class Failed(NamedTuple):
-    """A reply that is raised."""
-
     kind: str
 
 
@@ -632,7 +566,7 @@ def picked(reply: object, field: str) -> object:
 
 
 def same(left: object, right: object) -> bool:
-    """Of one type all the way down, and equal. True is not 1."""
+    """True is not 1, at every level."""
     if type(left) is not type(right):
         return False
     if isinstance(left, tuple) and isinstance(right, tuple):
@@ -641,8 +575,6 @@ def same(left: object, right: object) -> bool:
 
 
 def resolved(ask: Ask, env: dict[str, object]) -> Ask:
-    """The request with values for expressions."""
-
     def term(each: Term) -> Term:
         if each.verb == "any":
             return each._replace(value=tuple(map(term, each.value)))

@@ -1,4 +1,4 @@
-"""Little scenarios, drawn at random, and the same for the simulator: what the two find is compared."""
+"""Random small scenarios and their simulator versions, for comparison of the results."""
 
 from __future__ import annotations
 
@@ -111,26 +111,24 @@ OF_FAILOVER = ("not_durable", "not_durable", "rolled_back", "stale_read")
 OF_MANY = ("partly_done", "partly_done", "late")
 STATES_MIN, STATES_MAX = 25, 1_000
 EXPLORED_MAX = 20_000
-"""No scenario that is drawn has so many states; a planted fault may give it more."""
+"""No drawn scenario has this many states; a planted fault may give it more."""
 SLEEPY = 0.15
-"""The share of scenarios whose programs end with a sleep that no clock can tell."""
+"""The share of scenarios whose programs end with a sleep that no clock can show."""
 RETURNING = 0.2
-"""The share of those with interchangeable processes in which each first deletes a document of its name, and inserts it again."""
+"""Each interchangeable process first deletes, then inserts a document of its name."""
 LOOKING = 0.4
 UPSERTING = 0.08
-"""The share of those with stale reads in which a process finds all documents after writes of two."""
+"""A process finds all documents after writes to two, for stale reads."""
 REFUSED = 0.1
-"""The share of those whose processes begin by inserting the same document, if writes may be taken back."""
+"""Each process first inserts the same document, if the store may roll back writes."""
 MOVES = 3
-"""Relative and absolute time are compared up to so many moves of the clock."""
+"""The comparison of relative and absolute time ends after this many clock moves."""
 
 
 # --- drawn --------------------------------------------------------------------------------------------------------------
 
 
 class Draw:
-    """Draws little scenarios."""
-
     def __init__(self, random: Random) -> None:
         self.random = random
         self.one_of: Callable[[Any], Any] = random.choice
@@ -207,7 +205,6 @@ class Draw:
         )
 
     def with_laws(self, little: Little, found: Found) -> Little:
-        """The scenario with laws, most of which are about states that are far away."""
         names = tuple(actor.name for actor in little.actors)
         changes = list(found.changes)
 
@@ -230,7 +227,7 @@ class Draw:
             return Law((self.fact_of(before),), tuple(self.fact_of(after) for _ in range(self.one_of((1, 2)))))
 
         return little._replace(
-            # Two laws of one name are a law in parts.
+            # Two laws of one name are one law in parts.
             always=tuple((self.one_of(("always 1", "always 2")), law()) for _ in range(self.one_of((0, 0, 1, 2)))),
             step=(("step 1", step_law()), ("step 2", step_law()))[: self.one_of((0, 0, 1, 2))],
             eventually=(("eventually 1", law()), ("eventually 2", law()))[: self.one_of((0, 1, 1, 2))],
@@ -238,12 +235,10 @@ class Draw:
         )
 
     def new_fact_of(self, look: Seen, first: Seen) -> Fact:
-        """Something that is so in the state, and as a rule not in the first one."""
         facts = [self.fact_of(look) for _ in range(4)]
         return next((fact for fact in facts if not is_fact(fact, first)), facts[0])
 
     def fact_of(self, look: Seen) -> Fact:
-        """Something that is so in the state."""
         docs, stands, notes, now = look
         ages, known = list[Fact](), list[Fact]()
         for _, fields in docs:
@@ -302,7 +297,6 @@ class Draw:
         return self.statements(0, self.one_of((1, 2, 2, 3, 3, 4)))
 
     def transaction(self) -> Program:
-        """Statements in transactions of one session, with a few mistakes."""
         number, is_first, program = 1, True, list[Statement]()
         for _ in range(self.one_of((1, 2, 2, 3))):
             begins = is_first if self.chance(0.95) else not is_first
@@ -334,7 +328,6 @@ class Draw:
                 return tuple(program)
 
     def attempt(self, depth: int) -> Statement:
-        """A request whose failure is handled."""
         request = self.stored()
         failure = self.one_of(("ambiguous", "ambiguous", "not applied", "refused", "any", "any"))
         match self.random.randrange(6):
@@ -368,7 +361,6 @@ class Draw:
         return tuple(each for _ in range(count) for each in self.told(depth))
 
     def told(self, depth: int) -> Program:
-        """A statement; now and then one that clocks, failover or streams show in, which says what it has seen."""
         if self.has_clocks and self.chance(0.4):
             into = self.one_of("ab")
             wait = (
@@ -438,7 +430,8 @@ class Draw:
         if self.writes_many and self.chance(0.6):
             return self.of_many()
         into = self.one_of(("a", "a", "b", ""))
-        # What holds an instant is kept in absolute time only, or now and then in vain.
+        # Relative time cannot represent instants, so most scenarios hold them only in absolute
+        # time.
         whole = not self.is_relative or self.chance(0.05)
         field = "" if (whole and self.chance(0.4)) or not into else self.one_of("vo")
         match verb:
@@ -490,7 +483,6 @@ class Draw:
                 )
 
     def sort(self) -> tuple[str, ...]:
-        """Sorts by names tell interchangeable processes apart."""
         if self.is_symmetric or self.chance(0.6):
             return ()
         names = self.random.sample("vot" if self.is_timed else "vo", self.one_of((1, 1, 2)))
@@ -512,7 +504,7 @@ class Draw:
         return Ask("find", self.pinned(), sort=self.sort())
 
     def pinned(self) -> tuple[Term, ...]:
-        """One document, as a rule; whoever scans tells those apart who are interchangeable."""
+        """Mostly a filter for one document: a scan distinguishes interchangeable processes."""
         scans = not self.is_symmetric and self.chance(0.15)
         return self.where() if scans else (Term("Eq", "_id", Const(self.one_of(IDS))), *self.where()[:1])
 
@@ -573,7 +565,6 @@ def is_scalar(value: object) -> bool:
 
 
 def drawn(seed: str) -> Little:
-    """A little scenario that is neither too large nor one in which nothing happens."""
     random, is_sleepy = Random(seed), Random(f"{seed} asleep").random() < SLEEPY
     returns = Random(f"{seed} gone and back").random() < RETURNING
     looks = Random(f"{seed} looks at several").random() < LOOKING
@@ -617,7 +608,7 @@ def with_documents_that_return(little: Little) -> Little:
 
 
 def with_upserts(little: Little) -> Little:
-    """Each process begins or ends by counting in a document that is made where it matches more than an id."""
+    """Each process begins or ends with a counting upsert whose filter is more than an id."""
     where = Term("Eq", "_id", Const("z")), Term("Lt", "v", 3), Term("Eq", "o", Const(None))
     count = Do(Ask("upsert", where, (Term("Add", "v", 1),)), "a", "v")
     caught = Try((count,), "refused", (Set("b", Const("lost")),)), Do(Ask("note", name="n", value=Var("b")))
@@ -632,7 +623,7 @@ def with_upserts(little: Little) -> Little:
 
 
 def with_refusals(little: Little) -> Little:
-    """Where writes may be taken back: each process begins by inserting the same, and says whether it was refused."""
+    """Each process first inserts the same document and notes a refusal, for rolled back writes."""
     if not any({"not_durable", "rolled_back"} <= each.faults for each in little.actors):
         return little
     insert = Do(Ask("insert", changes=(Term("Put", "v", Const(1)),), value=Const("z")))
@@ -641,7 +632,7 @@ def with_refusals(little: Little) -> Little:
 
 
 def with_a_look_at_several(little: Little) -> Little:
-    """Where a find may be stale: the first process begins with two writes, and the last that may strike finds all."""
+    """The first process writes twice, and the last one with faults finds all, for stale finds."""
     names = [each.name for each in little.actors if "stale_read" in each.faults and not each.on_writes]
     writes = tuple(Do(Ask("update", (Term("Eq", "_id", Const(id_)),), (Term("Add", "v", 1),))) for id_ in IDS)
     look = Do(Ask("find all", (Term("Exists", "_id"),), value=3), "a"), Do(Ask("note", name="m", value=Var("a")))
@@ -660,7 +651,6 @@ def with_a_look_at_several(little: Little) -> Little:
 
 
 def held(value: object) -> object:
-    """What stands here for a value of the simulator."""
     match value:
         case Document(items):
             return Doc(tuple((name, held(item)) for name, item in items))
@@ -685,7 +675,6 @@ def held(value: object) -> object:
 
 
 def given(value: Any) -> Any:
-    """The other way round."""
     match value:
         case Doc(fields):
             return Document.of({name: given(item) for name, item in fields})
@@ -728,7 +717,6 @@ WORDS = {
 
 @cache
 def shown(ask: Ask) -> str:
-    """A request, as the simulator shows it."""
     return repr(eval(request(ask), dict(WORDS)))  # noqa: S307
 
 
@@ -740,7 +728,7 @@ def program_of(actor: Actor) -> Callable[[int], Any]:
 
 
 class Plainly:
-    """A state with the instants that the search keeps, which a law of a user never gets in relative time."""
+    """A state with the search's own instants, which a user's law never gets in relative time."""
 
     def __init__(self, state: State) -> None:
         self.state, now = state, state.read(CLOCK)
@@ -758,7 +746,6 @@ class Plainly:
 
 
 def seen_by(little: Little, state: State) -> Seen:
-    """What can be seen of a state of the simulator. In relative time, all that lies beyond the horizon is the same."""
     state = Plainly(state)
     names = tuple(actor.name for actor in little.actors)
     horizon = little.clock[0] if little.clock else None
@@ -787,7 +774,7 @@ def _within(horizon: int | None, value: object) -> object:
 
 
 def _repr(effect: Effect[object]) -> str:
-    """Not cached: the notes of 1 and of True are equal."""
+    """Without a cache: the notes of 1 and True are equal."""
     return repr(effect)
 
 
@@ -878,10 +865,9 @@ WRITES = {
 
 
 def with_laws(little: Little, **more: Any) -> Scenario:
-    """The scenario with its laws, and more about rest."""
-
     def holds(law: Law) -> Callable[[State], bool]:
-        # In the order of the facts, and no further than it must: what a law looks at depends on what it has seen.
+        # In the order of the facts, with early exit: the footprint of a law depends on what it
+        # reads.
         if law.at_least:
             return lambda state: any(_fact(fact, state) for fact in law.facts)
         return lambda state: not all(_fact(fact, state) for fact in law.facts)
@@ -907,7 +893,7 @@ def with_laws(little: Little, **more: Any) -> Scenario:
 
 
 def _fact(fact: Fact, state: State) -> bool:
-    """What `is_fact` is, of a state of the simulator, looking at no more than it must."""
+    """Like `is_fact` on a simulator state, with as few reads as possible."""
     state = state if fact.of == "age" else Plainly(state)
     match fact.of:
         case "age":
@@ -939,7 +925,7 @@ def _document(id_: str) -> Any:
 
 
 class DiffersError(AssertionError):
-    """The simulator finds something else."""
+    pass
 
 
 def _must_agree(what: str, mine: object, theirs: object, little: Little) -> None:
@@ -952,7 +938,6 @@ def _must_be_the_same(what: str, mine: AbstractSet[Any], theirs: AbstractSet[Any
 
 
 def told(little: Little) -> str:
-    """A little scenario for people."""
     programs = "\n".join(
         f"# {actor.name}: {sorted(actor.faults)}, on writes: {actor.on_writes}\n{source(actor.program)}"
         for actor in little.actors
@@ -965,11 +950,7 @@ def is_relative(report: Report) -> bool:
 
 
 def compared(little: Little, reductions: Iterable[Reductions], *, with_pairs: bool = True) -> None:
-    """Assert that both find the same; what changes between two states only where it is asked for, for that takes long.
-
-    Raises:
-        DiffersError: They do not.
-    """
+    """Assert that both find the same; the comparison of transitions is slow, so optional."""
     seen: set[Seen] = set()
     rest: set[Seen] = set()
     pairs: set[tuple[Seen, Seen]] = set()
@@ -992,13 +973,13 @@ def compared(little: Little, reductions: Iterable[Reductions], *, with_pairs: bo
     laws: dict[str, Any] = {"always": {"seen": see}, "eventually": {"rest": see_rest}, "step": steps}
     report = explore(scenario_of(little, **laws), exploration(little, Reductions()))
     relative = is_relative(report)
-    if has_horizon(little.clock) and not relative:  # what was seen before time became absolute does not count
+    if has_horizon(little.clock) and not relative:  # notes from relative time do not count
         for collected in (seen, rest, pairs):
             collected.clear()
         absolute = little._replace(clock=without_horizon(little.clock))
         report = explore(scenario_of(absolute, **laws), exploration(little, Reductions()))
     found = found_in(little, relative=relative)
-    if relative and NO_ERROR not in found.broken:  # else it may end before it comes to what relative time refuses
+    if relative and NO_ERROR not in found.broken:  # otherwise it may end before the refusal of relative time
         _must_agree(
             "relative time and absolute time are the same",
             same_in_both_times(little, MOVES, (STATES_MAX, 3_000)) is not False,
@@ -1036,7 +1017,7 @@ def compared(little: Little, reductions: Iterable[Reductions], *, with_pairs: bo
         if report.trace is not None:
             _must_agree("the trace is reproduced", True, isinstance(replay(report.trace, whole), Reproduced), little)
         if report.verdict is Verdict.COMPLETE and little.eventually and relative == has_horizon(little.clock):
-            # Of a cycle, the search with reductions need not ask about each state.
+            # With reductions, the search need not visit each state of a cycle.
             restless = set(map(as_shown, found.restless)) & rest
             _must_be_the_same(
                 f"what is seen at rest with {each}", set(map(as_shown, found.rest)) | restless, rest, little
@@ -1055,7 +1036,6 @@ def without_horizon(clock: Clocked) -> Clocked:
 
 
 def found_in(little: Little, *, relative: bool) -> Found:
-    """What the independent search finds; as a rule the draw has found it already."""
     try:
         return search(little, states_max=STATES_MAX, relative=relative)
     except TooLargeError:
@@ -1068,7 +1048,6 @@ def exploration(little: Little, reductions: Reductions) -> Exploration:
 
 
 def judged(little: Little, report: Report, found: Found) -> None:
-    """Assert that the verdict is right."""
     if found.broken:
         fewest = min(found.broken.values())
         steps = None if report.trace is None else len(report.trace.steps)

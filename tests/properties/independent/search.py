@@ -1,7 +1,8 @@
-"""All that a scenario of little programs can do, found by brute force, from what the documentation says and no code of it.
+"""A brute-force search of a small scenario, from the documentation alone.
 
-A state is a value; each is looked at once; nothing is remembered, left out or packed. Time is absolute, or relative to now:
-then whatever is kept of an instant is how long ago it is, up to the horizon.
+It shares no code with the simulator. A state is a value; the search visits each once, packs nothing
+and leaves nothing out. Time is absolute or relative: relative time keeps each instant as its age,
+up to the horizon.
 """
 
 from __future__ import annotations
@@ -37,18 +38,15 @@ QUANTUM = 1_000_000
 MANY = {"update many", "delete many", "bulk", "insert many"}
 OF_DOCUMENTS = {"find and update", "update", "upsert", "insert", "delete"}
 WRITES = {*OF_DOCUMENTS, *MANY, "call", "save", "reset", "commit"}
-"""And what may be one."""
 NOBODY_IS_ASKED = {"note", "sleep", "now"}
 
 
 class Host(NamedTuple):
-    """The machine that a process runs on.
+    """Processes of the same named host share a clock.
 
     Attributes:
-        name: Whoever names the same one shares its clock; "" for one of its own.
-        skew, jump: How far its clock may be off since the beginning, and how far it may be set.
-        drift: By how many parts in a million its clock is fast.
-        stall: How long it may stand.
+        skew, jump: The maximum error of its clock at the beginning, and of one adjustment.
+        drift: How fast its clock is, in parts per million.
     """
 
     name: str = ""
@@ -59,13 +57,7 @@ class Host(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """A stream of the changes of the documents.
-
-    Attributes:
-        page: How many it tells at once.
-        keep: How many the store never forgets.
-        is_watched: It tells of them; else they only move its position.
-    """
+    """A change stream; the store never forgets the last `keep` changes."""
 
     page: int
     keep: int
@@ -73,16 +65,7 @@ class Stream(NamedTuple):
 
 
 class Actor(NamedTuple):
-    """A process.
-
-    Attributes:
-        name: Its name.
-        program: What it runs.
-        faults: What may strike it.
-        on_writes: Faults of requests strike writes only.
-        host: Its machine.
-        comes_back: It always starts again.
-    """
+    """`on_writes`: request faults strike writes only; `comes_back`: it always restarts."""
 
     name: str
     program: Program
@@ -93,25 +76,17 @@ class Actor(NamedTuple):
 
 
 class Little(NamedTuple):
-    """A scenario.
+    """A scenario with one collection.
 
     Attributes:
-        docs: The documents of the one collection.
-        actors: The processes.
-        budget: How many faults may strike.
-        budgets: How many of one kind may.
-        unique: A field that no two documents share; "" for none.
-        network: Does it deliver what is under way?
-        clock: horizon (None for absolute time) and moves; None: it stands.
-        answers: What user code answers.
-        always, step, eventually, sometimes: Laws by name.
+        budget, budgets: The maximum number of faults, in all and of each kind.
+        unique: A field with a unique index; "" for none.
+        clock: (horizon, moves), the horizon None for absolute time; None if time does not pass.
         symmetric: Processes that are interchangeable.
-        failover: May the store fail over, and lose what no majority has, and may its members be behind?
-        stream: A stream of what changes.
-        history_lost: May the store forget the oldest changes?
-        expiry: Does the store end transactions that nobody ends?
-        chosen: The kinds of faults that the exploration allows; None for all.
-        faults_max: How many faults the exploration allows; None for as many as the scenario.
+        failover: The store may fail over, roll back writes, and read from stale members.
+        history_lost: The store may forget the oldest changes.
+        expiry: The store ends abandoned transactions.
+        chosen, faults_max: The exploration's own limits on faults; None for none.
     """
 
     docs: tuple[Doc, ...]
@@ -140,12 +115,8 @@ class Little(NamedTuple):
 
 
 class Law(NamedTuple):
-    """Not all of the facts at once; of a step: not the first ones before, and the others after.
-
-    Attributes:
-        facts: Of the state, or of the state before.
-        after: Of the state after.
-        at_least: One of them, rather than not all of them.
+    """All `facts` at once are forbidden (for a step: with `after` next); `at_least`: one must
+    hold.
     """
 
     facts: tuple[Fact, ...]
@@ -154,8 +125,8 @@ class Law(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """What can be seen: (doc, id, field, value), (stands, process, how, value), (note, process, name, value), (age, id, field,
-    least age).
+    """(doc, id, field, value), (stands, process, how, value), (note, process, name, value), (age,
+    id, field, least age).
     """
 
     of: str
@@ -166,15 +137,7 @@ class Fact(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """How far the store is with a request that takes it several steps.
-
-    Attributes:
-        left: What it is about to do; of an upsert that has found none, to insert.
-        passed: The ids of what it has written.
-        total: How many documents were written.
-        refused: How many were refused.
-        ended: What ended it.
-    """
+    """A request of several steps; an upsert without a match has its insert `left`."""
 
     left: tuple[Ask, ...]
     passed: tuple[object, ...] = ()
@@ -184,8 +147,6 @@ class Begun(NamedTuple):
 
 
 class Process(NamedTuple):
-    """Where a process stands, and what lies with it."""
-
     stands: Stands
     life: int = 0
     notes: tuple[tuple[str, object], ...] = ()
@@ -195,14 +156,12 @@ class Process(NamedTuple):
 
 
 class Past(NamedTuple):
-    """What the store knows besides its documents.
+    """The store's past.
 
     Attributes:
-        before: All documents as they were before some writes, oldest first, each with what nobody has written since: ids of
-            documents, and None for which there are.
-        forgotten: How many changes the stream knows no more.
-        changes: Those since then.
-        record: How far the reader of the stream has stored that it is.
+        before: Snapshots before some writes, with the parts unwritten since (None: the set of ids).
+        forgotten: How many changes the stream has forgotten; `changes` are those since then.
+        record: The stream reader's stored progress.
     """
 
     before: tuple[tuple[tuple[Doc, ...], frozenset[object]], ...] = ()
@@ -212,14 +171,8 @@ class Past(NamedTuple):
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction that is open.
-
-    Attributes:
-        owner: The process that has begun it.
-        view: The documents as it sees them: those at its beginning, with its own changes.
-        written: The ids of the documents that it has written.
-        stale: The ids of the documents that others have written since it began.
-        deleted: The ids of those that it has deleted, even if it has inserted them again.
+    """`stale` has the ids that others have written since it began, `deleted` also those inserted
+    again.
     """
 
     owner: str
@@ -230,15 +183,13 @@ class OpenTransaction(NamedTuple):
 
 
 class SessionState(NamedTuple):
-    """The newest transaction of a session."""
-
     number: int
     open: OpenTransaction | None
     is_committed: bool = False
 
 
 class State(NamedTuple):
-    """All that there is at one time; `unconfirmed` is what there was before each write that no majority has."""
+    """`unconfirmed` has the documents before each write without a majority."""
 
     docs: tuple[Doc, ...]
     processes: tuple[Process, ...]
@@ -254,8 +205,6 @@ class State(NamedTuple):
 
 
 class Move(NamedTuple):
-    """What may happen next."""
-
     after: State
     must: bool = True
     fault: str = ""
@@ -263,24 +212,16 @@ class Move(NamedTuple):
 
 
 Seen: TypeAlias = tuple[Any, ...]
-"""What can be seen of a state: documents, where processes stand, notes, the store's time."""
 
 
 class Found(NamedTuple):
-    """All that there is.
+    """The result of a search; `looks` has visible states in breadth-first order.
 
     Attributes:
-        states: How many states; variables that are never read again count here.
-        looks: What can be seen of each state, in the order of their distance from the first one.
-        seen: What can be seen of each.
-        changes: Of each two, one step apart, that differ.
-        rest: Of those at rest.
-        restless: Of those on a cycle from which there is no way to rest; laws about rest are asked of these, too.
-        rests: Was there any rest?
-        faults: Which kinds struck.
-        goals: Which are reached.
-        broken: Laws, each with the fewest steps.
-        livelocked: Laws about rest that do not hold all the way round where nothing ever rests.
+        states: Variables that are never read again count here.
+        changes: Pairs of successive visible states that differ.
+        restless: States on cycles with no way to rest; laws about rest apply to them, too.
+        livelocked: Laws about rest that fail somewhere on a cycle that never rests.
     """
 
     states: int
@@ -297,15 +238,13 @@ class Found(NamedTuple):
 
 
 class TooLargeError(Exception):
-    """More states than are wanted."""
+    pass
 
 
 NO_ERROR = "no program raises an error"
 
 
 class Graph(NamedTuple):
-    """All states, how far they are from the first one, and every move from each."""
-
     states: list[State]
     depths: list[int]
     moves: list[list[tuple[int, Move]]]
@@ -319,7 +258,6 @@ def _explored(little: Little, states_max: int, horizon: int | None) -> tuple[Gra
 
 @lru_cache(8)
 def search(little: Little, *, states_max: int, relative: bool = False) -> Found:
-    """Everything that it can do."""
     horizon = little.clock[0] if little.clock and relative else None
     graph, looks = _explored(little.without_laws, states_max, horizon)
     must = [{to for to, move in moves if move.must} for moves in graph.moves]
@@ -349,9 +287,9 @@ def search(little: Little, *, states_max: int, relative: bool = False) -> Found:
 
 
 def same_in_both_times(little: Little, moves: int, states_max: tuple[int, int]) -> bool | None:
-    """Whether relative time finds what absolute time finds with so many moves of the clock; None if one is too large.
+    """None if one search is too large.
 
-    Relative time takes instants beyond the horizon for equal. That fits exactly if both kinds of time show the same.
+    Relative time equates instants beyond the horizon, exactly if both kinds of time show the same.
     """
     assert little.clock is not None
     horizon = little.clock[0]
@@ -386,7 +324,7 @@ def _graph(little: Little, states_max: int, horizon: int | None) -> Graph:
     budget = little.budget if little.faults_max is None else min(little.budget, little.faults_max)
     first = State(little.docs, processes, budget, little.budgets, moves=moves, past=past)
     number, graph = {first: 0}, Graph([first], [0], [])
-    for index, state in enumerate(graph.states):  # which grow meanwhile
+    for index, state in enumerate(graph.states):  # grows during the loop
         graph.moves.append([])
         for move in _moves(little, codes, state, horizon):
             to = number.setdefault(move.after, len(graph.states))
@@ -400,7 +338,6 @@ def _graph(little: Little, states_max: int, horizon: int | None) -> Graph:
 
 
 def _broken(little: Little, graph: Graph, looks: list[Seen], rest: set[int]) -> dict[str, int]:
-    """Which laws are broken, each with the fewest steps that it takes."""
     broken: dict[str, int] = {}
 
     def breaks(name: str, depth: int) -> None:
@@ -423,7 +360,6 @@ def _is_anyone_asleep(state: State) -> bool:
 
 
 def never_resting(must: list[set[int]]) -> set[int]:
-    """States on cycles that steps which must happen never lead out of."""
     before: dict[int, set[int]] = {}
     for index, after in enumerate(must):
         for to in after:
@@ -450,7 +386,7 @@ def _reached(must: list[set[int]], begin: int) -> set[int]:
 
 
 def age_all(value: Any, by: int, horizon: int) -> Any:
-    """The value with all instants so much earlier, none of them further back than the horizon."""
+    """The value with all instants earlier, none further back than the horizon."""
     match value:
         case At(at):
             return At(max(at - by, -horizon))
@@ -465,8 +401,6 @@ def age_all(value: Any, by: int, horizon: int) -> Any:
 
 
 def _relative(state: State, horizon: int) -> State:
-    """The same, seen from now: how long ago, up to the horizon, and how long still."""
-
     def aged(value: Any) -> Any:
         return age_all(value, state.now, horizon)
 
@@ -487,7 +421,7 @@ def _relative(state: State, horizon: int) -> State:
     )
 
 
-# --- what may happen next -----------------------------------------------------------------------------------------------
+# --- moves --------------------------------------------------------------------------------------------------------------
 
 
 def _moves(little: Little, codes: tuple[Code, ...], state: State, horizon: int | None) -> Iterator[Move]:
@@ -501,7 +435,6 @@ def _moves(little: Little, codes: tuple[Code, ...], state: State, horizon: int |
 
 
 def _all_moves(little: Little, codes: tuple[Code, ...], state: State, horizon: int | None) -> Iterator[Move]:
-    """Whatever faults cost."""
     for index, code in enumerate(codes):
         yield from _of_process(little, code, index, state)
     if little.network:
@@ -535,9 +468,7 @@ def _all_moves(little: Little, codes: tuple[Code, ...], state: State, horizon: i
 
 
 def _expired(little: Little, state: State) -> Iterator[Move]:
-    """The store ends a transaction whose owner does nothing any more, or waits while no owner of one goes on; while the owner
-    goes on, that is a stall.
-    """
+    """The owner has stopped, or others wait while no owner goes on. A slow owner is a stall."""
     opened = {session: (known.number, known.open.owner) for session, known in state.sessions if known.open is not None}
     does = {owner: _does(little, state, owner) for _, owner in opened.values()}
     for session, (number, owner) in opened.items():
@@ -550,7 +481,6 @@ def _expired(little: Little, state: State) -> Iterator[Move]:
 
 
 def _does(little: Little, state: State, name: str) -> str:
-    """Whether a process goes on, waits for others or for ever, or does nothing any more."""
     index = next(index for index, actor in enumerate(little.actors) if actor.name == name)
     actor, process = little.actors[index], state.processes[index]
     ask = process.stands.what
@@ -570,7 +500,6 @@ S = TypeVar("S")
 
 
 def spent(before: S, fault: str) -> S | None:
-    """With one fault less to come."""
     state: Any = before
     own = dict(state.budgets)
     if state.budget < 1 or own.get(fault, 1) < 1:
@@ -608,7 +537,6 @@ def _of_process(little: Little, code: Code, index: int, state: State) -> Iterato
 
 
 def _asked(little: Little, code: Code, index: int, state: State, ask: Ask) -> Iterator[Move]:
-    """What may become of the request."""
     actor, process = little.actors[index], state.processes[index]
 
     def replied(world: State, reply: object, notes: tuple[tuple[str, object], ...] = process.notes) -> State:
@@ -650,7 +578,7 @@ def _asked(little: Little, code: Code, index: int, state: State, ask: Ask) -> It
                     yield Move(replied(after, reply), fault="not_durable")
             is_find = ask.verb in {"find", "find all"} and ask.transaction is None
             if "stale_read" in actor.faults and little.failover and is_find:
-                for docs, _ in state.past.before:  # the whole store, as a member has it that got nothing since
+                for docs, _ in state.past.before:  # the whole store, as on a stale member
                     for _, reply in outcomes_of(little, ask, state._replace(docs=docs)):
                         if not same(reply, outcomes[0][1]):
                             yield Move(replied(state, reply), fault="stale_read")
@@ -676,7 +604,6 @@ def _in_trouble(  # noqa: PLR0917
     outcomes: list[tuple[State, object]],
     replied: Callable[[State, object], State],
 ) -> Iterator[tuple[str, State]]:
-    """What the network may do to a request."""
     lost = Failed("ambiguous")
     yield "unsent", replied(state, Failed("not applied"))
     yield "dropped", replied(state, lost)
@@ -697,7 +624,6 @@ def _in_trouble(  # noqa: PLR0917
 
 
 def _readings(actor: Actor, state: State) -> Iterator[tuple[str, State, At]]:
-    """What the clock of its machine shows, and what it may show if something has happened to it."""
     host, name, known = actor.host, actor.host.name or f"of {actor.name}", dict(state.ahead)
 
     def read(ahead: int) -> tuple[State, At]:
@@ -715,9 +641,8 @@ def _readings(actor: Actor, state: State) -> Iterator[tuple[str, State, At]]:
 def _unconfirmed(
     actor: Actor, state: State, ask: Ask, outcomes: list[tuple[State, object]]
 ) -> Iterator[tuple[State, object]]:
-    """The write was done, and no majority has it. If it is taken back at all, then with all writes after it.
-
-    Who was refused is told so, although no majority has what it was refused for.
+    """A rollback takes back all writes after it, too. A refusal is final, even without a
+    majority.
     """
     for done, reply in outcomes:
         is_changed = (done.docs, done.past) != (state.docs, state.past)
@@ -730,7 +655,6 @@ def _unconfirmed(
 
 
 def _sorted(asks: tuple[Ask, ...]) -> tuple[Ask, ...]:
-    """In which order they were sent makes no difference."""
     return tuple(sorted(asks, key=repr))
 
 
@@ -739,10 +663,11 @@ def _with(state: State, index: int, process: Process) -> State:
 
 
 def _standing(little: Little, actor: Actor, code: Code, process: Process, now: int) -> Process:
-    """To stand before a sleep is to sleep, by the clock of the machine.
+    """A process before a sleep is asleep, by the clock of its machine.
 
-    One that no clock can tell is over at once, for everybody may be slow. Whoever only ever sleeps again stays asleep.
-    After the last one the program ends: who may die in it stands there, awake.
+    A sleep that no clock can show is over at once, since any process may be slow. A process that
+    only sleeps is left asleep. After its last sleep a program ends; if it may die there, it stays
+    awake.
     """
     passed: list[Stands] = []
     may_die = "crash_before" in actor.faults or ("cancelled" in actor.faults and not actor.on_writes)
@@ -759,11 +684,11 @@ def _standing(little: Little, actor: Actor, code: Code, process: Process, now: i
         process = process._replace(stands=answered(code, process.stands, None))
 
 
-# --- what the store does ------------------------------------------------------------------------------------------------
+# --- the store ----------------------------------------------------------------------------------------------------------
 
 
 def served(little: Little, ask: Ask, state: State) -> Iterator[tuple[State, object]]:
-    """What becomes of a request: what the store knows of its past, too. Nothing while it waits for a transaction."""
+    """No outcome while it waits for a transaction."""
     if ask.transaction is not None:
         yield _in_session(little, ask, state)
         return
@@ -790,14 +715,13 @@ def served(little: Little, ask: Ask, state: State) -> Iterator[tuple[State, obje
 
 
 def _outcomes(little: Little, ask: Ask, at: Begun | None, state: State) -> list[tuple[State, object]]:
-    """What becomes of a request from where the store is with it, at once."""
     if at is not None:
         return list(_rest(little, ask, at, state))
     return [*served(little, ask, state), *_ended_early(little, ask, state)]
 
 
 def _ended_early(little: Little, ask: Ask, state: State) -> Iterator[tuple[State, object]]:
-    """A document may come at any time, wherever it stands: so others may be refused than in natural order, or none."""
+    """A write reaches documents in any order, so a refusal can come at any time, or never."""
     if ask.verb not in MANY:
         return
     if ask.transaction is not None:
@@ -823,7 +747,6 @@ def _ended_early(little: Little, ask: Ask, state: State) -> Iterator[tuple[State
 
 
 def _ended_early_in_session(little: Little, ask: Ask, state: State) -> Iterator[tuple[State, object]]:
-    """The same of a statement: it is refused, or somebody else has written a document of it, or it is done."""
     assert ask.transaction is not None
     named, number, begins = ask.transaction
     known = dict(state.sessions).get(str(named.value), SessionState(0, None))
@@ -846,7 +769,6 @@ def _ended_early_in_session(little: Little, ask: Ask, state: State) -> Iterator[
 
 
 def _rest(little: Little, ask: Ask, at: Begun, state: State) -> Iterator[tuple[State, object]]:
-    """Its last step, if the next one may be that."""
     if ask.verb == "upsert":
         for done, reply in served(little, at.left[0], state):
             yield done, _new(at.left[0]) if reply is None else reply
@@ -859,7 +781,7 @@ def _rest(little: Little, ask: Ask, at: Begun, state: State) -> Iterator[tuple[S
 
 
 def _after(little: Little, ask: Ask, at: Begun, part: Ask, state: State) -> Iterator[tuple[State, Begun]]:
-    """After one document more, which a majority need not have yet."""
+    """A majority need not have it."""
     left = tuple(each for each in at.left if each != part)
     passed = at.passed if ask.verb == "delete many" else tuple(sorted((*at.passed, _key(part)), key=repr))
     for done, reply in served(little, part, state):
@@ -875,7 +797,7 @@ def _key(part: Ask) -> object:
 
 
 def _steps(little: Little, ask: Ask, at: Begun | None, state: State) -> Iterator[tuple[State, Begun, bool]]:
-    """One step of several, if the store may take several, and whether it must be taken."""
+    """Yields one of several steps, and whether it must happen."""
     if ask.transaction is not None:
         return
     if ask.verb == "upsert":
@@ -902,7 +824,7 @@ def _steps(little: Little, ask: Ask, at: Begun | None, state: State) -> Iterator
 
 
 def _new_parts(ask: Ask, at: Begun, state: State) -> tuple[Ask, ...]:
-    """What has begun to match since it began, other than by its age."""
+    """Documents that have begun to match since the request began, other than by their age."""
     if ask.verb not in {"update many", "delete many"} or "OlderThan" in repr(ask.where):
         return ()
     known = {*at.passed, *map(_key, at.left)}
@@ -915,7 +837,6 @@ def _changed_ids(before: tuple[Doc, ...], after: tuple[Doc, ...]) -> frozenset[o
 
 
 def _with_stale(state: State, changed: frozenset[object]) -> State:
-    """Every open transaction learns which documents somebody else has written."""
     for session, known in state.sessions if changed else ():
         if known.open is not None:
             opened = known.open._replace(stale=known.open.stale | changed)
@@ -930,7 +851,7 @@ def _with_session(state: State, session: str, known: SessionState) -> State:
 
 
 def _in_session(little: Little, ask: Ask, state: State) -> tuple[State, object]:
-    """What becomes of a statement, a commit or an abort: snapshot isolation, and the first writer wins."""
+    """A statement, a commit or an abort under snapshot isolation; the first writer wins."""
     assert ask.transaction is not None
     named, number, begins = ask.transaction
     session = str(named.value)
@@ -964,7 +885,6 @@ def _in_session(little: Little, ask: Ask, state: State) -> tuple[State, object]:
 
 
 def _merged(docs: tuple[Doc, ...], mine: OpenTransaction) -> tuple[Doc, ...]:
-    """The documents after a commit: changed ones in their place, new ones at the end."""
     view = {doc.get("_id"): doc for doc in mine.view}
     there = [doc.get("_id") for doc in docs]
     new = [doc for key, doc in view.items() if key in mine.deleted or (key in mine.written and key not in there)]
@@ -979,7 +899,6 @@ def _merged(docs: tuple[Doc, ...], mine: OpenTransaction) -> tuple[Doc, ...]:
 
 
 def _since(little: Little, ask: Ask, state: State, docs: tuple[Doc, ...]) -> Past:
-    """What is known of the past after a write."""
     old, new = ({doc.get("_id"): doc for doc in each} for each in (state.docs, docs))
     past, written = state.past, frozenset[object]()
     first = [part.where[0].value.value for part in ask.value] if ask.verb == "bulk" else ()
@@ -999,13 +918,12 @@ def _since(little: Little, ask: Ask, state: State, docs: tuple[Doc, ...]) -> Pas
 
 
 def _confirmed_end(state: State) -> int:
-    """One past the last change that a majority has."""
+    """One past the last change with a majority."""
     past = state.unconfirmed[0][1] if state.unconfirmed else state.past
     return past.forgotten + len(past.changes)
 
 
 def _page(stream: Stream, position: After | From, state: State) -> Page | Broken:
-    """What comes next, and nothing that may be taken back."""
     start = position.token + 1 if isinstance(position, After) else position.time
     if start < state.past.forgotten:
         return Broken(286)
@@ -1020,7 +938,6 @@ def _page(stream: Stream, position: After | From, state: State) -> Page | Broken
 
 
 def _recorded(ask: Ask, record: Doc) -> tuple[Doc, object, bool]:
-    """The record after a command for it, the reply, and whether the store was asked to write."""
     epoch, history = map(int, ask.name.split(", "))
     is_epoch, is_history = record.get("epoch") == epoch, record.get("history") == history
     if ask.verb == "save":
@@ -1085,7 +1002,6 @@ def outcomes_of(little: Little, ask: Ask, state: State) -> Iterator[tuple[tuple[
 
 
 def parts_of(ask: Ask, docs: tuple[Doc, ...], now: int) -> tuple[Ask, ...]:
-    """The writes of one document that a write of many is made of."""
     if ask.verb in {"bulk", "insert many"}:
         return tuple(ask.value)
     keys = [doc.get("_id") for doc in docs if all(_matches(term, doc, now) for term in ask.where)]
@@ -1096,7 +1012,7 @@ def parts_of(ask: Ask, docs: tuple[Doc, ...], now: int) -> tuple[Ask, ...]:
 
 
 def _done_to_many(little: Little, ask: Ask, state: State) -> tuple[tuple[Doc, ...], object]:
-    """One part after the other. A refusal ends an update of many; a taken id is no refusal for an insert of many."""
+    """A refusal ends an update of many; a duplicate id does not end an insert of many."""
     at = Begun(())
     for part in parts_of(ask, state.docs, state.now):
         ((docs, reply),) = outcomes_of(little, part, state)
@@ -1127,12 +1043,11 @@ def _new(insert: Ask) -> Doc:
 
 
 def _described(upsert: Ask) -> Doc:
-    """What its filter says of the document that it inserts."""
     return Doc(tuple((term.field, term.value.value) for term in upsert.where if term.verb == "Eq"))
 
 
 def _rank(value: object) -> tuple[int, Any]:
-    """The place of a value in a sort: null, numbers, texts, instants."""
+    """The sort order: null, numbers, texts, instants."""
     if value is None:
         return 0, 0
     ranks: dict[type, int] = {int: 1, str: 2, Truth: 3, At: 4}
@@ -1140,7 +1055,6 @@ def _rank(value: object) -> tuple[int, Any]:
 
 
 def _updated(ask: Ask, doc: Doc, now: int) -> Doc | None:
-    """The document after the updates; None where the store refuses."""
     for change in sorted(ask.changes, key=lambda change: change.field):  # new fields come in the order of names
         changed = _changed(change, doc, now)
         if changed is None:
@@ -1150,7 +1064,6 @@ def _updated(ask: Ask, doc: Doc, now: int) -> Doc | None:
 
 
 def _clashes(little: Little, new: Doc, others: tuple[Doc, ...]) -> bool:
-    """A field that is missing counts as null."""
     return bool(little.unique) and any(same(new.get(little.unique), doc.get(little.unique)) for doc in others)
 
 
@@ -1176,7 +1089,6 @@ def _matches(term: Term, doc: Doc, now: int) -> bool:
 
 
 def _changed(term: Term, doc: Doc, now: int) -> Doc | None:
-    """None where the store refuses."""
     value: Any
     held, has = doc.get(term.field), term.field in dict(doc.fields)
     value = term.value.value if isinstance(term.value, Const) else term.value
@@ -1205,11 +1117,10 @@ def _changed(term: Term, doc: Doc, now: int) -> Doc | None:
             return doc.put(term.field, longer[-2:] if verb == "Push last" else longer)
 
 
-# --- what can be seen, and laws of it -----------------------------------------------------------------------------------
+# --- visible facts, and laws about them ---------------------------------------------------------------------------------
 
 
 def typed(value: object) -> object:
-    """A value that is equal to another one only if it is the very same."""
     match value:
         case Doc(fields):
             return ("document", tuple((name, typed(held)) for name, held in fields))
@@ -1259,7 +1170,6 @@ def _holds(law: Law, look: Seen) -> bool:
 
 
 def _joins(law: Law, before: Seen, after: Seen) -> bool:
-    """Whoever has the first facts before does not come to have the others, if it had not."""
     if not all(is_fact(fact, before) for fact in law.facts):
         return True
     return all(is_fact(fact, before) for fact in law.after) or not all(is_fact(fact, after) for fact in law.after)

@@ -67,15 +67,13 @@ WAITING: Final = {
     "killed",
     "retry",
 }
-"""The statuses in which an invocation waits to run."""
 
 
 def is_as_it_was(now: Places, was: Places) -> bool:
-    """The condition of the write: the places are those that were decided on."""
     return now == was
 
 
-# --- a world in which many ask at once --------------------------------------------------------------------------------
+# --- a world of concurrent requests -----------------------------------------------------------------------------------
 
 Operation: TypeAlias = Callable[[], object]
 Program: TypeAlias = Generator[Operation, object, None]
@@ -84,7 +82,7 @@ IDS = ("x", "y", "z")
 
 @attrs.define
 class World:
-    """The records of one set of invocations, and the document of places: each method is one atomic operation."""
+    """Each method is one atomic operation."""
 
     at_most: int = 1
     purpose: Purpose = Purpose.RUNNING
@@ -105,7 +103,6 @@ class World:
         return True
 
     def move(self, invocation: str, was: StatusRecord | None, target: str, runner: str | None) -> StatusRecord | None:
-        """The record as it is then, or None if it was no longer what it was."""
         verdict = decide_transition(INVOCATION, was, target, runner)
         if self.records.get(invocation) != was or not isinstance(verdict, Accepted):
             return None
@@ -117,7 +114,6 @@ class World:
 
 
 def pick_up_and_run(world: World, invocation: str) -> Program:
-    """Ask for a place, pick the invocation up, run it, and give the place back."""
     record = yield lambda: world.read(invocation)
     assert isinstance(record, StatusRecord)
     for _ in range(4):
@@ -153,7 +149,6 @@ def pick_up_and_run(world: World, invocation: str) -> Program:
 
 
 def run(world: World, invocation: str, owned: object) -> Program:
-    """As its owner, to an end of the world's choice; whoever lost it stops."""
     for target in ("running", "paused", "running", ""):
         assert isinstance(owned, StatusRecord)
         choice = yield world.chosen
@@ -180,7 +175,7 @@ def give_back(world: World, place: Place) -> Program:
 
 
 def recover(world: World, invocation: str) -> None:
-    """Whoever owns it is presumed dead; what passes is moved on; it is all one to those who ask for places."""
+    """Its owner counts as dead."""
     record = world.records.get(invocation)
     way_on = {
         "pending": "pending_recovery",
@@ -196,36 +191,28 @@ def recover(world: World, invocation: str) -> None:
 
 @attrs.frozen
 class Begins:
-    """Somebody begins with an invocation; what it was about to do before, it never does."""
-
     who: int
     key: int
 
 
 @attrs.frozen
 class Steps:
-    """Somebody's next operation happens."""
-
     who: int
     choice: int
 
 
 @attrs.frozen
 class Sends:
-    """Somebody's next operation is under way, and its sender crashes."""
-
     who: int
 
 
 @attrs.frozen
 class Arrives:
-    """What was under way the longest happens."""
+    pass
 
 
 @attrs.frozen
 class Recovers:
-    """An invocation is taken from its owner, or moved on."""
-
     key: int
 
 
@@ -239,26 +226,24 @@ OFTEN = (
     *[Recovers(key) for key in THREE] * 6,
 )
 schedules = st.binary(min_size=10, max_size=80).map(lambda drawn: [OFTEN[byte % len(OFTEN)] for byte in drawn])
-"""One byte an event: drawn one by one, events cost a hundred times as much, and few of them are of the rarer kinds."""
+"""Drawn one by one, events cost a hundred times as much, and rare kinds hardly occur."""
 
 
 def told(text: str) -> list[Event]:
-    """A schedule by hand: `12` is a step of 1 where the world chooses 2, `b12` that 1 begins with 2, `r2` that 2 is recovered."""
+    """`12`: 1 takes a step with the choice 2. `b12`: 1 begins with 2. `r2`: 2 is recovered."""
     kinds = {"b": Begins, "r": Recovers}
     return [kinds.get(each[0], Steps)(*map(int, each.lstrip("br"))) for each in text.split()]
 
 
 COMES_BACK = told("01 00 00 00 00 r1 b00 00 00 00 b21 r1 20 20 00 00 20")
-"""A place is asked for before it is lost, and written after: one schedule in some thousands, where an old place will do."""
+"""A slot request arrives after its slot was lost: one random schedule in some thousands."""
 
 OVERTAKEN = told("b00 00 b10" + 13 * " 10" + " b10 10 10 10 00 00 b21 21 21 21 21 21 10")
-"""It is read, and meanwhile another one runs it, gives it back, and has the next place: the old record may not displace that."""
+"""A late write of an old record must not displace the next slot of the same invocation."""
 
 
 @attrs.define
 class Crowd:
-    """Who is about to do what."""
-
     begin: Callable[[int], Program]
     programs: dict[int, tuple[Program, Operation]] = attrs.field(factory=dict[int, tuple[Program, Operation]])
     under_way: list[Operation] = attrs.field(factory=list[Operation])
@@ -316,7 +301,6 @@ def runs(at_most: int) -> tuple[World, Crowd]:
 @example(1, COMES_BACK)
 @example(1, OVERTAKEN)
 def test_ad1_no_more_run_than_may(at_most: int, happened: list[Event]) -> None:
-    """Law AD1."""
     world, crowd = runs(at_most)
     for event in happened:
         happen(world, crowd, event)
@@ -327,7 +311,6 @@ def test_ad1_no_more_run_than_may(at_most: int, happened: list[Event]) -> None:
 @settings(max_examples=200)
 @given(st.sampled_from((1, 1, 2)), schedules)
 def test_ad3_nobody_waits_for_ever(at_most: int, happened: list[Event]) -> None:
-    """Law AD3."""
     world, crowd = runs(at_most)
     for event in happened:
         happen(world, crowd, event)
@@ -348,8 +331,6 @@ def test_ad3_nobody_waits_for_ever(at_most: int, happened: list[Event]) -> None:
 
 @attrs.frozen
 class Question:
-    """An invocation that asks for a place, and the records of all who have one."""
-
     reservation: Reservation
     invocation: str
     record: StatusRecord
@@ -363,7 +344,6 @@ class Question:
         )
 
     def holding(self) -> list[str]:
-        """The others that hold a place, said once more."""
         holding: list[str] = []
         for place in self.reservation.places:
             record = self.known[place.invocation]
@@ -389,7 +369,6 @@ BLOCKED = attrs.evolve(IN_BETWEEN, known={"x": StatusRecord("paused", "r1", 6)})
 @given(questions)
 @example(IN_BETWEEN)
 def test_ad3_who_is_refused_is_refused_by_those_who_hold(question: Question) -> None:
-    """Law AD3."""
     verdict = question.answered()
 
     assert laws.refused_by_those_who_hold(verdict, question.holding(), question.at_most)
@@ -422,7 +401,6 @@ def test_ad3_and_ad9_a_call_is_answered_by_who_waits(
 @given(questions)
 @example(attrs.evolve(IN_BETWEEN, reservation=Reservation()))
 def test_ad4_asking_again_changes_nothing(question: Question) -> None:
-    """Law AD4."""
     verdict = question.answered()
     if isinstance(verdict, Admitted):
         again = attrs.evolve(question, reservation=verdict.reservation).answered()
@@ -433,7 +411,6 @@ def test_ad4_asking_again_changes_nothing(question: Question) -> None:
 @settings(max_examples=100)
 @given(calls())
 def test_ad4_registering_again_changes_nothing(call: Call) -> None:
-    """Law AD4."""
     verdict = decide_registration(Reservation(), "new", call, {})
     assert isinstance(verdict, Admitted)
 
@@ -448,7 +425,6 @@ def test_ad4_registering_again_changes_nothing(call: Call) -> None:
 @example(attrs.evolve(BLOCKED, reroute=True))
 @example(attrs.evolve(BLOCKED, record=attrs.evolve(RETRY, status="rerouted")))
 def test_ad5_who_is_refused_has_a_way_on(question: Question) -> None:
-    """Law AD5."""
     verdict = question.answered()
     if isinstance(verdict, NoFreePlace):
         assert laws.has_a_way_on(INVOCATION, question.record, verdict)
@@ -463,7 +439,6 @@ def test_ad5_who_is_refused_has_a_way_on(question: Question) -> None:
 def test_ad6_ids_are_shared_by_those_who_exclude_each_other(
     purpose: Purpose, rule: Rule, call: Call, other: Call
 ) -> None:
-    """Law AD6."""
     ids = reservation_id(purpose, rule, call), reservation_id(purpose, rule, other)
 
     assert laws.share_exactly_if_they_exclude_each_other(rule, call, other, ids)
@@ -477,7 +452,6 @@ def test_ad6_ids_are_shared_by_those_who_exclude_each_other(
 def test_ad7_one_place_is_taken_away(
     purpose: Purpose, taken: Reservation, place: Place, records: dict[str, StatusRecord | None]
 ) -> None:
-    """Law AD7."""
     held = {each: is_held(purpose, each, records[each.invocation]) for each in taken.places}
 
     assert laws.takes_away_one_place(taken, place, held, release(purpose, taken, place, records[place.invocation]))
@@ -487,7 +461,6 @@ def test_ad7_one_place_is_taken_away(
 @given(questions)
 @example(attrs.evolve(IN_BETWEEN, invocation="x", record=attrs.evolve(RETRY, version=1)))
 def test_ad8_no_place_goes_back(question: Question) -> None:
-    """Law AD8."""
     assert laws.no_place_goes_back(question.reservation, question.answered())
 
 
@@ -497,7 +470,6 @@ SAME = Call("task")
 
 
 def register(world: World, invocation: str) -> Program:
-    """Reserve, then make the record; or see to it that the one that answers the call is made."""
     for _ in range(4):
         reserved = yield world.reserved
         assert isinstance(reserved, Reservation)
@@ -526,13 +498,12 @@ def register(world: World, invocation: str) -> Program:
 @settings(max_examples=300)
 @given(schedules)
 def test_ad2_no_more_are_registered_than_may(happened: list[Event]) -> None:
-    """Law AD2."""
     world = World(purpose=Purpose.REGISTRATION)
     crowd = Crowd(lambda _: register(world, f"i{len(begun)}"))
     begun = list[Event]()
     for event in happened:
         begun.append(event)
-        if isinstance(event, Recovers):  # here: a runner picks up what is registered
+        if isinstance(event, Recovers):  # here: a runner picks up registered ones
             for invocation, record in tuple(world.records.items()):
                 if record.status == "registered" and event.key:
                     _ = world.move(invocation, record, "pending", "r")
@@ -624,7 +595,7 @@ test_a_planted_bug_is_found = planted(
 
 @pytest.mark.parametrize("law", [test_ad1_no_more_run_than_may, test_ad2_no_more_are_registered_than_may])
 def test_a_planted_write_without_a_condition_is_found(law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What pynenc does: look, and then write; nobody asks whether it still is what was looked at."""
+    """Pynenc reads, then writes without a condition."""
     monkeypatch.setitem(globals(), "is_as_it_was", lambda *_: True)
     finds(law, monkeypatch)
 
@@ -634,13 +605,12 @@ PYNENC = StatusTable(
     tuple(
         attrs.evolve(each, targets=each.targets - {edge.target for edge in each.added}, added=())
         for each in INVOCATION.definitions
-        if each.status != CANCELLED  # to which nothing but our edges leads
+        if each.status != CANCELLED  # only our edges lead there
     ),
 )
 
 
 def test_ad5_there_is_no_way_on_in_pynencs_table() -> None:
-    """Law AD5: nothing but our edges leads there."""
     verdict = BLOCKED.answered()
 
     assert isinstance(verdict, NoFreePlace)
@@ -662,7 +632,7 @@ def ids(rule: Rule, *of: Call) -> list[str | None]:
 
 
 def test_calls_of_one_key_wait_for_each_other_and_others_do_not() -> None:
-    """KEYS on the account: the same one is held back, another one is picked up (pynenc, case 45)."""
+    """KEYS with the account as key (pynenc, case 45)."""
     one, same, other = ids(
         Rule(Control.KEYS, ("account",)),
         call(account="1", amount="5"),
@@ -676,7 +646,6 @@ def test_calls_of_one_key_wait_for_each_other_and_others_do_not() -> None:
 
 
 def test_an_id_says_what_it_is_for_and_hides_the_arguments() -> None:
-    """Arguments may be secret: neither the id nor the text of a call shows them."""
     secret = call(password="hunter2")  # noqa: S106  not a real secret
     registration, running = (reservation_id(each, Rule(Control.ARGUMENTS), secret) for each in Purpose)
 
@@ -688,14 +657,13 @@ def test_an_id_says_what_it_is_for_and_hides_the_arguments() -> None:
 
 
 def test_further_arguments_make_another_call() -> None:
-    """To pynenc f(1) waits for f(1, 2), and f(1, 2) does not for f(1)."""
+    """In pynenc, f(1) waits for f(1, 2), but f(1, 2) does not wait for f(1)."""
     one, more = ids(Rule(Control.ARGUMENTS), call(a="1"), call(a="1", b="2"))
 
     assert one != more
 
 
 def test_the_order_of_arguments_does_not_matter() -> None:
-    """They go by their names; so do the keys of a rule."""
     swapped = Call("task", (("b", "2"), ("a", "1")))
 
     assert swapped == call(a="1", b="2")
@@ -703,7 +671,7 @@ def test_the_order_of_arguments_does_not_matter() -> None:
 
 
 def test_a_call_that_is_registered_already_is_answered_by_that() -> None:
-    """ARGUMENTS: (a, b) twice is one invocation; another call has another document (pynenc, case 46)."""
+    """ARGUMENTS (pynenc, case 46)."""
     taken = decide_registration(Reservation(), "x", call(a="1"), {})
 
     assert isinstance(taken, Admitted)
@@ -717,7 +685,7 @@ def test_a_call_that_is_registered_already_is_answered_by_that() -> None:
 
 
 def test_a_call_with_other_arguments_learns_which_or_is_an_error() -> None:
-    """TASK: with the flag, the id and the difference (pynenc, case 47); without it, the same as an answer."""
+    """TASK, with and without the flag (pynenc, case 47)."""
     taken, found = Reservation((Place("x", 0),)), {"x": Found(call(a="1", b="2"), FIRST)}
     other = call(a="3", c="4")
 
@@ -728,7 +696,7 @@ def test_a_call_with_other_arguments_learns_which_or_is_an_error() -> None:
 
 @pytest.mark.parametrize("status", [each.status for each in INVOCATION.definitions])
 def test_what_waits_to_run_answers_and_what_runs_keeps_its_place(status: str) -> None:
-    """Whatever it waits for, its next try too: two of a kind waited and ran. What has ended gives way."""
+    """Also a retry: once, two of a kind waited and both ran."""
     record = StatusRecord(status, "r1" if status in {"pending", "running", "paused"} else None, 2)
     answer = decide_registration(Reservation((Place("x", 0),)), "y", SAME, {"x": Found(SAME, record)})
 
@@ -747,7 +715,6 @@ def test_one_that_ran_beside_another_and_waits_again_answers_once_that_has_ended
 
 
 def test_of_many_that_run_the_last_ones_keep_their_places() -> None:
-    """Whoever enqueues reads the records of all who have one."""
     taken = Reservation(tuple(Place(f"i{number}", 0) for number in range(KEPT_MAX + 3)))
     found = {each.invocation: Found(SAME, StatusRecord("running", "r1", 4)) for each in taken.places}
     answer = decide_registration(taken, "z", SAME, found)
@@ -756,7 +723,7 @@ def test_of_many_that_run_the_last_ones_keep_their_places() -> None:
 
 
 def test_of_five_in_the_queue_one_succeeds_and_four_end_refused() -> None:
-    """TASK with rerouting off (pynenc, case 48)."""
+    """TASK without rerouting (pynenc, case 48)."""
     records = {f"i{number}": FIRST for number in range(5)}
     taken = Reservation()
     for each, record in tuple(records.items()):
@@ -773,7 +740,7 @@ def test_of_five_in_the_queue_one_succeeds_and_four_end_refused() -> None:
 
 
 def test_of_two_that_look_at_once_one_is_admitted() -> None:
-    """Pynenc lets both pass, at the pick and at the start: each looks before the other has set its status."""
+    """Pynenc admits both: each checks before the other has set its status."""
     world = World(records={"x": FIRST, "y": FIRST})
     crowd = Crowd(lambda key: pick_up_and_run(world, IDS[key]))
     crowd.begins(0, 0)
@@ -798,7 +765,7 @@ def test_of_two_that_look_at_once_one_is_admitted() -> None:
     ],
 )
 def test_each_refused_status_has_a_way_on(status: str, reroute: bool, target: str) -> None:
-    """Pynenc has none from retry, nor with rerouting off from rerouted: it raises, with the message gone."""
+    """Pynenc raises from retry, and from rerouted without rerouting, after its message is gone."""
     record = StatusRecord(status, None, 4)
     known = {"x": StatusRecord("running", "r1", 3)}
     answer = decide_running(Reservation((Place("x", 1),)), "y", record, known, reroute=reroute)
@@ -825,12 +792,10 @@ def test_each_refused_status_has_a_way_on(status: str, reroute: bool, target: st
     ],
 )
 def test_a_place_is_held_as_long_as_its_holder_may_run(record: StatusRecord | None, held: bool) -> None:
-    """A record older than the place proves nothing, and one that is missing was deleted."""
     assert is_held(Purpose.RUNNING, Place("x", 3), record) is held
 
 
 def test_a_place_for_registration_is_held_until_its_holder_is_registered_no_more() -> None:
-    """Before its record is made, too: whoever reserved may be about to make it."""
     held = [
         is_held(Purpose.REGISTRATION, Place("x", 0), record)
         for record in (None, FIRST, StatusRecord("pending", "r1", 2), StatusRecord("success", None, 4))
@@ -841,7 +806,6 @@ def test_a_place_for_registration_is_held_until_its_holder_is_registered_no_more
 
 
 def test_two_may_run_where_two_places_are_there() -> None:
-    """`at_most` is two: with one unknown and one that works it asks, with two that work it refuses."""
     taken, working = Reservation((Place("x", 1), Place("y", 1))), StatusRecord("running", "r1", 3)
 
     assert decide_running(Reservation((Place("x", 1),)), "z", FIRST, {}, at_most=2) == Admitted(
@@ -859,7 +823,6 @@ def test_two_may_run_where_two_places_are_there() -> None:
 
 
 def test_an_earlier_turn_gives_its_place_to_the_next() -> None:
-    """It is written anew, so that whoever has judged the old one finds the document changed."""
     again = StatusRecord("rerouted", None, 5)
 
     assert decide_running(Reservation((Place("x", 1),)), "x", again, {}) == Admitted(Reservation((Place("x", 5),)))
@@ -868,14 +831,12 @@ def test_an_earlier_turn_gives_its_place_to_the_next() -> None:
 
 @pytest.mark.parametrize("status", ["pending", "running", "paused", "success", "concurrency_controlled", "elsewhere"])
 def test_what_may_not_be_picked_up_needs_no_place(status: str) -> None:
-    """Totality: every other status, known or not."""
     record = StatusRecord(status, None, 2)
 
     assert decide_running(Reservation(), "x", record, {}) == NotAvailable(record)
 
 
 def test_a_place_is_given_back_when_it_is_held_no_more() -> None:
-    """Two pickers have one place together: the one that lost may not give it back."""
     taken, ended = Reservation((Place("x", 1), Place("y", 2))), StatusRecord("success", None, 4)
     running = StatusRecord("running", "r1", 3)
 
@@ -885,7 +846,6 @@ def test_a_place_is_given_back_when_it_is_held_no_more() -> None:
 
 
 def test_each_answer_is_one_line() -> None:
-    """What a person can paste into an issue."""
     some = Reservation((Place("x", 1), Place("y", 2)))
 
     assert [
@@ -936,7 +896,7 @@ def test_each_answer_is_one_line() -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(wrong: Callable[[], object], complaint: str) -> None:
-    """At construction, with what is wrong; no value of an argument is shown."""
+    """The complaint shows no value of an argument."""
     with pytest.raises(Misuse, match=complaint):
         _ = wrong()
 
@@ -974,7 +934,6 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_wrong_types_meet_misuse_and_nothing_else(name: str) -> None:
-    """Each argument of each public constructor and function, one at a time; each refuses what is of no type at all."""
     refuses_wrong_types(*CALLS[name], FIRST)
 
 
@@ -989,5 +948,4 @@ def test_wrong_types_meet_misuse_and_nothing_else(name: str) -> None:
     ],
 )
 def test_every_case_is_drawn(drawn: st.SearchStrategy[object], case: object) -> None:
-    """The strategies reach each verdict, each kind of rule, and those who have a record and those who have none."""
     must_draw(drawn, lambda each: each == case)

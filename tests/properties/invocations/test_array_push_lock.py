@@ -79,16 +79,13 @@ def record(*claims: str, status: str = "running", runner: str | None = "r1") -> 
 
 
 def age(claim_id: str, old: Duration) -> str:
-    """A claim of another one, this many microseconds old."""
     return claimed(claim_id, NOW + -old)
 
 
 Turn: TypeAlias = tuple[Effect[object], object]
-"""What is asked for next, and what is answered."""
 
 
 def outcome(program: Coroutine[Effect[object], object, T], *turns: Turn) -> T:
-    """The outcome of a program that asks for exactly this, in this order, when it is answered so."""
     asked: list[Effect[object]] = []
     answer: object = None
     try:
@@ -103,13 +100,11 @@ def outcome(program: Coroutine[Effect[object], object, T], *turns: Turn) -> T:
 
 
 def tries(attempt: int, *claims: str) -> list[Turn]:
-    """One attempt, up to the read back."""
     claim = mine(attempt)
     return [(Now(), NOW), (pushed(claim), 1), (FOUND, record(*claims))]
 
 
 def loses(attempt: int, *claims: str) -> list[Turn]:
-    """An attempt that finds a young claim first."""
     return [*tries(attempt, *claims), (pulled(mine(attempt)), 1), (Now(), NOW)]
 
 
@@ -125,17 +120,17 @@ YOUNG: Final = age("other", SECOND)
 
 
 def test_a_free_lock_is_taken_written_under_and_cleared() -> None:
-    """Steps 1, 2, 5 and 6: push, read back, be first; read, decide, write by id alone; clear the whole array."""
+    """Steps 1, 2, 5 and 6."""
     assert outcome(lock().run(), *tries(0, mine()), *WRITES) == Written("success", None)
 
 
 def test_being_first_is_enough() -> None:
-    """Step 2. Others may stand behind."""
+    """Step 2."""
     assert outcome(lock().run(), *tries(0, mine(), YOUNG), *WRITES) == Written("success", None)
 
 
 def test_a_lock_that_another_holds_is_waited_for() -> None:
-    """Steps 3 and 4: pull one's own claim, wait 50 ms, and try again under a new claim."""
+    """Steps 3 and 4."""
     second = [(ENTERS, None), (FOUND, record(mine(1))), *WRITES[2:]]
     turns = [*loses(0, YOUNG, mine()), waits(50), *tries(1, mine(1)), *second]
 
@@ -144,7 +139,7 @@ def test_a_lock_that_another_holds_is_waited_for() -> None:
 
 @pytest.mark.parametrize("first", ["other", "other:", "other:soon", "other:1.5e9", "::"])
 def test_a_claim_without_a_time_is_told_and_cleared(first: str) -> None:
-    """Step 3. Where a runtime logs notes it is an error that can be looked into; a claim that is only old is none."""
+    """Step 3. The runtime logs it as an error."""
     bad = [*tries(0, first, mine()), (pulled(mine()), 1), (Note(UNREADABLE, first), None), (Now(), NOW)]
     second = [(ENTERS, None), (FOUND, record(mine(1))), *WRITES[2:]]
 
@@ -152,7 +147,7 @@ def test_a_claim_without_a_time_is_told_and_cleared(first: str) -> None:
 
 
 def test_a_claim_that_was_cleared_meanwhile_is_pulled_and_nothing_is_judged() -> None:
-    """Step 3. Somebody cleared the array between push and read: there is no first claim that could be stale."""
+    """Step 3."""
     turns = [*tries(0), (pulled(mine()), 0), waits(50), *tries(1, mine(1))]
     second = [(ENTERS, None), (FOUND, record(mine(1))), *WRITES[2:]]
 
@@ -161,7 +156,6 @@ def test_a_claim_that_was_cleared_meanwhile_is_pulled_and_nothing_is_judged() ->
 
 @pytest.mark.parametrize("bare", [True, False])
 def test_a_record_without_the_array_has_no_claims(bare: bool) -> None:
-    """It is not there before the first push, or null."""
     there = record().without(TRANSITION_LOCK) if bare else Document((("transition_lock", None), *record().items[:-1]))
     turns = [(Now(), NOW), (pushed(mine()), 1), (FOUND, there), (pulled(mine()), 0), (FOUND, record())]
 
@@ -169,7 +163,7 @@ def test_a_record_without_the_array_has_no_claims(bare: bool) -> None:
 
 
 def test_a_stale_claim_is_cleared_with_all_others() -> None:
-    """Step 3. Older than 5 s by one's own clock."""
+    """Step 3."""
     turns = [*loses(0, age("other", 5 * SECOND + 1), mine()), (CLEARED, 1), waits(50), *tries(1, mine(1))]
     second = [(ENTERS, None), (FOUND, record(mine(1))), *WRITES[2:]]
 
@@ -178,14 +172,14 @@ def test_a_stale_claim_is_cleared_with_all_others() -> None:
 
 @pytest.mark.parametrize("old", [5 * SECOND, 5 * SECOND - 1, 0, -SECOND])
 def test_a_claim_is_stale_strictly_beyond_5_seconds(old: Duration) -> None:
-    """Step 3. At 5 s exactly it is not; nor is one from a clock that is ahead."""
+    """Step 3."""
     turns = [*loses(0, age("other", old), mine()), (FOUND, record())]
 
     assert outcome(lock(attempts=1).run(), *turns) == RaceCondition(1, "running")
 
 
 def test_the_age_of_a_claim_is_judged_after_it_was_read() -> None:
-    """Step 3. The clock is read again: what was young at the push may be stale by now."""
+    """Step 3. A claim that was fresh at the push may be stale now."""
     later = NOW + 1
     first = age("other", 5 * SECOND)
     turns = [*tries(0, first, mine()), (pulled(mine()), 1), (Now(), later), (CLEARED, 1), (FOUND, record())]
@@ -194,7 +188,7 @@ def test_the_age_of_a_claim_is_judged_after_it_was_read() -> None:
 
 
 def test_after_four_attempts_it_gives_up() -> None:
-    """Step 4. Waits of 50, 100 and 200 ms between them and none after the last; then the record is read once more."""
+    """Step 4."""
     turns: list[Turn] = []
     for attempt, wait in enumerate((50, 100, 200)):
         turns += [*loses(attempt, YOUNG, mine(attempt)), waits(wait)]
@@ -204,7 +198,7 @@ def test_after_four_attempts_it_gives_up() -> None:
 
 
 def test_the_last_attempt_clears_a_stale_claim_and_gives_up_all_the_same() -> None:
-    """Step 3, in the last attempt: it helps the next one only."""
+    """Step 3. Clearing in the last attempt helps only the next caller."""
     turns = [*loses(0, age("other", 6 * SECOND), mine()), (CLEARED, 1), (FOUND, record())]
 
     assert outcome(lock(attempts=1).run(), *turns) == RaceCondition(1, "running")
@@ -214,17 +208,15 @@ def test_the_last_attempt_clears_a_stale_claim_and_gives_up_all_the_same() -> No
 
 
 def test_without_a_record_nothing_is_held() -> None:
-    """A push to an unknown id does nothing, and the read says so."""
     assert outcome(lock().run(), (Now(), NOW), (pushed(mine()), 0), (FOUND, None)) == NoRecord()
 
 
 def test_a_record_that_disappears_after_the_last_attempt_is_not_a_race() -> None:
-    """Then there is no record whose status could be reported."""
     assert outcome(lock(attempts=1).run(), *loses(0, YOUNG), (FOUND, None)) == NoRecord()
 
 
 def test_a_record_that_disappears_under_the_lock_is_released_all_the_same() -> None:
-    """Step 6 comes in every case."""
+    """Step 6."""
     turns = [*tries(0, mine()), (ENTERS, None), (FOUND, None), (LEAVES, None), (CLEARED, 0)]
 
     assert outcome(lock().run(), *turns) == NoRecord()
@@ -238,14 +230,14 @@ def test_a_record_that_disappears_under_the_lock_is_released_all_the_same() -> N
     ],
 )
 def test_a_denial_writes_nothing_and_releases(target: str, runner: str, reason: object) -> None:
-    """Step 5 decides by the rules of `tidegate.invocations.status`, step 6 clears."""
+    """Step 5."""
     turns = [*tries(0, mine()), (ENTERS, None), (FOUND, record(mine())), (LEAVES, None), (CLEARED, 1)]
 
     assert outcome(lock(target, runner).run(), *turns) == reason
 
 
 def test_the_owner_is_read_from_the_record() -> None:
-    """Step 5. A record without the field has none."""
+    """Step 5."""
     there = record(mine()).without(RUNNER)
     turns = [*tries(0, mine()), (ENTERS, None), (FOUND, there), (LEAVES, None), (CLEARED, 1)]
 
@@ -260,7 +252,6 @@ AGAIN: Final = (NotApplied("no"), LOST_REPLY, NotDurable("no"))
 
 @pytest.mark.parametrize("failure", AGAIN[:2])
 def test_a_push_without_an_answer_is_sent_again(failure: Failure) -> None:
-    """The same claim, whether or not the first one arrived; as often as the lock is tried for."""
     turns = [(Now(), NOW), (pushed(mine()), failure), waits(50), (pushed(mine()), 1), (FOUND, record(mine(), mine()))]
     assert outcome(lock().run(), *turns, *WRITES) == Written("success", None)
 
@@ -269,14 +260,12 @@ def test_a_push_without_an_answer_is_sent_again(failure: Failure) -> None:
 
 
 def test_a_push_that_is_done_and_may_not_stay_is_not_sent_again() -> None:
-    """The read, of what a majority has, says whether it is there."""
     turns = [(Now(), NOW), (pushed(mine()), NotDurable("no")), (FOUND, record(mine()))]
 
     assert outcome(lock().run(), *turns, *WRITES) == Written("success", None)
 
 
 def test_a_refusal_is_passed_on_at_once() -> None:
-    """Nothing else would come of it."""
     with pytest.raises(Refused, match="no"):
         outcome(lock().run(), (Now(), NOW), (pushed(mine()), Refused("no")))
 
@@ -284,7 +273,7 @@ def test_a_refusal_is_passed_on_at_once() -> None:
 @pytest.mark.parametrize("failure", AGAIN)
 @pytest.mark.parametrize("at", [2, 3, 9, 10, 12])
 def test_a_read_and_a_pull_without_an_answer_are_asked_for_again(at: int, failure: Failure) -> None:
-    """What stays in the array otherwise blocks the record until it is stale."""
+    """A claim left in the array blocks the record until it is stale."""
     first = [*tries(0, age("other", 6 * SECOND), mine()), (pulled(mine()), 1), (Now(), NOW), (CLEARED, 1)]
     turns = [*first, waits(50), *tries(1, YOUNG), (pulled(mine(1)), 1), (Now(), NOW), (FOUND, record(YOUNG))]
     turns[at:at] = [(turns[at][0], failure), waits(50)]
@@ -294,7 +283,7 @@ def test_a_read_and_a_pull_without_an_answer_are_asked_for_again(at: int, failur
 
 @pytest.mark.parametrize("failure", AGAIN)
 def test_the_clearing_of_a_stale_claim_is_sent_again_only_where_it_was_not_done(failure: Failure) -> None:
-    """Else it might clear the claim of who has come since; the next attempt sees what became of it."""
+    """A repeated clearing could remove a newer claim."""
     again = [waits(50), (CLEARED, 1)] if isinstance(failure, NotApplied) else []
     turns = [*loses(0, age("other", 6 * SECOND), mine()), (CLEARED, failure), *again, waits(50), *tries(1, mine(1))]
     second = [(ENTERS, None), (FOUND, record(mine(1))), *WRITES[2:]]
@@ -303,7 +292,7 @@ def test_the_clearing_of_a_stale_claim_is_sent_again_only_where_it_was_not_done(
 
 
 def test_who_was_ended_while_it_took_the_lock_pulls_what_it_has_pushed() -> None:
-    """Each of its claims once, and no other; without an answer it is left to the threshold."""
+    """Without a reply, the claim is left to the stale threshold."""
     there = record(YOUNG, mine(), mine(), "me-like:1", mine(1))
     pulls = [
         (update_one(RECORDS, AllOf((ME, Contains(TRANSITION_LOCK, each))), Pull(TRANSITION_LOCK, each)), 1)
@@ -320,7 +309,6 @@ def test_who_was_ended_while_it_took_the_lock_pulls_what_it_has_pushed() -> None
 
 
 def test_a_lock_is_tried_for_without_end_or_for_as_long_as_it_may() -> None:
-    """By the pauses that it is given."""
     limited = attrs.evolve(OWN, attempts=None, pauses=Pauses(Fixed(SECOND), jitter_ppm=0, elapsed_max=2 * SECOND))
     begun: Turn = (Now(), NOW)
     asked: list[Turn] = [(pushed(mine()), 1), (FOUND, record(YOUNG)), (pulled(mine()), 1)]
@@ -339,7 +327,7 @@ FAILURES: Final = (Refused("no"), NotApplied("no"), LOST_REPLY, NotDurable("no")
 @pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("at", ["read", "write"])
 def test_the_lock_is_released_also_after_a_failure_which_is_raised_again(at: str, failure: Failure) -> None:
-    """Step 6 comes in every case, and what went wrong is reported as it was."""
+    """Step 6."""
     inside = [(FOUND, failure)] if at == "read" else [(FOUND, record(mine())), (SUCCEEDS, failure)]
 
     with pytest.raises(type(failure)) as caught:
@@ -350,7 +338,7 @@ def test_the_lock_is_released_also_after_a_failure_which_is_raised_again(at: str
 
 @pytest.mark.parametrize("failure", [each for each in FAILURES if not isinstance(each, NotApplied)])
 def test_a_release_that_fails_is_not_tried_again(failure: Failure) -> None:
-    """Its failure is what the caller hears; the claim is for the stale threshold. Only what was not done is sent again."""
+    """The claim is left to the stale threshold."""
     turns = [*tries(0, mine()), (ENTERS, None), (FOUND, record(mine())), (SUCCEEDS, 1), (LEAVES, None)]
     again = [(CLEARED, NotApplied("no")), waits(50), (CLEARED, 1)]
     assert outcome(lock().run(), *turns, *again) == Written("success", None)
@@ -363,7 +351,7 @@ def test_a_release_that_fails_is_not_tried_again(failure: Failure) -> None:
 
 @pytest.mark.parametrize("bad", [record().without(STATUS), record(status=""), record(runner="")])
 def test_the_lock_is_released_also_where_the_record_is_none(bad: Document) -> None:
-    """Step 6 comes in every case, also where another client left a record that cannot be decided on."""
+    """Step 6."""
     turns: list[Turn] = [*tries(0, mine()), (ENTERS, None), (FOUND, bad), (LEAVES, None), (CLEARED, 1)]
 
     with pytest.raises((KeyError, Misuse)):
@@ -380,7 +368,6 @@ MOMENTS: Final = st.integers(0, 4_000_000_000 * SECOND)
 @example("me", 0)
 @example("a:1:2", 1_700_000_000 * SECOND + 1)
 def test_the_time_of_a_claim_is_read_as_it_was_written(claim_id: str, at: int) -> None:
-    """The inverse: whatever the id holds, colons included, to the microsecond."""
     claim = claimed(claim_id, Instant(at, WALL))
 
     assert claim == f"{claim_id}:{Decimal(at) / SECOND:.6f}"
@@ -389,7 +376,7 @@ def test_the_time_of_a_claim_is_read_as_it_was_written(claim_id: str, at: int) -
 
 @given(IDS, MOMENTS, st.integers(0, 9))
 def test_the_time_of_any_decimal_is_read_to_the_microsecond(claim_id: str, at: int, digits: int) -> None:
-    """Other clients write as many digits as Python's float has; further ones are cut off."""
+    """Other clients write as many digits as Python's float has."""
     text = f"{Decimal(at * 1_000 + 999) / (1_000 * SECOND):.{digits}f}"
 
     assert claim_time(f"{claim_id}:{text}") == Instant(int(Decimal(text) * SECOND), WALL)
@@ -397,7 +384,6 @@ def test_the_time_of_any_decimal_is_read_to_the_microsecond(claim_id: str, at: i
 
 @given(st.floats(1.0, 4e9))
 def test_the_time_of_a_float_is_read(at: float) -> None:
-    """What `time.time()` prints is within a microsecond of what is read."""
     read = claim_time(f"id:{at}")
     assert read is not None
     assert abs(read.at - Decimal(at) * SECOND) < 1
@@ -426,7 +412,6 @@ def test_the_time_of_a_float_is_read(at: float) -> None:
     ],
 )
 def test_the_time_of_claims_as_others_write_them(claim: str, at: int | None) -> None:
-    """A claim without a time that can be read counts as stale."""
     assert claim_time(claim) == (None if at is None else Instant(at, WALL))
     assert at is not None or is_stale(claim, Instant(0, WALL), 5 * SECOND)
 
@@ -436,7 +421,7 @@ def test_the_time_of_claims_as_others_write_them(claim: str, at: int | None) -> 
 )
 @example("id:" + "9" * 5_000)
 def test_every_text_has_a_time(claim: str) -> None:
-    """Totality: an array holds what anybody pushed, and one bad claim must not stop all others for ever."""
+    """Totality: one bad claim must not block all others for ever."""
     read = claim_time(claim)
     assert read is None or read.clock == WALL
     assert isinstance(is_stale(claim, NOW, 5 * SECOND), bool)
@@ -466,7 +451,7 @@ def test_every_text_has_a_time(claim: str) -> None:
     ],
 )
 def test_bad_input_is_refused_before_a_claim_is_pushed(bad: dict[str, object]) -> None:
-    """Checked at construction; found out under the lock, it would leave the lock behind."""
+    """An error under the lock would leave the lock behind."""
     with pytest.raises(Misuse):
         attrs.evolve(lock(), **bad)  # type: ignore[arg-type]
 
@@ -479,13 +464,7 @@ TARGETS: Final = {"a": "success", "b": "failed", "c": "retry"}
 @final
 @attrs.frozen
 class Setting:
-    """What may happen between the steps of those who want the lock.
-
-    Attributes:
-        pause: How far the clock moves at a time, in microseconds.
-        loses: The reply to a push may be lost.
-        delays: A push may arrive late.
-    """
+    """`pause` is in microseconds."""
 
     pause: Duration = 20 * MILLISECOND
     loses: bool = False
@@ -493,14 +472,12 @@ class Setting:
 
 
 PROMISED: Final = Setting()
-"""The clock moves at most 60 times, so nobody stalls beyond 5 s; nothing is lost or late."""
+"""The clock moves at most 60 times, so no process pauses beyond 5 s."""
 
 
 @final
 @attrs.define
 class Room:
-    """Several who want the lock on one record, the world around them, and the laws that were broken so far."""
-
     setting: Setting
     names: tuple[str, ...]
     world: Plain = attrs.field(factory=lambda: world_with({RECORDS: (record(),)}).write(CLOCK, Instant(NOW.at)))
@@ -532,7 +509,6 @@ class Room:
             self.pending[name] = program.throw(answer) if isinstance(answer, Failure) else program.send(answer)
 
     def move(self, name: str, *, struck: bool = False) -> None:
-        """One step of one of them; the clock moves on for who sleeps. A fault strikes once, and only a push."""
         effect = self.pending[name]
         struck = struck and is_push(effect) and not self.struck
         self.struck |= struck
@@ -564,7 +540,6 @@ class Room:
         self.world = self.world.write(CLOCK, self.world.read(CLOCK) + duration)
 
     def rest(self) -> None:
-        """See all of it through."""
         while self.pending:
             self.move(min(self.pending))
         while self.late:
@@ -600,7 +575,7 @@ def check_laws(setting: Setting, judged: Collection[str], runs: int, phases: Col
 
 
 def test_while_nobody_stalls_and_nothing_is_lost_all_laws_hold() -> None:
-    """Laws AL1, AL2, AL3 and AL4, with two and with three who want the lock."""
+    """Laws AL1, AL2, AL3 and AL4, with two and three lockers."""
     check_laws(PROMISED, ["AL1", "AL2", "AL3", "AL4"], 300)
 
 
@@ -614,7 +589,6 @@ def test_while_nobody_stalls_and_nothing_is_lost_all_laws_hold() -> None:
     ],
 )
 def test_where_the_promise_ends_the_law_breaks(setting: Setting, law: str) -> None:
-    """Each law of the lock is broken by what its header says: a stall, a lost reply to a push, a late push."""
     with pytest.raises(AssertionError):
         check_laws(setting, [law], 3_000, [Phase.generate])
 
@@ -623,12 +597,11 @@ def test_where_the_promise_ends_the_law_breaks(setting: Setting, law: str) -> No
 
 
 async def rushes(me: int) -> None:
-    """Planted bug: it does not look who is first."""
     await count(me)
 
 
 def test_the_small_lock_excludes() -> None:
-    """Law SL1, of two that try twice while one fault strikes; and two that rush in break it."""
+    """Law SL1: two lockers, two attempts each, one fault. The planted bug breaks it."""
     scenario = small_lock(2, 2, 1, 1)
     rushing = attrs.evolve(scenario, actors=tuple(Process(f"p{me}", factory(rushes, me)) for me in range(2)))
 
@@ -643,14 +616,13 @@ GUARDED: Final = update_one(RECORDS, AllOf((ME, Contains(TRANSITION_LOCK, mine()
 
 
 def test_only_one_s_own_claim_is_pulled_in_the_end() -> None:
-    """And where it is gone, that is said."""
     assert outcome(OWN.release(mine()), (GUARDED, 1)) is True
     assert outcome(OWN.release(mine()), (GUARDED, 0)) is False
 
 
 @pytest.mark.parametrize("failure", [Ambiguous("no reply"), NotApplied("not sent"), NotDurable("no majority")])
 def test_a_release_without_an_answer_is_asked_for_again(failure: Failure) -> None:
-    """That it is gone by then says nothing, for it may be one's own doing; in the end it is left to the threshold."""
+    """A missing claim proves nothing, since the first release may have removed it."""
     assert outcome(OWN.release(mine()), (GUARDED, failure), waits(50), (GUARDED, 0)) is True
     again = [(GUARDED, failure), waits(50), (GUARDED, failure), waits(100), (GUARDED, failure)]
     assert outcome(OWN.release(mine()), *again) is True
@@ -660,7 +632,7 @@ def test_a_release_without_an_answer_is_asked_for_again(failure: Failure) -> Non
 @example(5 * SECOND, 4 * SECOND - 1, SECOND)
 @example(5 * SECOND, 4 * SECOND, SECOND)
 def test_a_holder_stops_a_margin_before_others_think_it_dead(stale: Duration, old: Duration, margin: Duration) -> None:
-    """Law AL5 needs no clock; this is how late a holder may be, or how far apart clocks, before two work."""
+    """Law AL5, without a clock."""
     claim = age("me", old)
     left = left_of(claim, NOW, stale=stale, margin=margin)
 
@@ -686,6 +658,5 @@ def test_a_holder_stops_a_margin_before_others_think_it_dead(stale: Duration, ol
     ],
 )
 def test_what_means_nothing_is_misuse(wrong: Callable[[], object]) -> None:
-    """At construction, or at the call."""
     with pytest.raises(Misuse):
         wrong()

@@ -1,4 +1,4 @@
-"""What is asked of invocations, request by request; interleavings and faults are explored in the scenarios `asking`."""
+"""The admin commands; the scenarios `asking` explore interleavings and faults."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ AVAILABLE: Final = {each.status for each in INVOCATION.definitions if each.avail
 
 
 def test_cancelling_does_what_each_status_allows() -> None:
-    """Laws AK1 and AK2: in one request; what is run is asked for, what has ended is left."""
+    """Laws AK1 and AK2."""
     store = stored(*EACH)
     answer = asked(store, Command.CANCEL)
 
@@ -94,7 +94,7 @@ def test_cancelling_does_what_each_status_allows() -> None:
 
 
 def test_killing_asks_the_runner_of_that_run() -> None:
-    """Law AK3: of no other version; and what is to be cancelled is not to be run again."""
+    """Law AK3: of no other version; a cancel request forbids later runs."""
     store = stored(*EACH, record("cancelled soon", status.RUNNING, asked="cancel"))
 
     assert asked(store, Command.KILL) == Asked(told=len(OWNED) + 1, left=len(EVERY) - len(OWNED))
@@ -106,7 +106,7 @@ def test_killing_asks_the_runner_of_that_run() -> None:
 
 
 def test_what_is_held_is_due_at_no_time_and_then_when_it_was() -> None:
-    """Law AK4: each is a version of its own, of the same status."""
+    """Law AK4: each hold and release is a version of its own with the same status."""
     store = stored(*EACH)
     assert asked(store, Command.HOLD) == Asked(done=len(AVAILABLE), left=len(EVERY) - len(AVAILABLE))
     for key in AVAILABLE:
@@ -125,7 +125,7 @@ def test_what_is_held_is_due_at_no_time_and_then_when_it_was() -> None:
 
 
 def check_what_is_possible(said: Callable[[str, bool], frozenset[Command]]) -> None:
-    """Law AK6, in each status, held or not, of the invocation as it was."""
+    """Law AK6, in each status, held or not."""
     for which, is_held in ((each, is_held) for each in EVERY for is_held in (False, True)):
         if is_held and which not in AVAILABLE:
             continue
@@ -149,13 +149,13 @@ def test_law_ak6_notices_what_is_forgotten(forgotten: Command) -> None:
 
 
 def test_law_ak6_notices_that_what_is_held_is_thought_to_be_repeated() -> None:
-    """As the page had it: what waits for its next try was offered to be tried now, also where it was held, and then was not."""
+    """The admin page once offered to retry a held invocation at once."""
     with pytest.raises(AssertionError):
         check_what_is_possible(lambda which, is_held: possible(which, is_held=is_held) | possible(which, is_held=False))
 
 
 def test_what_sleeps_until_a_place_is_free_is_not_woken_while_it_is_held() -> None:
-    """Law AK4: who frees a place wakes others; released, it stands where it stood."""
+    """Law AK4: a freed slot wakes only others."""
     slept: dict[str, Any] = {"limited_by": "x", "waits": EARLIER}
     store = stored(record("a", status.RETRY, **slept))
     assert asked(store, Command.HOLD) == Asked(done=1)
@@ -174,7 +174,7 @@ def test_what_sleeps_until_a_place_is_free_is_not_woken_while_it_is_held() -> No
 
 
 def test_what_is_held_and_cancelled_is_no_longer_held() -> None:
-    """Law AK2: it has ended, and waits for nothing."""
+    """Law AK2."""
     store = stored(record("a", status.RETRY))
     asked(store, Command.HOLD)
     asked(store, Command.CANCEL)
@@ -186,7 +186,7 @@ def test_what_is_held_and_cancelled_is_no_longer_held() -> None:
 
 
 def test_what_has_ended_is_copied_once_and_what_waits_for_its_next_try_is_due() -> None:
-    """Law AK5: with its job and nothing else, under an id of its own; each copy of a copy has the next number."""
+    """Law AK5: the copy has the job, a new id and the next number."""
     store = stored(*EACH)
     before = found(store)
     assert asked(store, Command.REPEAT) == Asked(done=len(FINAL) + 1, left=len(EVERY) - len(FINAL) - 1)
@@ -222,7 +222,7 @@ def test_what_has_ended_is_copied_once_and_what_waits_for_its_next_try_is_due() 
 )
 @pytest.mark.parametrize("ask", [Command.CANCEL, Command.HOLD])
 def test_whatever_becomes_of_requests_each_is_counted_once(ask: Command, ways: tuple[Way, ...]) -> None:
-    """Law AK1: what has reached its goal is not written again."""
+    """Law AK1: an invocation at its goal is not written again."""
     store = stored(record("a", status.RETRY), record("b", status.REGISTERED), record("c", status.FAILED))
 
     assert asked(store, ask, None, *ways) == Asked(done=2, left=1)
@@ -230,7 +230,7 @@ def test_whatever_becomes_of_requests_each_is_counted_once(ask: Command, ways: t
 
 
 def test_where_nobody_answers_it_says_so() -> None:
-    """Law AK1: what was not read is not counted, and what was sent may be done."""
+    """Law AK1: unread invocations are not counted; a sent request may be done."""
     nobody = (DROPPED,) * 4
     assert asked(stored(record("a", status.RETRY)), Command.CANCEL, None, *nobody) == Asked(is_complete=False)
     silent = (answered, *(DROPPED,) * 4)
@@ -242,7 +242,7 @@ def test_where_nobody_answers_it_says_so() -> None:
 
 
 def test_batches_go_through_all_once_and_what_is_none_is_counted() -> None:
-    """Law AK1: page by page, in the order of the ids; what cannot be read keeps nobody else from being cancelled."""
+    """Law AK1: page by page, in the order of ids; an unreadable record does not stop the others."""
     spoiled = Document((("_id", "b"), ("status", 7)))
     store = stored(record("a", status.RETRY), spoiled, *(record(key, status.RETRY) for key in "cde"))
 
@@ -255,7 +255,7 @@ def test_batches_go_through_all_once_and_what_is_none_is_counted() -> None:
 
 
 def test_a_query_means_what_all_of_its_parts_say() -> None:
-    """Law IQ1: by each part alone, and by several."""
+    """Law IQ1: each part alone, and several together."""
     store = stored(
         record("a", status.FAILED, made=1, error=RunError("ValueError", "No such MAIL").document()),
         record("b", status.RETRY, made=2, task="bill", parent="a", root="a"),
@@ -282,7 +282,7 @@ def test_a_query_means_what_all_of_its_parts_say() -> None:
 
 
 def test_pages_show_each_once_and_one_is_shown_whole() -> None:
-    """Law IQ2: the newest first, without arguments and results; and what cannot be read says why."""
+    """Law IQ2."""
     spoiled = Document((("_id", "z"), ("status", 7), (CREATED_AT.name, Instant(0))))
     store = stored(*(record(f"{made}", status.FAILED, made=made) for made in (1, 2, 3, 4)), spoiled)
     pages: list[InvocationPage] = []
@@ -318,7 +318,6 @@ def test_pages_show_each_once_and_one_is_shown_whole() -> None:
     ids=["no such status", "a text for ids", "no tenant", "no request", "no batch", "no id"],
 )
 def test_what_cannot_be_asked_is_refused(make: Callable[[], object]) -> None:
-    """Before anything is asked of the store."""
     with pytest.raises(Misuse):
         make()
 
@@ -326,7 +325,7 @@ def test_what_cannot_be_asked_is_refused(make: Callable[[], object]) -> None:
 @OF_DESIGNS
 @pytest.mark.parametrize("name", ["asking", "asking.kill", "asking.held", "asking.repeated"])
 def test_every_fault_strikes_where_it_is_explored(name: str) -> None:
-    """Laws AK1 to AK5: completely, with a fault."""
+    """Laws AK1 to AK5."""
     report = report_on(name)
 
     assert report.ok

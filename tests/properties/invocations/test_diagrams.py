@@ -31,7 +31,6 @@ hostile = st.text(max_size=6) | st.sampled_from(
 
 @st.composite
 def tables(draw: st.DrawFn) -> StatusTable:
-    """A chain of statuses of any name, with further edges by chance."""
     names = draw(st.lists(hostile.filter(bool), min_size=1, max_size=6, unique=True))
     definitions = [
         StatusDefinition(
@@ -46,7 +45,6 @@ def tables(draw: st.DrawFn) -> StatusTable:
 
 
 def edges_of(table: StatusTable) -> set[tuple[str | None, str | None]]:
-    """From and to, with None for the start and the end."""
     return {
         *((None, status) for status in table.initial),
         *((each.status, target) for each in table.definitions for target in each.targets),
@@ -55,7 +53,6 @@ def edges_of(table: StatusTable) -> set[tuple[str | None, str | None]]:
 
 
 def parsed(text: str) -> tuple[dict[str, str], set[tuple[str, str]]]:
-    """The label of each state, and the edges: line by line, and every line must be understood."""
     head, *lines = text.removesuffix("\n").split("\n")
     assert head == "stateDiagram-v2"
     labels: dict[str, str] = {}
@@ -72,14 +69,12 @@ def parsed(text: str) -> tuple[dict[str, str], set[tuple[str, str]]]:
 
 
 def status_of(label: str) -> str:
-    """What stands before the flags, unescaped."""
     name = re.sub(r" \([a-z, ]*\)$", "", label)
     return re.sub(r"#(\d+);", lambda match: chr(int(match[1])), name)
 
 
 @given(tables())
 def test_the_edges_read_back_are_those_of_the_table(table: StatusTable) -> None:
-    """Inverse: whatever the statuses are called, no edge is lost, invented or bent."""
     labels, edges = parsed(mermaid(table))
     status = {"[*]": None, **{state: status_of(label) for state, label in labels.items()}}
 
@@ -89,7 +84,6 @@ def test_the_edges_read_back_are_those_of_the_table(table: StatusTable) -> None:
 
 @given(tables())
 def test_no_status_is_taken_for_a_word_of_mermaid(table: StatusTable) -> None:
-    """Its keywords in any case, its comments, quotes and arrows, and markup of the page around it."""
     labels, _ = parsed(mermaid(table))
 
     assert KEYWORDS.isdisjoint(state.lower() for state in labels)
@@ -97,7 +91,6 @@ def test_no_status_is_taken_for_a_word_of_mermaid(table: StatusTable) -> None:
 
 
 def test_the_picture_of_an_invocation() -> None:
-    """Read back, it is the table; a plain status goes by its name, with its flags beside."""
     labels, edges = parsed(mermaid(INVOCATION))
 
     assert {(None if a == "[*]" else a, None if b == "[*]" else b) for a, b in edges} == edges_of(INVOCATION)
@@ -108,7 +101,6 @@ def test_the_picture_of_an_invocation() -> None:
 
 
 def test_the_text_does_not_depend_on_how_a_table_was_made() -> None:
-    """Deterministic: sets are written in the order of names, so the whole text is known."""
     table = StatusTable(
         {"open"},
         (

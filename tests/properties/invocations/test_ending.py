@@ -1,4 +1,4 @@
-"""How runs have ended: the decision, and what is asked of the store. Every interleaving is explored in the scenario `ending`."""
+"""How runs end, request by request; the scenario `ending` explores every interleaving."""
 
 from __future__ import annotations
 
@@ -64,7 +64,6 @@ def run_end(end: End, **more: Any) -> RunEnd:
 
 
 def after(run: RunEnd, now: Instant | None = NOW) -> Document:
-    """The record once the end of the run is written."""
     world = world_with({"records": (new_record("x", RUNNING, "taken", Instant(0), more=Document((("tries", 1),))),)})
     move = move_of(run, now)
     verdict = decide_transition(INVOCATION, RUNNING, move.target, "r")
@@ -80,7 +79,7 @@ def after(run: RunEnd, now: Instant | None = NOW) -> Document:
 def test_each_end_is_a_legal_write_that_leaves_a_record_as_the_laws_have_it(
     end: End, tries: int, listened: bool
 ) -> None:
-    """Laws EN1, EN2, EN3 and EN4, of any end."""
+    """Laws EN1, EN2, EN3 and EN4."""
     found = after(run_end(end, tries=tries, is_listened=listened))
     granted = [end.result if end.upload is None else end.upload] if isinstance(end, Succeeded) else []
 
@@ -96,7 +95,6 @@ def test_each_end_is_a_legal_write_that_leaves_a_record_as_the_laws_have_it(
 
 @given(st.none() | st.just(NOW), st.booleans())
 def test_what_was_no_try_stands_where_it_stood(due: Instant | None, counts: bool) -> None:
-    """And not behind all that has come since: it is due when it was, unless somebody says when."""
     before = Instant(2 * SECOND, STORE)
     found = after(run_end(GivenBack(due, counts=counts), due=before))
 
@@ -123,7 +121,7 @@ def test_a_delay_counts_from_when_the_end_is_written() -> None:
 
 @given(policies(), st.integers(1, 9))
 def test_a_try_is_due_after_the_delay_of_its_policy(policy: Policy, tries: int) -> None:
-    """Law EN5, with and without jitter; the same failure is due at the same time, whenever it is written."""
+    """Law EN5, with and without jitter."""
     run = run_end(Failed(ERROR_OF, policy), tries=tries)
     found = after(run)
     due = found.get(DUE)
@@ -136,7 +134,7 @@ def test_a_try_is_due_after_the_delay_of_its_policy(policy: Policy, tries: int) 
 
 
 def test_the_maximum_duration_counts_from_the_first_failure() -> None:
-    """Law EN3, of time: what has failed for too long is not tried again."""
+    """Law EN3."""
     policy = Policy(backoff=Fixed(SECOND), attempts_max=None, elapsed_max=5 * SECOND)
 
     def target(since: Instant | None) -> str:
@@ -159,7 +157,7 @@ def of_key(key: str, end: End) -> RunEnd:
 
 
 def test_ends_of_many_are_one_request_and_the_time_is_asked_for_where_it_matters() -> None:
-    """Law EN5: the store's time, once for all that failed and may be tried again; else nobody asks."""
+    """Law EN5."""
     store = stored("a", "b", "c")
     assert store.run(ending(of_key("a", Succeeded(1)), of_key("b", Failed(ERROR_OF))).run()) == EndingOutcome((
         Granted(StatusRecord(status.SUCCESS, None, 4)),
@@ -172,7 +170,6 @@ def test_ends_of_many_are_one_request_and_the_time_is_asked_for_where_it_matters
 
 
 def test_without_the_time_nothing_is_sent() -> None:
-    """Nobody answers what time it is: that is given up, and never will be done."""
     store = stored("a")
     run = of_key("a", Failed(ERROR_OF, Policy()))
 
@@ -185,7 +182,7 @@ def test_without_the_time_nothing_is_sent() -> None:
 
 
 def test_who_was_taken_over_changes_nothing() -> None:
-    """Law EN1: its result is nowhere, though it comes with the right id."""
+    """Law EN1, even with the right id."""
     store = stored("a")
     store.run(ending(of_key("a", GivenBack())).run())
     (late,) = store.run(ending(of_key("a", Succeeded("late"))).run()).answers
@@ -196,7 +193,6 @@ def test_who_was_taken_over_changes_nothing() -> None:
 
 
 def test_what_is_kept_of_an_error_is_bounded() -> None:
-    """Of a message its beginning, of a traceback its end; what fits stays as it is."""
     long = RunError("E", "m" * (MESSAGE_MAX + 1), "first" + "t" * TRACEBACK_MAX + "last")
     kept = error_of(long.document())
 
@@ -210,14 +206,13 @@ def test_what_is_kept_of_an_error_is_bounded() -> None:
 
 @given(st.text(st.characters(categories=("Cs", "L")), min_size=1))
 def test_what_is_kept_of_an_error_is_a_document_whatever_it_says(text: str) -> None:
-    """Names of files that are no UTF-8 have lone surrogates: an end that cannot be written would be asked for, for ever."""
+    """File names that are not UTF-8 have lone surrogates; a failed write would repeat for ever."""
     for error in (RunError("E", text), RunError("E", "", text), RunError(text), RunError("E", above=(text,))):
         checked(error.document(), "an error")
         assert error_of(error.document()) == error or has_lone_surrogate(text)
 
 
 def test_no_two_runs_upload_under_one_name() -> None:
-    """It is made of the version at which the run began."""
     assert upload_name("x", 2) != upload_name("x", 4)
 
 
@@ -234,14 +229,13 @@ def test_no_two_runs_upload_under_one_name() -> None:
     ids=["two results", "no owner", "one invocation twice", "two owners", "no run", "no time"],
 )
 def test_what_is_no_end_is_refused(make: Any) -> None:
-    """Before anything is asked of the store."""
     with pytest.raises(Misuse):
         make()
 
 
 @OF_DESIGNS
 def test_every_fault_strikes_where_it_is_explored() -> None:
-    """Laws EN1 to EN5: completely, with a fault."""
+    """Laws EN1 to EN5."""
     report = report_on("ending")
 
     assert report.ok
@@ -249,7 +243,7 @@ def test_every_fault_strikes_where_it_is_explored() -> None:
 
 
 def test_whoever_waits_for_a_place_is_woken_after_the_ends_are_in() -> None:
-    """Law EN6: a bulk of ends, a find of those who wait, and a bulk that wakes them; where nobody answers, the ends are in."""
+    """Law EN6. Without a reply, the ends are still written."""
     owned = StatusRecord(status.RUNNING, "r", 2)
     sleeps = new_invocation("b", Job(task="send", limited_by="set"), "made", Instant(0)).put(WAITS, Instant(0))
     runs = new_record("a", owned, "made", Instant(0), more=Document.of({"limited_by": "set"}))

@@ -1,4 +1,4 @@
-"""Enqueueing, request by request; every interleaving and fault is explored in the scenarios `enqueueing`."""
+"""Enqueueing; the scenarios `enqueueing` explore every interleaving and fault."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ def wanted(*keys: str) -> tuple[NewInvocation, ...]:
 def carried(
     command: Enqueue, world: Plain | None = None, fails: dict[int, Failure] | None = None
 ) -> tuple[tuple[RegistrationOutcome, ...], World, list[type[Effect[object]]]]:
-    """What it answers, the world afterwards, and what it has asked for; the n-th request has no answer but a failure."""
     asked: list[type[Effect[object]]] = []
 
     def means(effect: Effect[object], at: World, who: str) -> object:
@@ -57,7 +56,7 @@ def carried(
 
 
 def test_an_invocation_is_registered_in_the_time_and_one_insert() -> None:
-    """Law EQ3, and the record is what was wanted, due at once."""
+    """Law EQ3."""
     answers, world, asked = carried(Enqueue(wanted=wanted("x"), request="q"))
 
     assert answers == (Registered("x"),)
@@ -69,7 +68,7 @@ def test_an_invocation_is_registered_in_the_time_and_one_insert() -> None:
 
 
 def test_a_hundred_are_as_many_requests() -> None:
-    """Law EQ3: one insert of all."""
+    """Law EQ3: one insert."""
     answers, _, asked = carried(Enqueue(wanted=wanted(*map(str, range(100))), request="q"))
 
     assert answers == tuple(Registered(str(number)) for number in range(100))
@@ -77,7 +76,7 @@ def test_a_hundred_are_as_many_requests() -> None:
 
 
 def test_of_those_whose_ids_are_taken_one_look_tells() -> None:
-    """Law EQ3: a look, and each gets its own answer, in order."""
+    """Law EQ3: each caller gets its own answer, in order."""
     _, world, _ = carried(Enqueue(wanted=wanted("b"), request="other"))
     assert isinstance(world, Plain)
     answers, _, asked = carried(Enqueue(wanted=wanted("a", "b", "c"), request="q"), world)
@@ -88,7 +87,7 @@ def test_of_those_whose_ids_are_taken_one_look_tells() -> None:
 
 @pytest.mark.parametrize("looks_first", [False, True], ids=["alone", "in a transaction"])
 def test_an_invocation_of_another_task_answers_nobody(*, looks_first: bool) -> None:
-    """Once a mail answered for an invoice of the same id, which nobody wrote."""
+    """Once a mail answered for an invoice of the same id, and the invoice was lost."""
     _, world, _ = carried(Enqueue(wanted=wanted("a"), request="other"))
     assert isinstance(world, Plain)
     both = (NewInvocation("a", Job(task="invoice")), NewInvocation("b", Job(task="invoice")))
@@ -102,7 +101,6 @@ def test_an_invocation_of_another_task_answers_nobody(*, looks_first: bool) -> N
 
 @pytest.mark.parametrize("due", [MINUTE, NOW + MINUTE], ids=["a time from now", "an instant"])
 def test_what_is_due_later_is(due: Instant | int) -> None:
-    """By the store's clock."""
     _, world, _ = carried(Enqueue(wanted=(NewInvocation("x", JOB, due),), request="q"))
     record = world.read(document(RECORDS, "x"))
 
@@ -112,7 +110,6 @@ def test_what_is_due_later_is(due: Instant | int) -> None:
 
 @pytest.mark.parametrize("failure", [Ambiguous("lost"), NotDurable("no majority")], ids=["ambiguous", "not durable"])
 def test_without_a_reply_it_is_asked_again_under_the_same_id(failure: Failure) -> None:
-    """The request may have been carried out or not: then the second one says which."""
     answers, world, _ = carried(Enqueue(wanted=wanted("x"), request="q"), fails={1: failure})
 
     assert answers == (Registered("x"),)
@@ -120,7 +117,6 @@ def test_without_a_reply_it_is_asked_again_under_the_same_id(failure: Failure) -
 
 
 def test_who_is_never_answered_is_told_so() -> None:
-    """And that it may be there."""
     ((answer,), _, _) = carried(
         Enqueue(wanted=wanted("x"), request="q", attempts=2), fails=dict.fromkeys(range(9), Ambiguous("lost"))
     )
@@ -131,13 +127,13 @@ def test_who_is_never_answered_is_told_so() -> None:
 
 @given(st.lists(st.tuples(st.text(min_size=1), st.uuids()), unique_by=lambda each: each[1]))
 def test_no_two_requests_upload_under_one_name(asked: list[tuple[str, UUID]]) -> None:
-    """Law EQ5, whatever the ids are; named by the id alone, as they once were, two who ask under one write over each other."""
+    """Law EQ5: with names from the id alone, two callers of one id overwrote each other."""
     assert laws.enqueueing.are_apart([arguments_name(key, request.hex) for key, request in asked])
     assert not laws.enqueueing.are_apart(["order-7", "order-7"])
 
 
 def test_in_a_transaction_it_looks_first_and_tries_nothing_again() -> None:
-    """Law EQ3: what is taken is not inserted, for that would end the transaction; what fails is passed on."""
+    """Law EQ3: a duplicate key would end the transaction."""
     _, world, _ = carried(Enqueue(wanted=wanted("b"), request="other"))
     assert isinstance(world, Plain)
     command = Enqueue(wanted=wanted("a", "b"), request="q", looks_first=True)
@@ -160,7 +156,6 @@ def test_in_a_transaction_it_looks_first_and_tries_nothing_again() -> None:
     ids=["none", "twice", "before now", "no id"],
 )
 def test_what_cannot_be_meant_is_refused(wrong: object, what: str) -> None:
-    """Early, and it says what."""
     with pytest.raises(Misuse, match=what):
         wrong()  # type: ignore[operator]
 
@@ -168,7 +163,7 @@ def test_what_cannot_be_meant_is_refused(wrong: object, what: str) -> None:
 @OF_DESIGNS
 @pytest.mark.parametrize("name", ["enqueueing", "enqueueing.beside"])
 def test_it_is_explored_completely(name: str) -> None:
-    """Laws EQ1, EQ2 and EQ4 in every interleaving with two faults; each has specimens that break it."""
+    """Laws EQ1, EQ2 and EQ4 in every interleaving with two faults; specimens break each."""
     report = report_on(name)
 
     assert report.ok
@@ -176,7 +171,6 @@ def test_it_is_explored_completely(name: str) -> None:
 
 
 def test_arguments_are_not_shown() -> None:
-    """Of what is wanted nor of the command."""
     secret = Job(task="t", arguments=Document.of({"password": "geheim"}))
 
     assert "geheim" not in repr(Enqueue(wanted=(NewInvocation("x", secret),), request="q"))

@@ -1,5 +1,3 @@
-"""What a process is told with each beat of the invocations that it runs."""
-
 from __future__ import annotations
 
 from typing import Final, cast
@@ -58,7 +56,7 @@ def test_what_was_asked_and_what_is_lost_is_told() -> None:
 
 
 def test_what_is_in_its_name_twice_and_not_in_its_hands_is_given_back() -> None:
-    """Laws HD3 and HD4: and is due at once, as if no run of it had begun."""
+    """Laws HD3 and HD4: due at once, as if no run had begun."""
     picked = new_record(
         "p", StatusRecord(status.PENDING, "r", 3), "made", Instant(0), more=Document(((TRIES.name, 1),))
     )

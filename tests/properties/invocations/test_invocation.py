@@ -33,7 +33,7 @@ success                      | F  | - | -  | -  | Rl | -  |
 failed                       | F  | - | -  | -  | Rl | -  |
 concurrency_controlled_final | F  | - | -  | -  | Rl | -  |
 """
-"""pynenc 0.3: final, available, requires, acquires, releases, overrides, and what may follow."""
+"""pynenc 0.3: final, available, requires, acquires, releases, overrides, next statuses."""
 
 OURS = {
     ("rerouted", "concurrency_controlled_final"),
@@ -41,15 +41,12 @@ OURS = {
     ("retry", "concurrency_controlled"),
     ("retry", "concurrency_controlled_final"),
 }
-"""The edges beyond it that anybody takes."""
-
 OPEN = ("registered", "rerouted", "retry", "pending", "running", "paused", "killed", "concurrency_controlled")
 DIRECT = {
     *((available, "running") for available in ("registered", "rerouted", "retry")),
     *((owned, "rerouted") for owned in ("running", "paused")),
     *((status, "cancelled") for status in (*OPEN, "pending_recovery", "running_recovery")),
 }
-"""Those that save a write: to begin at once, to give back at shutdown, and to cancel."""
 CANCELLED = "cancelled | F | - | - | - | Rl | Ov |"
 
 STATUSES = [definition.status for definition in INVOCATION.definitions]
@@ -64,7 +61,6 @@ def described(more: str = "") -> dict[str, tuple[tuple[bool, ...], set[str]]]:
 
 
 def ours() -> dict[str, tuple[tuple[bool, ...], set[str]]]:
-    """What is described, and our edges; running acquires its owner where it is entered without one."""
     found = {
         status: (flags, targets | {target for source, target in OURS | DIRECT if source == status})
         for status, (flags, targets) in described(CANCELLED).items()
@@ -74,7 +70,6 @@ def ours() -> dict[str, tuple[tuple[bool, ...], set[str]]]:
 
 
 def after(*moves: tuple[str, str | None]) -> StatusRecord:
-    """The record after these moves, all of which are legal."""
     record: StatusRecord | None = None
     for target, runner in moves:
         verdict = decide_transition(INVOCATION, record, target, runner)
@@ -91,7 +86,6 @@ SUCCESS = after(("registered", None), ("pending", "r1"), ("running", "r1"), ("su
 
 
 def test_the_table_is_the_described_one_but_for_what_is_marked_as_added() -> None:
-    """Every status, flag and edge, as pynenc has them; a new invocation is registered, and running acquires an owner, too."""
     expected = {
         status: (flags, described()[status][1]) for status, (flags, _) in ours().items() if status != "cancelled"
     }
@@ -116,7 +110,7 @@ def test_the_table_is_the_described_one_but_for_what_is_marked_as_added() -> Non
 
 
 def test_our_edges_are_marked_with_their_reasons() -> None:
-    """For a paused invocation whose owner died, for one that is refused when it should run again, and to save writes."""
+    """A dead owner's paused one, a refused one that runs again, and saved writes."""
     added = {(each.status, edge.target): edge.why for each in INVOCATION.definitions for edge in each.added}
 
     assert added.keys() == OURS | DIRECT
@@ -126,7 +120,6 @@ def test_our_edges_are_marked_with_their_reasons() -> None:
 @pytest.mark.parametrize("status", sorted({source for source, target in DIRECT if target == "cancelled"}))
 @pytest.mark.parametrize("runner", [None, "r1", "r2"])
 def test_whatever_is_not_final_is_cancelled_by_anybody(status: str, runner: str | None) -> None:
-    """Whoever owns it: its owner's next write is refused, for the version has passed."""
     record = StatusRecord(status, "r1" if status in OWNED else None, 7)
 
     assert decide_transition(INVOCATION, record, "cancelled", runner) == Accepted("cancelled", None, 8)
@@ -134,7 +127,6 @@ def test_whatever_is_not_final_is_cancelled_by_anybody(status: str, runner: str 
 
 @pytest.mark.parametrize("status", ["registered", "rerouted", "retry"])
 def test_what_is_available_begins_in_one_write(status: str) -> None:
-    """The runner owns it; nobody in particular cannot run it."""
     record = StatusRecord(status, None, 7)
 
     assert decide_transition(INVOCATION, record, "running", "r1") == Accepted("running", "r1", 8)
@@ -143,7 +135,6 @@ def test_what_is_available_begins_in_one_write(status: str) -> None:
 
 @pytest.mark.parametrize("status", ["running", "paused"])
 def test_an_owner_gives_back_in_one_write(status: str) -> None:
-    """And nobody else does: what another has is recovered."""
     record = StatusRecord(status, "r1", 7)
 
     assert decide_transition(INVOCATION, record, "rerouted", "r1") == Accepted("rerouted", None, 8)
@@ -153,14 +144,13 @@ def test_an_owner_gives_back_in_one_write(status: str) -> None:
 @pytest.mark.parametrize(("source", "target"), sorted(OURS))
 @pytest.mark.parametrize("runner", [None, "r2"])
 def test_our_edges_are_open_to_anybody_and_leave_no_owner(source: str, target: str, runner: str | None) -> None:
-    """A dead owner takes none of them, and who refuses an invocation does not own it."""
     owner = "r1" if source in OWNED else None
 
     assert decide_transition(INVOCATION, StatusRecord(source, owner, 7), target, runner) == Accepted(target, None, 8)
 
 
 def test_without_our_edges_a_paused_invocation_is_stuck_and_a_blocked_retry_has_no_way_on() -> None:
-    """In pynenc's table: what its recovery and its concurrency control want to do then is denied."""
+    """Pynenc's table denies the moves that its recovery and its concurrency control need then."""
     table = StatusTable(
         INVOCATION.initial,
         tuple(
@@ -177,7 +167,6 @@ def test_without_our_edges_a_paused_invocation_is_stuck_and_a_blocked_retry_has_
 
 
 def test_every_status_has_its_constant() -> None:
-    """The names of the module and the statuses of the table are the same, and plain strings."""
     constants = {value for name, value in vars(invocation).items() if name.isupper() and isinstance(value, str)}
 
     assert constants == set(STATUSES)
@@ -187,7 +176,6 @@ def test_every_status_has_its_constant() -> None:
 @pytest.mark.parametrize("runner", [None, "r1", "r2"])
 @pytest.mark.parametrize("owner", [None, "r1"])
 def test_every_move_is_answered_as_described(owner: str | None, runner: str | None) -> None:
-    """Every status and none, every target, every owner and runner, by what is described and added alone."""
     table = ours()
     for current in (None, *STATUSES):
         for target in STATUSES:
@@ -209,7 +197,7 @@ def test_every_move_is_answered_as_described(owner: str | None, runner: str | No
 
 @given(st.lists(st.tuples(st.sampled_from(STATUSES), st.sampled_from([None, "r1", "r2"])), max_size=60))
 def test_an_invocation_is_owned_exactly_while_pending_running_or_paused(moves: list[tuple[str, str | None]]) -> None:
-    """Law S2 for this table, exactly."""
+    """Law S2 for this table."""
     record = REGISTERED
     for target, runner in moves:
         verdict = decide_transition(INVOCATION, record, target, runner)
@@ -223,7 +211,6 @@ def test_an_invocation_is_owned_exactly_while_pending_running_or_paused(moves: l
 @pytest.mark.parametrize("status", STATUSES)
 @pytest.mark.parametrize("owner", [None, "r1"])
 def test_the_table_alone_says_who_is_owned(status: str, owner: str | None) -> None:
-    """The predicate of law S2 means exactly pending, running and paused."""
     owned = laws.owned_as_the_table_says(INVOCATION, StatusRecord(status, owner, 1))
 
     assert owned is ((owner is not None) is (status in OWNED))
@@ -233,30 +220,30 @@ def test_the_table_alone_says_who_is_owned(status: str, owner: str | None) -> No
 
 
 def test_a_new_invocation_does_not_run() -> None:
-    """None to running is not an edge (pynenc, case 1)."""
+    """Pynenc, case 1."""
     assert decide_transition(INVOCATION, None, "running", "r1") == NotAllowed(
         None, "running", frozenset({"registered"})
     )
 
 
 def test_a_registered_invocation_does_not_succeed() -> None:
-    """Registered to success is not an edge (pynenc, case 2)."""
+    """Pynenc, case 2."""
     assert isinstance(decide_transition(INVOCATION, REGISTERED, "success", "r1"), NotAllowed)
 
 
 def test_only_its_owner_runs_a_pending_invocation() -> None:
-    """Pending of r1 to running: refused to r2, granted to r1, who keeps it (pynenc, case 3)."""
+    """Pynenc, case 3."""
     assert decide_transition(INVOCATION, PENDING, "running", "r2") == NotOwner("pending", "running", "r1", "r2")
     assert decide_transition(INVOCATION, PENDING, "running", "r1") == Accepted("running", "r1", 3)
 
 
 def test_nobody_cannot_pick_up_an_invocation() -> None:
-    """Registered to pending without a runner (pynenc, case 4)."""
+    """Pynenc, case 4."""
     assert decide_transition(INVOCATION, REGISTERED, "pending", None) == NoRunner("registered", "pending")
 
 
 def test_anybody_recovers_a_pending_invocation() -> None:
-    """Pending of r1 to pending_recovery by r2, then rerouted by anyone; nobody owns it (pynenc, case 5)."""
+    """Pynenc, case 5."""
     recovered = after(("registered", None), ("pending", "r1"), ("pending_recovery", "r2"))
 
     assert recovered == StatusRecord("pending_recovery", None, 3)
@@ -266,24 +253,24 @@ def test_anybody_recovers_a_pending_invocation() -> None:
 
 
 def test_a_running_invocation_has_its_own_recovery() -> None:
-    """Running to pending_recovery is not an edge, not even for its owner (pynenc, case 6)."""
+    """Not even its owner moves it to pending_recovery (pynenc, case 6)."""
     assert isinstance(decide_transition(INVOCATION, RUNNING, "pending_recovery", "r1"), NotAllowed)
 
 
 @pytest.mark.parametrize("target", STATUSES)
 def test_nothing_follows_success(target: str) -> None:
-    """None of the 14 targets is an edge (pynenc, case 7)."""
+    """Pynenc, case 7."""
     assert decide_transition(INVOCATION, SUCCESS, target, "r1") == NotAllowed("success", target, frozenset())
 
 
 def test_only_the_owner_succeeds() -> None:
-    """Running of r1 to success: refused to r2, then granted to r1, and released (pynenc, case 8)."""
+    """Pynenc, case 8."""
     assert decide_transition(INVOCATION, RUNNING, "success", "r2") == NotOwner("running", "success", "r1", "r2")
     assert decide_transition(INVOCATION, RUNNING, "success", "r1") == Accepted("success", None, 4)
 
 
 def test_of_two_who_pick_it_up_one_wins() -> None:
-    """Both decide on version 1, one compare-and-set finds it; decided anew, the other has no edge (pynenc, case 9)."""
+    """Pynenc, case 9."""
     stored = REGISTERED
     winners: list[str] = []
     decisions = {runner: decide_transition(INVOCATION, REGISTERED, "pending", runner) for runner in ("r1", "r2")}
@@ -298,6 +285,6 @@ def test_of_two_who_pick_it_up_one_wins() -> None:
 
 
 def test_records_do_not_change() -> None:
-    """They are values (pynenc, case 10)."""
+    """Pynenc, case 10."""
     with pytest.raises(AttributeError):
         REGISTERED.status = "pending"  # type: ignore[misc]

@@ -32,12 +32,10 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_what_is_not_there_takes_no_place() -> None:
-    """A partial index and a small record: of nothing, nothing is stored."""
     assert [name for name, _ in job_fields(Job(task="t")).items] == ["task", "arguments", "queue", "priority"]
 
 
 def test_arguments_are_not_shown() -> None:
-    """They may hold secrets."""
     assert "geheim" not in repr(Job(task="t", arguments=Document.of({"password": "geheim"})))
 
 
@@ -53,11 +51,9 @@ def test_arguments_are_not_shown() -> None:
     ids=lambda each: each if isinstance(each, str) else "",
 )
 def test_a_wrong_job_is_refused_early(wrong: dict[str, object], what: str) -> None:
-    """And the error says what is wrong with it."""
     with pytest.raises(Misuse, match=what):
         Job(task="t", **wrong)  # type: ignore[arg-type]
 
 
 def test_a_record_that_another_has_spoiled_is_read_or_misuse() -> None:
-    """Whatever stands in a field, or is missing."""
     assert is_read_or_misuse(job_of, recorded(job_fields(Job(task="t", tenant="a", parent="p", root="p", deadline=1))))

@@ -1,4 +1,4 @@
-"""Picking an invocation up where nothing races; the rest is explored in the scenario `admission`."""
+"""Picking up without races; the scenario `admission` explores the rest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from tidegate.sim.automaton import Returned
 
 
 def test_what_nothing_excludes_needs_no_place() -> None:
-    """Where the rule is off the invocation is picked up at once; one that is not there, or not available, is not."""
     free = Picker(key="x", call=Call("t", ()), rule=Rule(Control.DISABLED), runner="a", request="r")
     there = {"_id": "x", "status": "registered", "owner": None, "version": 1, "history": ()}
     assert one(free.run, {"invocations": (Document.of(there),)}) == Returned(PickedUp(2))
@@ -26,7 +25,7 @@ def test_what_nothing_excludes_needs_no_place() -> None:
 
 
 def test_what_has_moved_since_it_was_found_is_left_alone() -> None:
-    """It may be due at another time now: found by run 3033 of the orchestrator, which ran a retry before its time."""
+    """Its due time may have changed: run 3033 of the orchestrator ran a retry before its time."""
     there = {"_id": "x", "status": "retry", "owner": None, "version": 7, "history": ()}
     found = StatusRecord("retry", None, 4)
     picker = Picker(
@@ -45,5 +44,4 @@ def test_what_has_moved_since_it_was_found_is_left_alone() -> None:
 
 
 def test_outcomes_read_as_sentences() -> None:
-    """One line each, for people."""
     assert [str(PickedUp(2)), str(HeldBack("rerouted", 2))] == ["picked up at version 2", "held back: rerouted"]

@@ -10,14 +10,12 @@ from tidegate.model.errors import Misuse
 
 
 def test_places_are_kept_as_they_are() -> None:
-    """What is stored of a reservation is the reservation."""
     reservation = Reservation((Place("x", 1), Place("y", 0)))
     assert places_of(Document.of({"_id": "p", "version": 3, "places": kept(reservation)})) == reservation
     assert places_of(None) == Reservation()
 
 
 def test_what_is_not_a_document_of_places_is_read_or_misuse() -> None:
-    """Whatever stands in a field, or is missing."""
     with pytest.raises(Misuse):
         places_of(Document.of({"_id": "x"}))
     held = ({"invocation": "x", "version": 1},)

@@ -1,4 +1,4 @@
-"""Places for many at once; the interleavings are explored in `taking.limited` and `taking.waking`."""
+"""Slots for many invocations; `taking.limited` and `taking.waking` explore the interleavings."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ def woken(world: World, freed: Freed) -> set[str]:
 
 
 def test_as_many_are_woken_as_places_are_free() -> None:
-    """The more urgent first, and of equal ones who waits longest; of each set its own, and nobody else."""
     some = (
         sleeping("a", "x", 3), sleeping("b", "x", 1), sleeping("c", "x", 2), sleeping("urgent", "x", 9, priority=1),
         sleeping("d", "y", 1), sleeping("e", "z", 1),
@@ -55,14 +54,13 @@ def test_as_many_are_woken_as_places_are_free() -> None:
 
 
 def test_where_more_wait_than_one_look_finds_the_sets_behind_are_woken_too() -> None:
-    """A set with many who wait stands before others."""
     many = tuple(sleeping(f"{name}{at}", name, at) for name in "xyz" for at in range(30))
 
     assert woken(store(*many), (("x", 1), ("y", 1), ("z", 1))) == {"x0", "y0", "z0"}
 
 
 def test_where_a_look_ends_within_a_set_the_rest_of_it_is_woken_too() -> None:
-    """Law PL3: as many as places are free, however few of them the page before had shown."""
+    """Law PL3."""
     many = tuple(sleeping(f"{name}{at}", name, at) for name, number in (("x", 20), ("y", 8)) for at in range(number))
 
     assert woken(store(*many), (("x", 1), ("y", 5))) == {"x0", "y0", "y1", "y2", "y3", "y4"}
@@ -78,7 +76,7 @@ def test_where_a_look_ends_within_a_set_the_rest_of_it_is_woken_too() -> None:
     ids=["new", "a while", "long"],
 )
 def test_who_waits_long_is_looked_at_more_rarely(since: int | None, least: int, most: int) -> None:
-    """Law PL4: and yet it is, and it is known since when it waits."""
+    """Law PL4: the poll interval grows, and the time of the first wait is kept."""
     began = None if since is None else Instant(since * SECOND)
     job = Job(task="send", limited_by="x")
     world = store(new_invocation("a", job, "made", Instant(0), NOW))
@@ -91,7 +89,6 @@ def test_who_waits_long_is_looked_at_more_rarely(since: int | None, least: int, 
 
 
 def test_who_has_freed_a_place_meanwhile_is_seen() -> None:
-    """Its holder has ended, or is gone: one that waits is woken for each; who holds a place still wakes nobody."""
     by = (("x", tuple(Place(key, 1) for key in ("runs", "ended", "gone"))), ("y", (Place("runs", 1),)))
     ended = new_invocation("ended", Job(task="send"), "made", Instant(0)).put(STATUS, SUCCESS).put(VERSION, 3)
     runs = new_invocation("runs", Job(task="send"), "made", Instant(0)).put(STATUS, RUNNING).put(VERSION, 2)
@@ -102,7 +99,7 @@ def test_who_has_freed_a_place_meanwhile_is_seen() -> None:
 
 
 def test_who_has_no_place_is_as_it_was() -> None:
-    """Law PL2: nobody answers; the next look finds it."""
+    """Law PL2: the next poll finds it."""
     world = store(new_invocation("a", Job(task="send", limited_by="x"), "made", Instant(0), NOW))
     for failure in (NotApplied("away"), Ambiguous("away")):
         placing = Placing(wishes=(Wish("a", FIRST, "x"),))
@@ -113,7 +110,6 @@ def test_who_has_no_place_is_as_it_was() -> None:
 
 
 def test_who_is_refused_is_refused_once() -> None:
-    """One set is full, and the first write of the places of another one has no reply: nobody is told of twice."""
     runs, a, b = (
         new_invocation(key, Job(task="send", limited_by="x"), "made", Instant(0), NOW) for key in ("runs", "a", "b")
     )
@@ -131,7 +127,7 @@ def test_who_is_refused_is_refused_once() -> None:
 
 
 def test_an_old_wish_leaves_the_later_place_of_its_invocation() -> None:
-    """Law AD8: the other one that found it since is about to begin with that."""
+    """Law AD8: another runner that found it since is about to begin with that slot."""
     record = new_invocation("a", Job(task="send", limited_by="x"), "made", Instant(0), NOW).put(VERSION, 3)
     _, world = run(Placing(wishes=(Wish("a", StatusRecord("retry", None, 3), "x"),)).place(), store(record))
 
@@ -143,14 +139,12 @@ def failing(kind: type[Effect[object]], failure: Failure, effect: Effect[object]
 
 
 def test_who_wants_nothing_asks_for_nothing() -> None:
-    """No request is sent."""
     world = store()
     assert run(Placing(wishes=()).place(), world) == (Placed(), world)
     assert run(Placing(wishes=()).wait(SECOND), world) == run(Placing(wishes=()).look(()), world) == (None, world)
 
 
 def test_a_wish_is_of_an_invocation_and_of_a_set() -> None:
-    """Early, and it says what."""
     for wrong in (("", FIRST, "x"), ("a", FIRST, ""), ("a", FIRST, "x", 0)):
         with pytest.raises(Misuse):
             Wish(*wrong)

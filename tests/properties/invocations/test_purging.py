@@ -1,4 +1,4 @@
-"""Retention, request by request; interleavings and faults are explored in the scenario `purging`."""
+"""Retention, request by request; the scenario `purging` explores interleavings and faults."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def keys(store: Store, collection: str = RECORDS) -> list[str]:
 
 
 def test_what_ended_long_ago_goes_and_nothing_else() -> None:
-    """Law PG1: each status has its age; what runs, and what triggers have yet to hear of, stays at any age."""
+    """Law PG1."""
     store = stored(
         *(ended(f"{which} late", ago=AGE - SECOND, which=which) for which in ("success", "failed", "cancelled")),
         *(ended(f"{which} early", ago=3 * AGE, which=which) for which in ("success", "failed", "cancelled")),
@@ -79,7 +79,7 @@ def test_what_ended_long_ago_goes_and_nothing_else() -> None:
 
 
 def test_the_longest_ended_go_first_page_by_page() -> None:
-    """Law PG3: once its time is over it begins no more pages, but for one of each status; the next pass goes on."""
+    """Law PG3."""
     store = stored(
         *(ended(f"{ago}", ago=ago * AGE) for ago in range(2, 9)), ended("f", ago=3 * AGE, which=status.FAILED)
     )
@@ -94,7 +94,7 @@ HELD: Final = Document.of({"_id": "set", "version": 5, "places": kept(Reservatio
 
 
 def test_who_goes_is_out_of_its_places_first() -> None:
-    """Law PG2: the others keep theirs; the call goes, too."""
+    """Law PG2: other holders keep their slots; the call document goes, too."""
     store = stored(ended("a", ago=2 * AGE), calls=(CALL,), places=(HELD,))
 
     assert purged(store) == Purged(1, is_done=True)
@@ -106,7 +106,7 @@ def test_who_goes_is_out_of_its_places_first() -> None:
 
 
 def test_where_the_places_have_changed_those_of_the_page_stay_and_the_others_go() -> None:
-    """Law PG2: what could still be found there is not removed."""
+    """Law PG2: slots never name a removed invocation."""
 
     def others_were_faster(store: Store, effect: Any) -> object:
         places = document(PLACES, "set")
@@ -122,7 +122,7 @@ def test_where_the_places_have_changed_those_of_the_page_stay_and_the_others_go(
 @pytest.mark.parametrize("way", [DROPPED, UNSENT, lost_reply], ids=["lost", "not sent", "reply lost"])
 @pytest.mark.parametrize("at", range(4))
 def test_a_pass_without_an_answer_is_gone_on_with_by_the_next_one(way: Way, at: int) -> None:
-    """Law PG3: whatever was done of it."""
+    """Law PG3."""
     store = stored(ended("a", ago=2 * AGE), calls=(CALL,), places=(HELD,))
     first = purged(store, *(answered,) * at, way)
     assert not first.is_done
@@ -135,7 +135,7 @@ def upload(key: str) -> Document:
 
 
 def test_an_upload_goes_once_nothing_has_referred_to_it_for_long() -> None:
-    """Law PG4: it is marked, and what is referred to again is not; what it is marked at counts, not what it is."""
+    """Law PG4: removal depends on the mark."""
     uses = (
         ended("a", ago=0, **{PAYLOAD.name: "arguments"}),
         ended("b", ago=0, **{RESULT_PAYLOAD.name: "b@2"}),
@@ -154,13 +154,13 @@ def test_an_upload_goes_once_nothing_has_referred_to_it_for_long() -> None:
     assert swept(store) == Purged(1, is_done=True)
     assert keys(store, PAYLOADS) == ["again", "arguments", "b@2"]
     store.do(delete_one(RECORDS, Eq(ID, "c")))
-    assert swept(store) == Purged(0, is_done=True)  # its time begins anew
+    assert swept(store) == Purged(0, is_done=True)  # its time restarts
     assert laws.purging.no_named_upload_goes(["arguments", "b@2"], keys(store, PAYLOADS))
     assert swept(store, DROPPED) == Purged(0, is_done=False)
 
 
 def test_who_has_run_is_out_of_the_places_that_it_ran_in() -> None:
-    """Law PG5: those who still run keep theirs; where nobody is left the set goes with the next sweep (PG6)."""
+    """Law PG5: running holders stay; the next sweep removes an empty set (PG6)."""
     both = kept(Reservation((Place("a", 2), Place("b", 2))))
     sets = tuple(
         Document.of({"_id": key, "version": 5, "places": some}) for key, some in (("one", both[:1]), ("two", both))
@@ -179,7 +179,7 @@ def test_who_has_run_is_out_of_the_places_that_it_ran_in() -> None:
 
 
 def test_where_the_places_that_it_ran_in_have_changed_it_stays_until_the_next_pass() -> None:
-    """Law PG6: else nobody would ever take it out."""
+    """Law PG6: no later pass would remove it from the slots."""
 
     def others_were_faster(store: Store, effect: Any) -> object:
         store.world = cast("Any", store.world.write(document(PLACES, "set"), HELD.put(VERSION, 6)))
@@ -192,7 +192,7 @@ def test_where_the_places_that_it_ran_in_have_changed_it_stays_until_the_next_pa
 
 
 def test_places_of_more_sets_than_are_found_at_a_time_are_left() -> None:
-    """Law PG6: those of a page that ended may be of twice as many sets."""
+    """Law PG6: one page of ended invocations may be of twice as many sets."""
     names = [f"{number:04}" for number in range(FOUND_MAX // 2 + 1)]
     records = [ended(name, ago=2 * AGE, limited_by=f"r{name}") for name in names]
     calls = tuple(Document.of({"_id": name, PLACES_ID.name: f"c{name}"}) for name in names)
@@ -210,13 +210,12 @@ def cleared(store: Store, which: str, *ways: Way, until: Instant | None = None, 
 
 
 def meter(key: str, *, written: int, free: int = 0, line: int = 0) -> Document:
-    """So many seconds after the beginning it was written, is its bucket empty, and is nobody in line."""
     made = new_meter(key, Instant(written * SECOND))
     return made.put(FREE_AT, Instant(free * SECOND)).put(LINE_AT, Instant(line * SECOND))
 
 
 def test_a_meter_goes_once_it_says_nothing_and_nobody_has_asked_for_long() -> None:
-    """Law PG6: one that was written lately, is not empty, or in whose line somebody stands, stays; so does what is none."""
+    """Law PG6: a recent, non-empty or queued meter stays; so does an invalid one."""
     none = Document.of({"_id": "none", WRITTEN_AT.name: Instant(0)})
     meters = (
         none, meter("spent", written=1), meter("spent, too", written=50), meter("late", written=51),
@@ -235,7 +234,7 @@ def test_a_meter_goes_once_it_says_nothing_and_nobody_has_asked_for_long() -> No
 
 @pytest.mark.parametrize(("which", "requests"), [("places", 2), ("meters", 3)])
 def test_a_sweep_without_an_answer_is_gone_on_with_by_the_next_one(which: str, requests: int) -> None:
-    """Law PG6: whatever was done of it."""
+    """Law PG6."""
     for at, way in product(range(requests), (DROPPED, UNSENT, lost_reply)):
         empty = Document.of({"_id": "set", "version": 3, "places": ()})
         store = stored(places=(empty,), meters=(meter("spent", written=0),))
@@ -250,14 +249,13 @@ def test_a_sweep_without_an_answer_is_gone_on_with_by_the_next_one(which: str, r
     ids=["age", "batch", "collection"],
 )
 def test_what_cannot_be_kept_so_is_refused(make: Callable[[], object]) -> None:
-    """Before anything is removed."""
     with pytest.raises(Misuse):
         make()
 
 
 @OF_DESIGNS
 def test_every_fault_strikes_where_it_is_explored() -> None:
-    """Laws PG1, PG2 and PG3: completely, with a fault."""
+    """Laws PG1, PG2 and PG3."""
     report = report_on("purging")
 
     assert report.ok

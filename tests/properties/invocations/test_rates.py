@@ -1,5 +1,3 @@
-"""A rate: how many are admitted, and when the others are to come; and the question of it, request by request."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -26,7 +24,6 @@ EMPTY: Final = Meter(T0, T0)
 
 @st.composite
 def rates(draw: st.DrawFn) -> Rate:
-    """Some of which the interval is no whole number."""
     at_most = draw(st.integers(1, 12))
     return Rate(at_most, draw(st.integers(at_most, 100)), draw(st.none() | st.integers(1, at_most)))
 
@@ -38,7 +35,7 @@ STEPS: Final = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), max_s
 def test_no_more_are_admitted_than_may_and_nobody_is_refused_for_whom_there_is_room(
     rate: Rate, steps: list[tuple[int, int]], behind: int
 ) -> None:
-    """Laws GC1, GC2 and GC3: at every instant, whatever is asked, and however many stand behind."""
+    """Laws GC1, GC2 and GC3, at every instant, for any load and any queue."""
     now, meter = T0, EMPTY
     admitted: list[tuple[Instant, int]] = []
     for passes, wanted in steps:
@@ -56,7 +53,7 @@ def test_no_more_are_admitted_than_may_and_nobody_is_refused_for_whom_there_is_r
 def test_where_the_clock_goes_back_the_rate_goes_on_after_a_burst(
     rate: Rate, steps: list[tuple[int, int]], jump: int
 ) -> None:
-    """Law GC4: however far it was ahead."""
+    """Law GC4."""
     meter, now = EMPTY, T0
     for passes, wanted in steps:
         now += passes
@@ -70,7 +67,7 @@ def test_where_the_clock_goes_back_the_rate_goes_on_after_a_burst(
 def test_what_is_spent_decides_as_if_nothing_had_been_admitted(
     rate: Rate, steps: list[tuple[int, int]], passes: int, more: int, asked: tuple[int, int]
 ) -> None:
-    """Law GC5: then, and later; and it is spent at last, whatever was admitted."""
+    """Law GC5, whatever was admitted before."""
     meter, now = EMPTY, T0
     for after, number in steps:
         now += after
@@ -84,7 +81,7 @@ def test_what_is_spent_decides_as_if_nothing_had_been_admitted(
 
 @pytest.mark.parametrize("burst", [None, 1])
 def test_of_many_that_wait_each_asks_about_twice_and_the_rate_is_used(burst: int | None) -> None:
-    """Law GC3: though all are due at once, and looks find a hundred at a time."""
+    """Law GC3: all are due at once, and a poll finds a hundred."""
     rate, meter, now, asked = Rate(10, SECOND, burst), EMPTY, T0, 0
     waiting = [0] * 3_000
     while waiting:
@@ -100,7 +97,7 @@ def test_of_many_that_wait_each_asks_about_twice_and_the_rate_is_used(burst: int
 
 
 def test_a_line_in_which_nobody_stands_holds_up_nobody() -> None:
-    """Law GC3: what was cancelled does not come, and after a while it is not waited for."""
+    """Law GC3: a cancelled invocation does not come, and its turn lapses."""
     rate = Rate(10, SECOND)
     meter = decide_rate(rate, EMPTY, T0, 6_000).meter
     assert meter.line_at - T0 > 500 * SECOND
@@ -110,7 +107,6 @@ def test_a_line_in_which_nobody_stands_holds_up_nobody() -> None:
 
 
 def test_a_line_has_an_end() -> None:
-    """And begins anew behind that."""
     rate = Rate(1, MINUTE)
     found = decide_rate(rate, EMPTY, T0, 12)
     assert found.dues[-1] - T0 == LINE_MAX + MINUTE
@@ -146,7 +142,6 @@ def test_the_first_question_makes_the_meter_and_others_are_three_requests() -> N
 
 
 def test_a_rate_of_less_than_a_millisecond_is_kept_whole() -> None:
-    """A document keeps whole milliseconds, and the rest beside them."""
     store, rate = stored(), Rate(3_000, SECOND, 1)
     assert rate.interval == 334
     admitted = 0
@@ -155,13 +150,13 @@ def test_a_rate_of_less_than_a_millisecond_is_kept_whole() -> None:
         found = asked(store, 5, rate=rate)
         assert isinstance(found, Admission)
         admitted += found.admitted
-    assert admitted == 1_000  # one at a time, and one look a millisecond
+    assert admitted == 1_000  # one at a time, one poll per millisecond
 
 
 @pytest.mark.parametrize("way", [DROPPED, UNSENT, lost_reply], ids=["lost", "not sent", "reply lost"])
 @pytest.mark.parametrize("at", range(3))
 def test_what_has_no_answer_is_asked_again(way: Way, at: int) -> None:
-    """Law MT2: at worst, places go to nobody."""
+    """Law MT2: at worst, permits are unused."""
     store = stored(new_meter("send", T0))
     found = asked(store, 2, *(answered,) * at, way)
     assert isinstance(found, Admission)
@@ -186,14 +181,13 @@ def test_where_nobody_answers_nothing_may_begin() -> None:
     ids=["none", "no time", "more than one in the least time", "burst", "no burst", "nobody", "set", "wanted", "collection"],
 )  # fmt: skip
 def test_what_is_no_rate_is_refused(make: Callable[[], object]) -> None:
-    """Before anything is asked."""
     with pytest.raises(Misuse):
         make()
 
 
 @OF_DESIGNS
 def test_every_fault_strikes_where_it_is_explored() -> None:
-    """Laws MT1 and MT2: completely, with a fault."""
+    """Laws MT1 and MT2."""
     report = report_on("metering")
 
     assert report.ok

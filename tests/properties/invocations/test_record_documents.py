@@ -45,7 +45,7 @@ def test_a_record_is_read_as_it_was_made(first: StatusRecord, now: Instant) -> N
 
 
 def test_each_change_is_read_as_it_was_written() -> None:
-    """Law IV1, and the history has the last versions."""
+    """Law IV1; the history has the last versions."""
     start = new_record("x", StatusRecord("registered", None, 1), "r1", Instant(0))
     world = done(world_with({}), insert_one("c", start))
     for version in range(2, HISTORY_MAX + 3):
@@ -76,13 +76,11 @@ def test_each_change_is_read_as_it_was_written() -> None:
     ],
 )
 def test_a_request_tells_who_has_asked(request_id: str, by: str) -> None:
-    """A runner that takes or ends, whoever enqueued it, an operator; the ids of invocations and hosts have dots in them."""
     record = new_record("a.b", StatusRecord("pending", "r", 7), request_id, Instant(0))
     assert [each.by for each in versions(record)] == [by]
 
 
 def test_a_record_of_before_has_no_times() -> None:
-    """Whoever shows it is told what is known."""
     record = new_record("x", StatusRecord("registered", None, 1), "r.x", Instant(0)).without(Field("at1"))
     assert versions(record) == (VersionMade(1, "registered", "r", None),)
     assert set(TIMED) > set(RECORD)
@@ -90,7 +88,7 @@ def test_a_record_of_before_has_no_times() -> None:
 
 @given(st.sampled_from(INVOCATION.definitions), st.sampled_from([each.status for each in INVOCATION.definitions]))
 def test_a_record_is_due_exactly_while_it_is_available(was: StatusDefinition, status: str) -> None:
-    """Law IV2: one that waits, or does not, is changed; it waits afterwards exactly if a runner may take it."""
+    """Law IV2."""
     zero = Instant(0)
     start = new_record("x", StatusRecord(was.status, None, 1), "one", zero, due=zero if was.available else None)
     changed = changes(INVOCATION, Accepted(status, None, 2), "two")
@@ -121,7 +119,6 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_the_same_write_says_when_it_is_due_again() -> None:
-    """A back-off after a failure: due later, and once."""
     at = Instant(9 * SECOND)
     changed = changes(INVOCATION, Accepted("retry", None, 4), "q", Put(DUE, at))
 
@@ -129,6 +126,5 @@ def test_the_same_write_says_when_it_is_due_again() -> None:
 
 
 def test_a_record_that_another_has_spoiled_is_read_or_misuse() -> None:
-    """Whatever stands in a field, or is missing."""
     record = new_record("x", StatusRecord("registered", None, 1), "mine", Instant(0))
     assert is_read_or_misuse(lambda doc: (viewed(doc), history(doc)), record)

@@ -1,4 +1,4 @@
-"""What a recoverer reads of an invocation; what it does is explored in the scenarios `recovery`."""
+"""Reading an invocation for recovery; the scenarios `recovery` explore the recoverer."""
 
 from __future__ import annotations
 
@@ -29,18 +29,15 @@ RUNNING = Document.of({"_id": "x", "status": "running", "owner": "a", "version":
 
 
 def test_an_item_is_what_its_record_says() -> None:
-    """And since when."""
     assert item_of(RUNNING) == Item("x", StatusRecord("running", "a", 1), Instant(0))
 
 
 def test_a_record_that_the_store_has_not_dated_is_misuse() -> None:
-    """Nobody knows how long it has been as it is."""
     with pytest.raises(Misuse):
         item_of(Document.of({"_id": "x", "status": "running", "owner": "a", "version": 1}))
 
 
 def test_a_record_that_another_has_spoiled_is_read_or_misuse() -> None:
-    """Whatever stands in a field, or is missing."""
     assert is_read_or_misuse(item_of, RUNNING)
 
 
@@ -59,7 +56,6 @@ def spoiled(key: str) -> Document:
 
 
 def world_of(*records: Document) -> World:
-    """Records as they were an hour ago, and the one who recovers."""
     me = {"_id": "me", "departed": False, "created": LATER, "joined": LATER, "seen": LATER}
     world = world_with({"invocations": records, "members": (Document.of(me),)})
     return world.write(CLOCK, LATER)
@@ -74,7 +70,6 @@ def statuses(world: World) -> dict[object, str]:
 
 
 def check_rp4(made: type[Recoverer]) -> None:
-    """Behind so many others as a page has, and behind one that cannot be read."""
     finished = tuple(record(f"a{number:03}", "success") for number in range(ITEMS_MAX))
     owned = tuple(record(f"b{number:03}", "running", "me") for number in range(ITEMS_MAX))
     world = world_of(*finished, *owned, spoiled("c"), record("d", "running", "gone"), record("e", "registered"))
@@ -107,19 +102,16 @@ def test_a_pass_looks_at_all_that_are_not_finished() -> None:
     ],
 )
 def test_law_rp4_notices(right: str, wrong: str) -> None:
-    """Each breaks law RP4."""
     with pytest.raises((AssertionError, Refused)):
         check_rp4(variant(Recoverer, (right, wrong)))
 
 
 def invalid(effect: Effect[object]) -> Failure | None:
-    """A validator of the user's does not like what becomes of this one."""
     is_it = isinstance(effect, UpdateOne) and '"a"' in str(effect.where)
     return Refused("document failed validation") if is_it else None
 
 
 def test_a_pass_may_be_of_some_tasks_alone() -> None:
-    """Those that look after the others are looked after first, for one."""
     of = [record(key, "running", "gone").put(TASK, task) for key, task in (("x", "core"), ("y", "mine"))]
     recoverer = Recoverer(me="me", dead_after=DEAD_AFTER, tasks=("core",))
 
@@ -130,7 +122,7 @@ def test_a_pass_may_be_of_some_tasks_alone() -> None:
 
 
 def test_what_the_store_refuses_of_one_keeps_no_other() -> None:
-    """Law RP4: it is named, and the pass goes on."""
+    """Law RP4: the pass names it and continues."""
     world = world_of(record("a", "running", "gone"), record("b", "running", "gone"))
     answer, world = run(recoverer().run(), world, invalid)
 
@@ -142,7 +134,6 @@ def test_what_the_store_refuses_of_one_keeps_no_other() -> None:
 
 
 def test_what_has_no_answer_is_found_by_the_next_pass() -> None:
-    """The reply to the first step was lost: the record says what became of it, and the next pass goes on."""
     world = world_of(record("a", "running", "gone"))
     program, reply = recoverer().run(), None
     while not isinstance(asked := program.send(reply), UpdateOne):
@@ -157,13 +148,11 @@ def test_what_has_no_answer_is_found_by_the_next_pass() -> None:
 
 
 def test_who_recovers_is_a_member() -> None:
-    """Its beats tell the time."""
     with pytest.raises(Misuse, match="is not a member"):
         run(recoverer().run(), world_with({}))
 
 
 def test_its_index_is_of_the_statuses_of_its_own_records() -> None:
-    """So a pass reads what may be stuck; that it reads no more is seen on a real MongoDB."""
     assert Recoverer(me="r", dead_after=MINUTE, records="calls").indexes == {
         "calls": (Index((Ascending(STATUS),)), Index((Ascending(STATUS), Ascending(OWNER))))
     }

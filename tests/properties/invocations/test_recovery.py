@@ -64,7 +64,6 @@ every_case = (items(), memberships(), short_times(), patiences())
 @example(item("paused"), Membership(), START + DEAD_AFTER, PATIENCE)
 @example(item("retry"), Membership(), START + DEAD_AFTER, PATIENCE)
 def test_rc1_each_step_is_legal(found: Item, known: Membership, now: Instant, patience: Patience) -> None:
-    """Law RC1."""
     assert laws.step_is_legal(decide_recovery(found, known, now, patience))
 
 
@@ -75,7 +74,6 @@ def test_rc1_each_step_is_legal(found: Item, known: Membership, now: Instant, pa
 @example(item("pending", "a"), Membership((runner("a"),)), START + (MINUTE - 1), PATIENCE)
 @example(item("pending", "a"), Membership((runner("a"),)), START + MINUTE, PATIENCE)
 def test_rc2_who_owns_it_and_lives_is_spared(found: Item, known: Membership, now: Instant, patience: Patience) -> None:
-    """Law RC2."""
     verdict = decide_recovery(found, known, now, patience)
 
     assert laws.living_owners_are_spared(found, known, now, patience.pending_max, verdict)
@@ -89,7 +87,6 @@ def test_rc2_who_owns_it_and_lives_is_spared(found: Item, known: Membership, now
 @example(item("killed"), Membership(), START, PATIENCE)
 @example(item("retry"), Membership(), START, PATIENCE)
 def test_rc3_until_when_is_exact(found: Item, known: Membership, now: Instant, patience: Patience) -> None:
-    """Law RC3."""
     verdict = decide_recovery(found, known, now, patience)
     if isinstance(verdict, InHand):
         just_before = decide_recovery(found, known, verdict.until + -1, patience)
@@ -102,7 +99,6 @@ def test_rc3_until_when_is_exact(found: Item, known: Membership, now: Instant, p
 @given(st.sampled_from(STUCK), st.sampled_from(("a", "gone", "new", None)), patiences())
 @example("concurrency_controlled", None, PATIENCE)
 def test_rc4_the_way_to_the_queue_is_short(status: str, owner: str | None, patience: Patience) -> None:
-    """Law RC4."""
     found = item(status, owner if status in OWNED else None)
     known = Membership((runner("a"), runner("gone", left=START)))
     now, path = START, list[RecoveryVerdict]()
@@ -126,54 +122,43 @@ def test_rc4_the_way_to_the_queue_is_short(status: str, owner: str | None, patie
 def test_rc6_each_is_judged_alone(
     found: list[Item], known: Membership, now: Instant, patience: Patience, data: st.DataObject | None
 ) -> None:
-    """Law RC6."""
     for listed in (found, found if data is None else data.draw(st.permutations(found))):
         alone = [decide_recovery(each, known, now, patience) for each in listed]
 
         assert laws.judged_alone(plan_recovery(listed, known, now, patience), alone)
 
 
-# --- several who recover, and one who runs ----------------------------------------------------------------------------
+# --- several recoverers and one runner --------------------------------------------------------------------------------
 
 
 @attrs.frozen
 class Looks:
-    """A recoverer reads the invocation and decides."""
-
     who: int
 
 
 @attrs.frozen
 class Acts:
-    """A recoverer carries out what it has decided, one write."""
-
     who: int
 
 
 @attrs.frozen
 class Stops:
-    """A recoverer crashes, and whoever follows it knows nothing."""
-
     who: int
 
 
 @attrs.frozen
 class Frees:
-    """Another recoverer sees to the invocation, step by step, until it is in the queue."""
+    pass
 
 
 @attrs.frozen
 class Runs:
-    """A runner takes the next step with the invocation, one of several: also one that is presumed dead, and is not."""
-
     choice: int
     by: str
 
 
 @attrs.frozen
 class Passes:
-    """Time passes; who is alive beats."""
-
     duration: Duration
 
 
@@ -202,14 +187,11 @@ def at_a_distance(before: list[Event], between: list[Event], after: list[Event])
 
 
 happenings = st.builds(at_a_distance, anything, anything, anything)
-"""Among other things somebody decides, and carries it out at some distance."""
 beginnings = st.tuples(st.sampled_from((*OWNED, *LASTING)), st.sampled_from((LIVING, DEAD, NEVER)))
 
 
 @attrs.define
 class Play:
-    """The record, and what everybody is about to do."""
-
     record: StatusRecord
     now: Instant = EPOCH
     changed: Instant = EPOCH
@@ -218,7 +200,6 @@ class Play:
 
     @property
     def known(self) -> Membership:
-        """One who always beats, and one who has been silent from before the beginning."""
         then = Instant(-SILENCE)
         dead = Member(id=DEAD, name=DEAD, life=1, runner=None, created=then, joined=then, seen=then)
         return Membership((dead, attrs.evolve(dead, id=LIVING, name=LIVING, seen=self.now)), SILENCE)
@@ -231,7 +212,6 @@ class Play:
             self.record, self.changed = record, self.now
 
     def look(self, who: int) -> None:
-        """Whoever has a step to take does not look again before."""
         found = self.found()
         if not isinstance(self.decided.get(who), Move):
             self.decided[who] = decide_recovery(found, self.known, self.now, SHORT)
@@ -253,7 +233,6 @@ class Play:
         self.act(-1)
 
     def run(self, choice: int, by: str) -> None:
-        """The runner picks up what is available, and goes on with what it owns."""
         record = self.record
         if record.owner == by:
             targets = {"pending": ("running",), "running": ("paused", "retry", "success"), "paused": ("running",)}
@@ -302,9 +281,8 @@ def played(begin: tuple[str, str], happened: list[Event]) -> Play:
 def test_rc5_it_is_free_in_the_end_and_taken_from_nobody_who_lives(
     begin: tuple[str, str], happened: list[Event]
 ) -> None:
-    """Law RC5."""
     play = played(begin, happened)
-    for _ in range(2 * laws.STEPS_MAX):  # whoever is stopped, one goes on at last; the others come late
+    for _ in range(2 * laws.STEPS_MAX):  # one finishes at last, in spite of stops; the others are late
         play.now += SILENCE
         play.free()
     for who in tuple(play.decided):
@@ -330,7 +308,7 @@ test_a_planted_bug_is_found = planted(
     ),
     bug("until the later", ("due if owned_until - due > 0", "due if owned_until - due < 0"), test_rc3_until_when_is_exact),
     bug(
-        "pending and running alone",  # what pynenc's two tasks look at, and what they do with it in one go
+        "pending and running alone",  # as pynenc's two tasks read and change them at once
         ("    definition = next(", "    if status not in ('pending', 'running'):\n        return Queued()\n    definition = next("),
         test_rc4_the_way_to_the_queue_is_short,
         test_rc5_it_is_free_in_the_end_and_taken_from_nobody_who_lives,
@@ -405,7 +383,7 @@ def moved(found: Item, target: str, trouble: Trouble) -> Move:
 def test_each_stuck_invocation_is_moved_on(
     status: str, owner: str | None, expected: str | None, trouble: Trouble | None
 ) -> None:
-    """Ten minutes after it came into its status; who owns it may be alive by its own beats, not by its runner's."""
+    """An owner is alive by its own heartbeats, not by its runner's."""
     found = item(status, owner)
     verdict = decide_recovery(found, GROUP, LATER)
 
@@ -414,12 +392,11 @@ def test_each_stuck_invocation_is_moved_on(
 
 @pytest.mark.parametrize("status", ["registered", "rerouted", "retry"])
 def test_what_is_available_is_in_the_queue(status: str) -> None:
-    """However long ago: in pynenc a message that was taken out, and whose taker crashed, is gone (W22)."""
+    """In pynenc, the message of a crashed consumer is lost (W22)."""
     assert decide_recovery(item(status), GROUP, START + 1_000 * MINUTE) == Queued()
 
 
 def test_everything_has_an_answer() -> None:
-    """Totality: every status, and an unknown one, with every owner, early and late."""
     for status in (*LASTING, *FINAL, "elsewhere"):
         for owner in (None, *GROUP.by_id, "nobody"):
             for now in (START, LATER):
@@ -431,7 +408,7 @@ def test_everything_has_an_answer() -> None:
 
 
 def test_a_pending_invocation_is_taken_at_the_limit_and_no_sooner() -> None:
-    """Older than the limit is listed, a fresh one is not (pynenc, case 32); at once if its owner is known to be gone."""
+    """Pynenc, case 32."""
     known = Membership((runner("a"), runner("b", left=START)))
     slow, dead = item("pending", "a"), item("pending", "b")
 
@@ -442,7 +419,7 @@ def test_a_pending_invocation_is_taken_at_the_limit_and_no_sooner() -> None:
 
 
 def test_a_worker_is_judged_by_its_own_beats() -> None:
-    """Its runner beats and it does not: listed. It beats: not (pynenc, cases 33 and 34)."""
+    """Pynenc, cases 33 and 34."""
     silent, beating = (
         Membership((runner("a", seen=LATER), runner("w", runner="a", seen=seen))) for seen in (START, LATER)
     )
@@ -453,7 +430,6 @@ def test_a_worker_is_judged_by_its_own_beats() -> None:
 
 
 def test_an_owner_that_has_not_beaten_yet_has_as_long_as_a_silent_one() -> None:
-    """From when it came to own the invocation."""
     found = item("running", "newcomer")
 
     assert decide_recovery(found, Membership(), LATER + -1) == InHand(LATER)
@@ -462,7 +438,7 @@ def test_an_owner_that_has_not_beaten_yet_has_as_long_as_a_silent_one() -> None:
 
 @given(st.sampled_from(["pending", "killed"]), st.integers(-3, 3))
 def test_it_is_time_when_the_filter_of_the_store_says_so(status: str, late: Duration) -> None:
-    """Agreement with `OlderThan`, by which a store finds what may be stuck."""
+    """Agreement with `OlderThan`, the store's filter for stuck records."""
     limit = {"pending": PATIENCE.pending_max, "killed": PATIENCE.passing_max}[status]
     now = START + (limit + late * MILLISECOND)
     older = matches(OlderThan(Field[Instant]("at"), limit), Document.of({"_id": "i", "at": START}), lambda: now)
@@ -472,7 +448,7 @@ def test_it_is_time_when_the_filter_of_the_store_says_so(status: str, late: Dura
 
 
 def test_one_that_began_to_run_in_between_stops_no_other() -> None:
-    """Pynenc moves all and then all of them on: the second of three that are pending runs after all."""
+    """Pynenc moves all, then moves all on: the second of three pending ones runs."""
     known = Membership((runner("a", seen=LATER),))
     found = [Item(key, StatusRecord("pending", "a", 2), START) for key in "xyz"]
     steps = plan_recovery(found, known, START + MINUTE)
@@ -489,7 +465,6 @@ def test_one_that_began_to_run_in_between_stops_no_other() -> None:
 
 
 def test_what_stays_half_way_is_found_by_the_next() -> None:
-    """A recoverer crashes after each of its writes; the invocation comes back to the queue all the same."""
     known = Membership((runner("a", left=START),))
     found, now, lines = item("paused", "a", version=4), START, list[str]()
     for _ in range(3):
@@ -507,7 +482,6 @@ def test_what_stays_half_way_is_found_by_the_next() -> None:
 
 
 def test_the_last_step_frees_it() -> None:
-    """The move to rerouted does; the recovery statuses lead on to it."""
     found = item("killed")
 
     assert moved(found, "rerouted", Trouble.LEFT_HALFWAY).frees
@@ -515,7 +489,6 @@ def test_the_last_step_frees_it() -> None:
 
 
 def test_what_is_left_alone_says_why() -> None:
-    """One line each."""
     assert [str(each) for each in (HELD, Queued(), Finished(), NoInvocation("x"))] == [
         "in hand until 1800001200 s@store",
         "queued",
@@ -526,7 +499,6 @@ def test_what_is_left_alone_says_why() -> None:
 
 @given(items(), short_times(), patiences(), st.integers(-(10**18), 10**18))
 def test_the_epoch_does_not_matter(found: Item, now: Instant, patience: Patience, by: Duration) -> None:
-    """Metamorphic: all of it at another time gives the same step, or the same reason until an instant moved as far."""
     verdict = decide_recovery(found, Membership(), now, patience)
     later = decide_recovery(attrs.evolve(found, changed=found.changed + by), Membership(), now + by, patience)
 
@@ -555,7 +527,6 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_wrong_types_meet_misuse_and_nothing_else(name: str) -> None:
-    """Each argument of each public constructor and function, one at a time; each refuses what is of no type at all."""
     refuses_wrong_types(*CALLS[name], START)
 
 
@@ -568,27 +539,22 @@ def test_wrong_types_meet_misuse_and_nothing_else(name: str) -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(wrong: Callable[[], object], complaint: str) -> None:
-    """An invocation has an id, and nothing is stuck at once."""
     with pytest.raises(Misuse, match=complaint):
         _ = wrong()
 
 
 def test_the_limits_are_minutes() -> None:
-    """Not seconds: a process may take some to start."""
     assert Patience(pending_max=MINUTE, passing_max=MINUTE) == PATIENCE
 
 
 @pytest.mark.parametrize("status", ["pending", "killed", "running"])
 def test_two_clocks_are_never_compared(status: str) -> None:
-    """Changes, beats and now are of one clock."""
     with pytest.raises(Misuse, match="two clocks"):
         decide_recovery(item(status, "alive" if status in OWNED else None), GROUP, Instant(LATER.at, WALL))
 
 
 @pytest.mark.parametrize("case", [Move, *get_args(LeftAlone), *Trouble])
 def test_every_case_is_drawn(case: type[RecoveryVerdict] | Trouble) -> None:
-    """The strategies reach each verdict, and each trouble."""
-
     def is_the_case(verdict: RecoveryVerdict) -> bool:
         return case in (type(verdict), verdict.trouble if isinstance(verdict, Move) else None)
 

@@ -1,4 +1,4 @@
-"""Registration where nothing races; the rest is explored in the scenario `registration`."""
+"""Registration without races; the scenario `registration` explores the rest."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ BY_A = Rule(Control.KEYS, ("a",))
 
 
 def registered(call: Call, *, status: str, version: int = 1) -> Mapping[str, tuple[Document, ...]]:
-    """The store after `y` was registered for the call `t(a=1, b=2)`, and whatever became of it."""
     y = Registrar(key="y", call=Call("t", (("a", "1"), ("b", "2"))), rule=BY_A, request="first")
     places = reservation_id(Purpose.REGISTRATION, BY_A, call)
     record = {"_id": "y", "status": status, "owner": None, "version": version, "history": ()}
@@ -38,9 +37,7 @@ def registered(call: Call, *, status: str, version: int = 1) -> Mapping[str, tup
 
 
 def test_a_call_is_registered_or_answered_or_differs() -> None:
-    """One that is registered for the same answers it, also where it is still to be made; one that has gone on does not.
-    Where calls must agree, other arguments are an error. Where the rule is off nothing needs a place.
-    """
+    """Also before its record exists."""
     call = Call("t", (("a", "1"), ("b", "3")))
     registrar = Registrar(key="x", call=call, rule=BY_A, request="r")
     there = registered(call, status="registered")
@@ -59,7 +56,6 @@ def test_a_call_is_registered_or_answered_or_differs() -> None:
 
 
 def test_who_is_answered_by_another_leaves_nothing_behind() -> None:
-    """It reads, and no more: its call would stay for ever."""
     asked: list[Effect[object]] = []
 
     def noting(effect: Effect[object]) -> None:
@@ -73,7 +69,6 @@ def test_who_is_answered_by_another_leaves_nothing_behind() -> None:
 
 
 def test_a_time_from_now_is_counted_from_the_time_of_the_store() -> None:
-    """And is stored with the call, for whoever makes the record in its place."""
     program = Registrar(key="x", call=Call("t", ()), rule=BY_A, request="r", due=5_000).run()
     assert isinstance(program.send(None), StoreTime)
     assert isinstance(program.send(Instant(1_000_000)), FindOne)
@@ -85,7 +80,6 @@ def test_a_time_from_now_is_counted_from_the_time_of_the_store() -> None:
 
 
 def test_a_refusal_of_the_store_is_passed_on() -> None:
-    """One that has nothing to do with ids ends the program."""
     program = Registrar(key="x", call=Call("t", ()), rule=BY_A, request="r").run()
     assert isinstance(program.send(None), FindOne)
     assert isinstance(program.send(None), InsertOne)
@@ -94,5 +88,4 @@ def test_a_refusal_of_the_store_is_passed_on() -> None:
 
 
 def test_outcomes_read_as_sentences() -> None:
-    """One line each, for people."""
     assert [str(Registered("x")), str(Reused("y"))] == ["registered 'x'", "answered by 'y'"]

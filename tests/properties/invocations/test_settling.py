@@ -1,4 +1,4 @@
-"""Settling in bulk, request by request; every interleaving and fault is explored in the scenario `transition.bulk`."""
+"""Bulk transitions; the scenario `transition.bulk` explores every interleaving and fault."""
 
 from __future__ import annotations
 
@@ -51,8 +51,6 @@ T = TypeVar("T")
 
 @final
 class Store:
-    """A store, and what was asked of it."""
-
     def __init__(self, world: Plain) -> None:
         self.world = world
         self.asked: list[Effect[object]] = []
@@ -63,7 +61,6 @@ class Store:
         return reply
 
     def run(self, program: Program[T], *ways: Way) -> T:
-        """The answers, when the requests meet these ways, and those after them nothing bad."""
         answer: object = None
         while True:
             try:
@@ -97,8 +94,6 @@ def lost_reply(store: Store, effect: Effect[object]) -> object:
 
 
 def partly(count: int) -> Way:
-    """The first of a bulk are done, and nobody hears of it."""
-
     def met(store: Store, effect: Effect[object]) -> object:
         assert isinstance(effect, BulkUpdate)
         for update in effect.updates[:count]:
@@ -113,7 +108,7 @@ UNSENT: Final = fails(NotApplied("not sent"))
 
 
 def test_one_request_is_enough_where_all_match() -> None:
-    """Law TB2: the total is that of all, so nobody has to look."""
+    """Law TB2."""
     store = Store(stored("a", "b", "c"))
     moves = tuple(map(move, "abc"))
 
@@ -123,7 +118,7 @@ def test_one_request_is_enough_where_all_match() -> None:
 
 
 def test_one_look_tells_of_all_where_fewer_match() -> None:
-    """Law TB2: who was faster is seen in the history; what the rules deny is not asked for. In the order of the moves."""
+    """Law TB2: the history names the faster command."""
     store = Store(stored("a", "b", "c"))
     store.run(command(move("b", request="theirs")).run())
     store.asked.clear()
@@ -141,7 +136,7 @@ def test_one_look_tells_of_all_where_fewer_match() -> None:
 
 
 def test_attempts_are_apart() -> None:
-    """As those of a transition (TR8)."""
+    """As in a transition (TR8)."""
     store = Store(stored("a"))
     wanted = attrs.evolve(command(move("a")), pauses=Pauses(Fixed(SECOND)))
 
@@ -162,7 +157,7 @@ def test_attempts_are_apart() -> None:
     ],
 )
 def test_whatever_becomes_of_requests_each_is_granted_once(ways: tuple[Way, ...]) -> None:
-    """Law TB1: asked again with the same id and version, it cannot count twice."""
+    """Law TB1: a repeated request has the same id and version, so it cannot count twice."""
     store = Store(stored("a", "b", "c"))
 
     assert store.run(command(*map(move, "abc")).run(), *ways) == (Granted(HELD),) * 3
@@ -170,7 +165,7 @@ def test_whatever_becomes_of_requests_each_is_granted_once(ways: tuple[Way, ...]
 
 
 def test_what_was_never_sent_is_given_up_and_what_may_come_is_unknown() -> None:
-    """Law TB1, of the last attempt."""
+    """Law TB1."""
     wanted = command(move("a"), attempts=2)
 
     assert Store(stored("a")).run(wanted.run(), UNSENT, UNSENT) == (GaveUp(2, FREE, None),)
@@ -180,7 +175,7 @@ def test_what_was_never_sent_is_given_up_and_what_may_come_is_unknown() -> None:
 
 
 def test_a_refusal_is_passed_on_unless_a_request_may_have_been_done() -> None:
-    """Law TB1: it says nothing of the request before it."""
+    """Law TB1: a refusal does not settle an earlier request."""
     no = fails(Refused("not authorised"))
     with pytest.raises(Refused):
         Store(stored("a")).run(command(move("a")).run(), no)
@@ -189,7 +184,7 @@ def test_a_refusal_is_passed_on_unless_a_request_may_have_been_done() -> None:
 
 
 def test_beyond_what_a_record_remembers_nobody_knows() -> None:
-    """Law TB1. One that is gone remembers nothing; one that never was what is expected never will be moved."""
+    """Law TB1."""
     store = Store(stored("a", "b", "c"))
     at = FREE
     for number in range(HISTORY_MAX + 1):
@@ -204,7 +199,6 @@ def test_beyond_what_a_record_remembers_nobody_knows() -> None:
 
 
 def test_the_function_is_the_class() -> None:
-    """`settle(...)` asks for the same as `Settling(...).run()`."""
     one, other = Store(stored("a")), Store(stored("a"))
 
     assert one.run(settle(RECORDS, TABLE, (move("a"),), runner="r")) == other.run(command(move("a")).run())
@@ -215,7 +209,6 @@ def test_the_function_is_the_class() -> None:
     "moves", [(), (move("a"), move("a", request="other")), tuple(map(move, map(str, range(UPDATES_MAX + 1))))]
 )
 def test_moves_are_of_different_records_and_not_too_many(moves: tuple[RecordMove, ...]) -> None:
-    """As many as one bulk takes; a second move of a record comes after the first."""
     with pytest.raises(Misuse):
         command(*moves)
     assert attrs.evolve(command(move("a")), moves=tuple(map(move, "ab"))).moves[1].key == "b"
@@ -223,7 +216,7 @@ def test_moves_are_of_different_records_and_not_too_many(moves: tuple[RecordMove
 
 @OF_DESIGNS
 def test_every_fault_strikes_where_it_is_explored() -> None:
-    """Law TB1: completely, with a fault; `make thorough` explores two."""
+    """Law TB1; `make thorough` explores two."""
     report = report_on("transition.bulk")
 
     assert report.ok

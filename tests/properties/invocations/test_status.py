@@ -38,8 +38,6 @@ from tidegate.model.errors import Misuse
 
 
 class Shade(StrEnum):
-    """Of an enum: no store gives it back as it is."""
-
     X = "x"
 
 
@@ -57,13 +55,10 @@ TAKEN_AT_ONCE = StatusTable({"taken"}, (StatusDefinition("taken", acquires_owner
 
 @attrs.frozen
 class Life:
-    """A table, and what was commanded of one record: each time one of the statuses that may follow, or of all."""
-
     table: StatusTable
     commands: tuple[tuple[int, str | None], ...]
 
     def steps(self) -> list[tuple[StatusRecord | None, StatusRecord, str | None]]:
-        """What came of it: (before, after, runner) of each accepted command."""
         steps: list[tuple[StatusRecord | None, StatusRecord, str | None]] = []
         record: StatusRecord | None = None
         for command, runner in self.commands:
@@ -89,7 +84,7 @@ lives = st.builds(
 
 @given(lives)
 def test_nothing_leaves_a_final_status(life: Life) -> None:
-    """Law S1, for random tables and lives."""
+    """Law S1."""
     assert all(laws.nothing_leaves_a_final_status(life.table, *step[:2]) for step in life.steps())
 
 
@@ -97,26 +92,26 @@ def test_nothing_leaves_a_final_status(life: Life) -> None:
 @example(Life(TAKEN_AT_ONCE, ((0, None),)))
 @example(Life(TABLE, ((0, None), (1, "r1"), (0, "r1"))))
 def test_a_record_is_owned_as_its_status_says(life: Life) -> None:
-    """Law S2, for random tables and lives."""
+    """Law S2."""
     assert all(laws.owned_as_the_table_says(life.table, after) for _, after, _ in life.steps())
 
 
 @given(lives)
 @example(Life(TABLE, ((0, None), (1, "r1"), (1, "r2"))))
 def test_only_the_owner_leaves_a_status_that_requires_it(life: Life) -> None:
-    """Law S3, for random tables and lives."""
+    """Law S3."""
     assert all(laws.only_the_owner_leaves(life.table, *step) for step in life.steps())
 
 
 @given(lives)
 def test_each_transition_makes_one_version(life: Life) -> None:
-    """Law S4, for random tables and lives."""
+    """Law S4."""
     assert all(laws.each_change_makes_one_version(*step[:2]) for step in life.steps())
 
 
 @given(lives)
 def test_only_edges_of_the_table_are_taken(life: Life) -> None:
-    """Law S5, for random tables and lives."""
+    """Law S5."""
     assert all(laws.only_edges_are_taken(life.table, *step[:2]) for step in life.steps())
 
 
@@ -143,7 +138,6 @@ test_a_planted_bug_is_found = planted(
 
 
 def by_the_rules(table: StatusTable, record: StatusRecord | None, target: str, runner: str | None) -> TransitionVerdict:
-    """The five rules, each written out for itself: a dumb twin."""
     by_name = {each.status: each for each in table.definitions}
     current = record.status if record else None
     allowed = table.initial if current is None else by_name[current].targets if current in by_name else frozenset[str]()
@@ -170,7 +164,6 @@ def by_the_rules(table: StatusTable, record: StatusRecord | None, target: str, r
 def test_the_decision_is_total_and_agrees_with_a_dumb_twin(
     table: StatusTable, version: int, owner: str | None, runner: str | None
 ) -> None:
-    """Every status, known or not, with every target: also from records that no life leads to."""
     statuses = [*(each.status for each in table.definitions), "elsewhere"]
     records = [None, *(StatusRecord(status, owner, version) for status in statuses)]
 
@@ -237,13 +230,11 @@ def test_the_decision_is_total_and_agrees_with_a_dumb_twin(
 def test_a_verdict_says_what_and_why(
     record: StatusRecord | None, target: str, runner: str | None, verdict: TransitionVerdict, text: str
 ) -> None:
-    """One line each, with what a caller needs: from, to, what was allowed, the owner, who attempted."""
     assert decide_transition(TABLE, record, target, runner) == verdict
     assert str(verdict) == text
 
 
 def test_nobody_is_not_an_owner() -> None:
-    """A record that lost its owner cannot be left by nobody; whoever overrides still frees it."""
     broken = StatusRecord("taken", None, 3)
 
     assert decide_transition(TABLE, broken, "kept", None) == NotOwner("taken", "kept", None, None)
@@ -251,7 +242,7 @@ def test_nobody_is_not_an_owner() -> None:
 
 
 def test_a_new_record_that_is_acquired_needs_a_runner() -> None:
-    """Law S2 over pynenc's rule 2, which lets ownership pass where there is no record."""
+    """Law S2 over pynenc's rule 2, which allows it where there is no record."""
     assert decide_transition(TAKEN_AT_ONCE, None, "taken", None) == NoRunner(None, "taken")
     assert decide_transition(TAKEN_AT_ONCE, None, "taken", "r1") == Accepted("taken", "r1", 1)
 
@@ -282,14 +273,12 @@ def test_a_new_record_that_is_acquired_needs_a_runner() -> None:
     ],
 )
 def test_a_table_that_makes_no_sense_is_refused(wrong: Callable[[], object], complaint: str) -> None:
-    """At construction, with what is wrong; each on its own."""
     with pytest.raises(Misuse, match=complaint):
         _ = wrong()
 
 
 @given(status_tables())
 def test_an_added_edge_is_an_edge_like_any_other(table: StatusTable) -> None:
-    """The marks are data for readers: without them every decision is the same."""
     plain = StatusTable(table.initial, tuple(attrs.evolve(each, added=()) for each in table.definitions))
 
     assert all({edge.target for edge in each.added} <= each.targets for each in table.definitions)
@@ -302,7 +291,6 @@ def test_an_added_edge_is_an_edge_like_any_other(table: StatusTable) -> None:
 
 @given(status_definitions())
 def test_a_table_is_refused_exactly_if_a_required_owner_may_be_missing(drawn: tuple[StatusDefinition, ...]) -> None:
-    """Agreement with a walk over all (status, is owned)."""
     lacking = may_lack_an_owner({"s0"}, drawn)
     stuck = any(each.requires_owner for each in drawn if each.status in lacking)
 
@@ -314,7 +302,6 @@ def test_a_table_is_refused_exactly_if_a_required_owner_may_be_missing(drawn: tu
 
 
 def test_a_table_is_a_value() -> None:
-    """Equal tables are equal and hash alike, whatever the targets were given as."""
     again = StatusTable(["free"], tuple(attrs.evolve(each, targets=sorted(each.targets)) for each in TABLE.definitions))
 
     assert again == TABLE
@@ -323,7 +310,6 @@ def test_a_table_is_a_value() -> None:
 
 @pytest.mark.parametrize("name", ["", 7, b"r1"])
 def test_a_name_is_a_string_that_is_not_empty(name: str) -> None:
-    """Runner, target, status and owner."""
     for wrong in (
         lambda: decide_transition(TABLE, None, "free", name),
         lambda: decide_transition(TABLE, None, name, "r1"),
@@ -336,7 +322,6 @@ def test_a_name_is_a_string_that_is_not_empty(name: str) -> None:
 
 @pytest.mark.parametrize("number", [-1, True, 1.0, "1", None])
 def test_a_version_is_a_natural_number(number: int) -> None:
-    """No bool, no float; 0 is a record that has none yet."""
     with pytest.raises(Misuse, match="the version of a record must be"):
         StatusRecord("free", None, number)
     assert StatusRecord("free", None, 0).version == 0
@@ -360,19 +345,16 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_wrong_types_meet_misuse_and_nothing_else(name: str) -> None:
-    """Each argument of each public constructor and function, one at a time; each refuses what is of no type at all."""
     refuses_wrong_types(*CALLS[name])
 
 
 def test_what_the_table_does_not_know_has_no_edges() -> None:
-    """Totality: of anything at all, the statuses that may follow are asked for without an error."""
     for hostile in HOSTILE[1:]:
         assert TABLE.following(hostile) == frozenset()  # type: ignore[arg-type]
 
 
 @given(status_tables(), st.data())
 def test_a_record_of_a_table_is_in_one_of_its_statuses(table: StatusTable, data: st.DataObject) -> None:
-    """What the strategies promise: records of a table, verdicts of each kind."""
     record = data.draw(status_records(table))
 
     assert table[record.status].status == record.status
@@ -380,5 +362,4 @@ def test_a_record_of_a_table_is_in_one_of_its_statuses(table: StatusTable, data:
 
 @pytest.mark.parametrize("case", get_args(TransitionVerdict))
 def test_every_verdict_is_drawn(case: type[TransitionVerdict]) -> None:
-    """The strategy reaches each case."""
     must_draw(transitions(), lambda verdict: isinstance(verdict, case))

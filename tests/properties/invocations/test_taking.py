@@ -1,4 +1,4 @@
-"""Taking, request by request; every interleaving and fault is explored in the scenarios `taking`."""
+"""Fetching, request by request; the scenarios `taking` explore every interleaving and fault."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ TAKER: Final = Taker(runner="r", queues=("default", "mail"), tasks=(Takeable("se
 
 
 def waiting(key: str, due: int = 0, **job: object) -> Document:
-    """One that is due so many seconds from now."""
     return new_invocation(key, Job(**{"task": "send", **job}), "made", Instant(0), NOW + due * SECOND)  # type: ignore[arg-type]
 
 
@@ -58,11 +57,11 @@ def keys(found: Taken) -> list[str]:
     return [each.key for each in found.runs]
 
 
-# --- one look ---------------------------------------------------------------------------------------------------------
+# --- one poll ---------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_due_is_taken_in_one_find_and_one_bulk() -> None:
-    """Law TA6: many as one; and the record says that it runs, whose it is, and how often it was tried."""
+    """Law TA6; the record has the status, the owner and the number of tries."""
     found, world, asked = taken(store(*(waiting(f"{number:02}") for number in range(30))), most=20)
 
     assert asked == [FindAll, BulkUpdate]
@@ -76,7 +75,7 @@ def test_what_is_due_is_taken_in_one_find_and_one_bulk() -> None:
 
 
 def test_where_it_chooses_among_more_it_reads_what_it_has_taken() -> None:
-    """Law TA6: a find of little, a bulk, and a find of what was taken."""
+    """Law TA6: a find with a projection, a bulk, and a find of the fetched ones."""
     found, _, asked = taken(store(*(waiting(f"{number:02}") for number in range(30))), most=5, factor=4)
 
     assert asked == [FindAll, BulkUpdate, FindAll]
@@ -86,7 +85,7 @@ def test_where_it_chooses_among_more_it_reads_what_it_has_taken() -> None:
 
 
 def test_who_finds_nothing_is_told_when_the_next_is_due() -> None:
-    """Law TA7: of his queues and tasks, and nothing else."""
+    """Law TA7: of its own queues and tasks alone."""
     later = (
         waiting("a", due=60), waiting("b", due=90), waiting("other", due=1, queue="other"), waiting("new", due=1, task="new"),
     )  # fmt: skip
@@ -98,7 +97,6 @@ def test_who_finds_nothing_is_told_when_the_next_is_due() -> None:
 
 
 def test_what_a_runner_does_not_know_stays_for_newer_ones() -> None:
-    """Of another task, or in another queue; and what is not due yet."""
     found, _, _ = taken(
         store(waiting("a", task="new"), waiting("b", queue="other"), waiting("c", due=1), waiting("d", queue="mail"))
     )
@@ -107,7 +105,6 @@ def test_what_a_runner_does_not_know_stays_for_newer_ones() -> None:
 
 
 def test_what_is_no_record_is_taken_out_of_the_queue() -> None:
-    """Nothing waits behind it, and it is named."""
     spoiled = waiting("a").put(Field[str](TRIES.name), "often")
     found, world, asked = taken(store(spoiled, waiting("b")))
 
@@ -119,7 +116,7 @@ def test_what_is_no_record_is_taken_out_of_the_queue() -> None:
 
 
 def test_who_gets_no_place_is_due_again_later() -> None:
-    """Laws TA5 and TA8: of three of a set of which two may run, one waits, and is taken when a place is free."""
+    """Laws TA5 and TA8: two of a set of three may run, the third runs once a slot is free."""
     taker = Taker(runner="r", queues=("default",), tasks=(Takeable("send", at_most=2, held_back=SECOND),))
     found, world, asked = taken(store(*(waiting(key, limited_by="set") for key in "abc")), taker=taker)
 
@@ -138,7 +135,7 @@ def each_due(world: World, key: str) -> Instant:
 
 
 def test_places_of_many_sets_are_taken_together() -> None:
-    """Law TA8: twenty sets as one; and once more where all places of them are taken."""
+    """Law TA8: twenty sets like one, and again with all their slots taken."""
     some = tuple(waiting(f"{number}-{at}", limited_by=f"set-{number}") for number in range(20) for at in range(2))
     taker = Taker(runner="r", queues=("default",), tasks=(Takeable("send", at_most=2),))
     found, world, asked = taken(store(*some), most=40, taker=taker)
@@ -152,7 +149,7 @@ def test_places_of_many_sets_are_taken_together() -> None:
 
 
 def test_who_is_over_its_rate_is_due_later_and_nothing_else_of_it_changes() -> None:
-    """Law TA9: of three of which one may begin in a second."""
+    """Law TA9: one of three may begin in a second."""
     taker = Taker(runner="r", queues=("default",), tasks=(Takeable("send", rate=Rate(1, SECOND)),))
     world = store(*(waiting(key, rated_by="set") for key in "abc"), waiting("d"))
     found, after, asked = taken(world, taker=taker)
@@ -169,7 +166,7 @@ def test_who_is_over_its_rate_is_due_later_and_nothing_else_of_it_changes() -> N
 
 
 def test_many_who_wait_hold_up_nobody() -> None:
-    """Law TA10: what stands first is put off with those that were refused, whatever they would have had of a look."""
+    """Law TA10."""
     taker = Taker(
         runner="r", queues=("default",), tasks=(Takeable("send", held_back=SECOND), Takeable("bill", held_back=None))
     )
@@ -192,7 +189,7 @@ def test_many_who_wait_hold_up_nobody() -> None:
 
 
 def test_who_may_be_more_is_not_put_off_with_those_who_may_not() -> None:
-    """Law TA10: a set is as full as the task says whose turn it is; and who has a place already begins."""
+    """Law TA10: the limit is that of the invocation's own task; one that has a slot begins."""
     taker = Taker(runner="r", queues=("default",), tasks=(Takeable("send"), Takeable("bill", at_most=2)))
     world = store(
         *(waiting(f"send-{at}", -9, limited_by="set") for at in range(5)),
@@ -206,7 +203,7 @@ def test_who_may_be_more_is_not_put_off_with_those_who_may_not() -> None:
 
 
 def test_many_who_are_over_their_rate_hold_up_nobody() -> None:
-    """Law TA10: they stand in line behind those who were looked at, and nothing of the rate is spent on them."""
+    """Law TA10: they queue behind the examined ones and spend nothing of the rate."""
     taker = Taker(runner="r", queues=("default",), tasks=(Takeable("send", rate=Rate(1, SECOND)), Takeable("bill")))
     world = store(
         *(waiting(f"send-{at:03}", -9, rated_by="set") for at in range(200)), waiting("free", -8, task="bill")
@@ -225,7 +222,6 @@ def test_many_who_are_over_their_rate_hold_up_nobody() -> None:
 
 
 def test_what_is_of_many_rates_is_told_apart() -> None:
-    """Each is metered once, for all that are of it."""
     metered: list[int] = []
 
     class AdmitsAll:
@@ -246,7 +242,6 @@ def test_what_is_of_many_rates_is_told_apart() -> None:
 
 
 def test_a_run_that_triggers_hear_of_leaves_its_version() -> None:
-    """In the write that begins it."""
     taker = Taker(runner="r", queues=("default",), tasks=(Takeable("send", is_heard=True), Takeable("bill")))
     found, world, _ = taken(store(waiting("a"), waiting("b", task="bill")), taker=taker)
 
@@ -280,7 +275,7 @@ def test_of_one_tenant_the_more_urgent_is_first(waits: list[tuple[int, int]], mo
 @settings(max_examples=8)
 @given(st.integers(1, 4), st.integers(2, 4), st.sampled_from((1, 2)), st.booleans())
 def test_tenants_take_turns(others: int, most: int, factor: int, with_nobodys: bool) -> None:
-    """Law TA4: each has more than it gets in all of these looks."""
+    """Law TA4: each tenant has more than it gets in all these fetches."""
     tenants: tuple[str | None, ...] = (*(f"t{number}" for number in range(others)), *([None] if with_nobodys else []))
     world = store(*(waiting(f"{whose}-{number:03}", tenant=whose) for whose in tenants for number in range(most * 12)))
     turn: str | None = None
@@ -302,7 +297,6 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_the_next_turn_begins_behind_who_had_all_of_this_one() -> None:
-    """Or whose share was not cut short; and from the first one on, once all had theirs."""
     assert next_turn(("c", "c", "c"), 3) == "c"
     assert next_turn(("c", "b", "b"), 3) == "c"
     assert next_turn(("c", "b"), 3) is None
@@ -316,7 +310,6 @@ def test_the_next_turn_begins_behind_who_had_all_of_this_one() -> None:
     ids=["no queue", "no task", "twice", "nobody"],
 )
 def test_who_takes_nothing_is_refused(wrong: dict[str, object]) -> None:
-    """Early, and it says what."""
     with pytest.raises(Misuse):
         Taker(**{"runner": "r", "queues": ("default",), "tasks": (Takeable("send"),), **wrong})  # type: ignore[arg-type]
 
@@ -324,7 +317,7 @@ def test_who_takes_nothing_is_refused(wrong: dict[str, object]) -> None:
 @OF_DESIGNS
 @pytest.mark.parametrize("name", ["taking", "taking.spread", "taking.limited", "taking.waking", "taking.crowded"])
 def test_it_is_explored_completely(name: str) -> None:
-    """Laws TA1, TA2, TA5, PL1 and PL3 in every interleaving with a fault; each has specimens that break it."""
+    """Laws TA1, TA2, TA5, PL1 and PL3 with one fault; specimens break each."""
     report = report_on(name)
 
     assert report.ok

@@ -90,18 +90,15 @@ TABLE: Final = StatusTable(
         StatusDefinition("gone", final=True, releases_owner=True),
     ),
 )
-"""A record can go round, so that it is again what it was, only at another version."""
 FORGOTTEN: Final = Unknown(2, "the record does not remember that far back")
 
 
-# --- a store, and what may become of a request ------------------------------------------------------------------------
+# --- a store and its replies ------------------------------------------------------------------------------------------
 
 
 @final
 @attrs.define
 class Store:
-    """A store, and the requests to it that are still under way."""
-
     world: Plain = attrs.field(factory=Plain)
     late: list[Effect[object]] = attrs.field(factory=list)
     asked: list[Effect[object]] = attrs.field(factory=list)
@@ -120,7 +117,6 @@ class Store:
 
 
 Way: TypeAlias = Callable[[Store, Effect[object]], object]
-"""What becomes of one request, and what its caller receives."""
 
 
 def answered(store: Store, effect: Effect[object]) -> object:
@@ -146,7 +142,6 @@ def late(store: Store, effect: Effect[object]) -> object:
 
 
 def not_durable(store: Store, effect: Effect[object]) -> object:
-    """What was written is there, unconfirmed; a read, and what was refused, have nothing to confirm."""
     reply = store.do(effect)
     return reply if isinstance(effect, FindOne) or isinstance(reply, Refused) else NotDurable("no majority yet")
 
@@ -160,8 +155,6 @@ def refused(reason: str) -> Way:
 
 
 def after(happened: Callable[[Store], object], way: Way = answered) -> Way:
-    """Something happens, and then the request meets its way."""
-
     def met(store: Store, effect: Effect[object]) -> object:
         happened(store)
         return way(store, effect)
@@ -170,7 +163,6 @@ def after(happened: Callable[[Store], object], way: Way = answered) -> Way:
 
 
 def arrival(store: Store) -> None:
-    """The oldest request that is under way arrives."""
     store.do(store.late.pop(0))
 
 
@@ -179,8 +171,6 @@ def deletion(store: Store) -> None:
 
 
 def rival(target: str, runner: str | None = None, request: str = "theirs") -> Callable[[Store], None]:
-    """Another caller makes a version."""
-
     def made(store: Store) -> None:
         assert isinstance(fed(command(target, runner=runner, request=request).run(), store.do), Granted)
 
@@ -188,8 +178,6 @@ def rival(target: str, runner: str | None = None, request: str = "theirs") -> Ca
 
 
 def rounds(count: int) -> Callable[[Store], None]:
-    """Other processes of the same runner make this many versions, round and round."""
-
     def made(store: Store) -> None:
         for number in range(count):
             rival("lent" if store.record[STATUS] == "held" else "held", "r1", f"theirs-{number}")(store)
@@ -209,12 +197,10 @@ def command(
 
 
 def granted(version: int, status: str = "held") -> Granted:
-    """The answer to a command of r1."""
     return Granted(StatusRecord(status, "r1" if status == "held" else None, version))
 
 
 def fed(program: Coroutine[Effect[object], object, T], reply: Callable[[Effect[object]], object]) -> T:
-    """Run a program to its end."""
     answer: object = None
     try:
         while True:
@@ -225,7 +211,6 @@ def fed(program: Coroutine[Effect[object], object, T], reply: Callable[[Effect[o
 
 
 def run(wanted: Transition, store: Store, *ways: Way) -> object:
-    """The answer, when the requests meet these ways, and those after them nothing bad; all ways must be met."""
     left = chain(ways, repeat(answered))
     met = 0
 
@@ -241,7 +226,6 @@ def run(wanted: Transition, store: Store, *ways: Way) -> object:
 
 
 def stored(status: str = "free", owner: str | None = None, version: int = 1) -> Store:
-    """A store that holds the record, made by as many requests as it has versions."""
     entries = tuple(
         {"version": number, "request": f"before-{number}", "status": status if number == version else "free"}
         for number in range(max(1, version - HISTORY_MAX + 1), version + 1)
@@ -251,7 +235,6 @@ def stored(status: str = "free", owner: str | None = None, version: int = 1) -> 
 
 
 def kinds(store: Store) -> list[str]:
-    """What was asked for, in short."""
     return [type(effect).__name__ for effect in store.asked]
 
 
@@ -259,7 +242,6 @@ def kinds(store: Store) -> list[str]:
 
 
 def test_a_transition_is_one_read_and_one_compare_and_set() -> None:
-    """Design of the program: the filter has id, status, owner and version; one write leaves the history as well."""
     store = stored("held", "r1", 4)
     entry = Document.of({"version": 5, "request": "mine", "status": "free"})
     unchanged = AllOf((Eq(ID, KEY), Eq(STATUS, "held"), Eq(OWNER, "r1"), Eq(VERSION, 4)))
@@ -280,7 +262,6 @@ def test_a_transition_is_one_read_and_one_compare_and_set() -> None:
 
 
 def test_a_new_record_is_inserted_at_version_1() -> None:
-    """A record that does not exist begins in an initial status, with the request that made it in its history."""
     store = Store()
     doc = Document.of(
         {
@@ -300,7 +281,6 @@ def test_a_new_record_is_inserted_at_version_1() -> None:
 
 
 def test_the_function_is_the_class() -> None:
-    """`transition(...)` asks for the same as `Transition(...).run()`, and answers the same."""
     one, other = stored(), stored()
     program = transition(RECORDS, TABLE, KEY, "held", runner="r1", request="mine")
 
@@ -309,22 +289,19 @@ def test_the_function_is_the_class() -> None:
 
 
 def test_a_record_remembers_its_last_16_versions() -> None:
-    """The push is bounded: after 40 versions it holds the changes 25 to 40, newest last."""
     store = stored()
     rounds(39)(store)
 
     assert [change.version for change in history(store.record)] == list(range(25, 41))
 
 
-# --- who knows the record ----------------------------------------------------------------------------------------------
+# --- callers that know the record --------------------------------------------------------------------------------------
 
 
 KNOWN: Final = StatusRecord("free", None, 1)
-"""The record of `stored()`."""
 
 
 def test_who_knows_the_record_asks_once() -> None:
-    """What a grant answers is what the next command is for: a write each, and no look."""
     store = stored()
     first = run(attrs.evolve(command(), expected=KNOWN), store)
     assert isinstance(first, Granted)
@@ -335,7 +312,6 @@ def test_who_knows_the_record_asks_once() -> None:
 
 
 def test_what_is_known_no_more_is_read_at_once() -> None:
-    """Nothing was contended for: it is another record, whoever made it, and the answer says which."""
     store = stored()
     rival("held", "r2")(store)
     answer = run(attrs.evolve(command(), expected=KNOWN, attempts=1, pauses=Pauses()), store)
@@ -345,7 +321,6 @@ def test_what_is_known_no_more_is_read_at_once() -> None:
 
 
 def test_a_command_that_what_is_known_forbids_asks_for_nothing() -> None:
-    """It would be denied as well after a look."""
     store = stored()
 
     assert isinstance(run(attrs.evolve(command("lent"), expected=KNOWN), store), Granted)
@@ -356,7 +331,7 @@ def test_a_command_that_what_is_known_forbids_asks_for_nothing() -> None:
 @pytest.mark.parametrize("others", [0, 1, HISTORY_MAX - 1])
 @pytest.mark.parametrize("way", [lost_reply, not_durable])
 def test_a_lost_success_of_who_knows_the_record_is_recognised(way: Way, others: int) -> None:
-    """Law TR4: whatever came after it, it is its own version that it finds in the history."""
+    """Law TR4: its own version is in the history."""
     store = stored()
 
     assert run(attrs.evolve(command(), expected=KNOWN), store, way, after(rounds(others))) == granted(2)
@@ -365,7 +340,6 @@ def test_a_lost_success_of_who_knows_the_record_is_recognised(way: Way, others: 
 
 @pytest.mark.parametrize("way", [unsent, dropped])
 def test_what_who_knows_the_record_has_not_written_is_written_again(way: Way) -> None:
-    """Each is an attempt."""
     store = stored()
 
     assert run(attrs.evolve(command(), expected=KNOWN), store, way) == granted(2)
@@ -388,7 +362,6 @@ def test_what_who_knows_the_record_has_not_written_is_written_again(way: Way) ->
     ],
 )
 def test_a_denial_has_its_reason_and_writes_nothing(store: Store, wanted: Transition, answer: object) -> None:
-    """The reasons are those of `tidegate.invocations.status`; one read is all that was asked for."""
     before = store.world
 
     assert run(wanted, store) == answer
@@ -402,7 +375,7 @@ def test_a_denial_has_its_reason_and_writes_nothing(store: Store, wanted: Transi
 @pytest.mark.parametrize("others", range(HISTORY_MAX))
 @pytest.mark.parametrize("way", [lost_reply, not_durable])
 def test_a_lost_success_is_recognised_while_it_is_remembered(way: Way, others: int) -> None:
-    """Law TR4. Own version and up to 15 of others after it: own id is among the 16 that the record remembers."""
+    """Law TR4: the record remembers 16 versions."""
     store = stored()
 
     assert run(command(), store, answered, way, after(rounds(others))) == granted(2)
@@ -413,13 +386,13 @@ def test_a_lost_success_is_recognised_while_it_is_remembered(way: Way, others: i
 @pytest.mark.parametrize("others", range(HISTORY_MAX))
 @pytest.mark.parametrize("way", [lost_reply, not_durable])
 def test_a_lost_insert_is_recognised_while_it_is_remembered(way: Way, others: int) -> None:
-    """Law TR4 for a new record: its first version is remembered as any other."""
+    """Law TR4, for a new record."""
     assert run(command("free"), Store(), answered, answered, way, after(rounds(others))) == granted(1, "free")
 
 
 @pytest.mark.parametrize("others", [HISTORY_MAX, HISTORY_MAX + 1, 3 * HISTORY_MAX])
 def test_a_success_is_unknown_once_it_is_forgotten(others: int) -> None:
-    """Law TR5. From 16 versions of others on nobody can tell, and nothing is written again."""
+    """Law TR5: from 16 later versions on, the program cannot know, and it writes nothing again."""
     store = stored()
 
     assert run(command(), store, answered, lost_reply, after(rounds(others))) == FORGOTTEN
@@ -428,7 +401,7 @@ def test_a_success_is_unknown_once_it_is_forgotten(others: int) -> None:
 
 @pytest.mark.parametrize("others", range(1, HISTORY_MAX + 1))
 def test_a_lost_request_is_decided_anew_while_it_is_known_that_another_won(others: int) -> None:
-    """Law TR4. Another's id stands at the version that ours was to make, so ours never will be made there."""
+    """Law TR4: another id has the version of our request, so our request can no longer apply."""
     store = stored()
     answer = run(command(), store, answered, dropped, after(rounds(others)))
 
@@ -438,7 +411,7 @@ def test_a_lost_request_is_decided_anew_while_it_is_known_that_another_won(other
 
 @pytest.mark.parametrize("ways", [(unsent,), (after(rival("free", request="theirs too")),)])
 def test_once_it_is_known_that_another_won_there_is_no_more_doubt(ways: tuple[Way, ...]) -> None:
-    """Law TR5. What fails for certain from then on is GaveUp, and not Unknown."""
+    """Law TR5: later failures give GaveUp, not Unknown."""
     overtaken = after(rival("lent"))
     answer = run(command(attempts=2), stored(), answered, dropped, overtaken, *ways)
 
@@ -447,21 +420,21 @@ def test_once_it_is_known_that_another_won_there_is_no_more_doubt(ways: tuple[Wa
 
 
 def test_once_it_is_known_that_another_won_a_refusal_is_raised() -> None:
-    """Law TR4. It is about the only request that there is by then."""
+    """Law TR4: no other request is in doubt by then."""
     with pytest.raises(Refused):
         run(command(), stored(), answered, dropped, after(rival("lent")), refused("not authorised"))
 
 
 @pytest.mark.parametrize("others", [HISTORY_MAX + 1, HISTORY_MAX + 2])
 def test_a_lost_request_is_unknown_once_it_is_forgotten(others: int) -> None:
-    """Law TR5. One version later than for a success, for one of theirs is the version that ours would have been."""
+    """Law TR5: one version later than for a success, since one of theirs has our version."""
     assert run(command(), stored(), answered, dropped, after(rounds(others))) == FORGOTTEN
 
 
 @pytest.mark.parametrize("way", [dropped, late, rolled_back])
 @pytest.mark.parametrize("attempts", [1, 3])
 def test_after_the_last_attempt_no_reply_is_unknown(way: Way, attempts: int) -> None:
-    """Law TR5. One last look finds it not done, and it may still arrive: to say GaveUp would be a lie."""
+    """Law TR5: it may still arrive, so GaveUp would be wrong."""
     store = stored()
     answer = run(command(attempts=attempts), store, *[answered, dropped] * (attempts - 1), answered, way)
 
@@ -472,7 +445,7 @@ def test_after_the_last_attempt_no_reply_is_unknown(way: Way, attempts: int) -> 
 @pytest.mark.parametrize("way", [lost_reply, not_durable])
 @pytest.mark.parametrize("attempts", [1, 3])
 def test_one_last_look_tells_what_became_of_the_last_attempt(way: Way, attempts: int) -> None:
-    """Law TR5. It was done, and is recognised; without that look, or where it has no reply either, nobody knows."""
+    """Law TR5: it was done. Without that read, or without its reply, the answer is Unknown."""
     ways = (*[answered, dropped] * (attempts - 1), answered, way)
 
     assert run(command(attempts=attempts), stored(), *ways) == granted(2)
@@ -483,7 +456,7 @@ def test_one_last_look_tells_what_became_of_the_last_attempt(way: Way, attempts:
 
 @pytest.mark.parametrize("way", [dropped, lost_reply])
 def test_one_last_look_that_is_refused_or_finds_it_forgotten_is_unknown(way: Way) -> None:
-    """Law TR5. It says as much, and counts as no attempt."""
+    """Law TR5: the final read counts as no attempt."""
     gone = after(rounds(HISTORY_MAX + 1))
 
     assert run(command(attempts=1), stored(), answered, way, refused("no")) == Unknown(1, "no")
@@ -492,7 +465,7 @@ def test_one_last_look_that_is_refused_or_finds_it_forgotten_is_unknown(way: Way
 
 @pytest.mark.parametrize("ways", [(unsent,), (dropped,), (answered, unsent)])
 def test_what_may_be_under_way_stays_unknown_when_later_attempts_fail_for_certain(ways: tuple[Way, ...]) -> None:
-    """Law TR5. That the second request was not sent says nothing of the first; nor does a read without a reply."""
+    """Law TR5: neither an unsent second request nor a read without a reply settles the first."""
     answer = run(command(attempts=2), stored(), answered, late, *ways)
 
     assert answer == Unknown(2, "no reply to the last attempt")
@@ -500,7 +473,7 @@ def test_what_may_be_under_way_stays_unknown_when_later_attempts_fail_for_certai
 
 @pytest.mark.parametrize("entries", [(), ({"version": 1, "request": "before-1", "status": "free"},)])
 def test_a_history_with_gaps_remembers_nothing(entries: tuple[object, ...]) -> None:
-    """Law TR5. Somebody wrote without keeping the history: what became of a lost reply is Unknown, never GaveUp."""
+    """Law TR5: a lost reply is Unknown, never GaveUp."""
     bare = Document.of({"_id": KEY, "status": "free", "owner": None, "version": 3, "history": entries})
 
     def rewrite(store: Store) -> None:
@@ -510,7 +483,6 @@ def test_a_history_with_gaps_remembers_nothing(entries: tuple[object, ...]) -> N
 
 
 def test_a_record_without_a_history_begins_one() -> None:
-    """The field is made by the first push, and what it tells is enough to recognise oneself."""
     bare = Document.of({"_id": KEY, "status": "free", "owner": None, "version": 3})
     store = Store(world_with({RECORDS: (bare,)}))
 
@@ -519,13 +491,11 @@ def test_a_record_without_a_history_begins_one() -> None:
 
 
 BARE: Final = Document.of({"_id": KEY, "status": "free"})
-"""A document that an application made, without an owner, a version or a history."""
 
 
 @pytest.mark.parametrize("given", [{}, {"owner": None, "version": None}, {"version": 0}], ids=str)
 @pytest.mark.parametrize("way", [answered, lost_reply, dropped, unsent, not_durable])
 def test_a_record_that_was_there_before_is_adopted(given: dict[str, object], way: Way) -> None:
-    """Its first transition makes version 1, once, whatever becomes of the request."""
     store = Store(world_with({RECORDS: (Document.of({**dict(BARE.items), **given}),)}))
 
     assert run(command(), store, answered, way) == granted(1)
@@ -534,7 +504,6 @@ def test_a_record_that_was_there_before_is_adopted(given: dict[str, object], way
 
 
 def test_one_of_two_adopts_a_record() -> None:
-    """The write of the slower one no longer matches, also if the winner has set the same status and owner again."""
     store = Store(world_with({RECORDS: (BARE,)}))
     rivals = after(lambda each: (rival("lent", request="a")(each), rival("free", request="b")(each)))
 
@@ -545,7 +514,6 @@ def test_one_of_two_adopts_a_record() -> None:
     "key", [7, Foreign("objectId", b"object id 12"), UUID(int=7), Document.of({"a": 1}), Instant(0)], ids=repr
 )
 def test_a_record_has_an_id_of_any_type(key: object) -> None:
-    """A document that is there is found by it; to make one needs an id of the types that inserts take."""
     found = run(attrs.evolve(command(), key=key), Store(), lambda *_: BARE, lambda *_: 1)
     assert found == granted(1)
     if is_key(frozen(key)):
@@ -559,7 +527,7 @@ def test_a_record_has_an_id_of_any_type(key: object) -> None:
 
 
 def test_a_late_request_that_arrives_before_the_read_is_recognised() -> None:
-    """Law TR3. It is found under its own id."""
+    """Law TR3: under its own id."""
     store = stored()
 
     assert run(command(), store, answered, late, after(arrival)) == granted(2)
@@ -567,7 +535,7 @@ def test_a_late_request_that_arrives_before_the_read_is_recognised() -> None:
 
 
 def test_a_late_request_that_arrives_between_read_and_write_counts_once() -> None:
-    """Law TR3. The same again, with the same id and version, finds no match; the history tells that it was ours."""
+    """Law TR3: the repeated write has the same id and version."""
     store = stored()
 
     assert run(command(), store, answered, late, answered, after(arrival)) == granted(2)
@@ -577,7 +545,7 @@ def test_a_late_request_that_arrives_between_read_and_write_counts_once() -> Non
 
 @pytest.mark.parametrize(("begin", "target"), [(stored, "held"), (Store, "free")])
 def test_a_late_request_that_arrives_after_its_repetition_does_nothing(begin: Callable[[], Store], target: str) -> None:
-    """Law TR3. The version has grown, or the id is taken."""
+    """Law TR3: the version has grown, or the id is taken."""
     store = begin()
     answer = run(command(target), store, answered, late)
     record = store.record
@@ -588,7 +556,7 @@ def test_a_late_request_that_arrives_after_its_repetition_does_nothing(begin: Ca
 
 
 def test_a_late_request_that_another_overtook_does_nothing() -> None:
-    """Law TR4. Ours was lost, was decided anew and denied; when the late one arrives, the answer is still true."""
+    """Law TR4: its late arrival leaves the denial true."""
     store = stored()
     answer = run(command(), store, answered, late, after(rival("held", "r2")))
     record = store.record
@@ -602,7 +570,6 @@ def test_a_late_request_that_another_overtook_does_nothing() -> None:
 
 
 def test_a_conflict_is_decided_anew() -> None:
-    """Another moved the record between read and write, and the command is still legal there."""
     store = stored("lent")
 
     assert run(command(), store, answered, after(rival("free"))) == granted(3)
@@ -610,14 +577,13 @@ def test_a_conflict_is_decided_anew() -> None:
 
 
 def test_a_conflict_that_makes_the_wish_illegal_is_a_denial() -> None:
-    """Law TR4. Who was faster made the change that was asked for."""
+    """Law TR4: the faster command made the wanted change."""
     answer = run(command(), stored(), answered, after(rival("held", "r2")))
 
     assert answer == NotAllowed("held", "held", frozenset({"free", "lent"}))
 
 
 def test_a_rival_that_creates_the_record_first_is_a_conflict() -> None:
-    """The id is taken, so the record is read, and decided on anew."""
     store = Store()
     answer = run(command("free"), store, answered, answered, after(rival("free")))
 
@@ -626,14 +592,14 @@ def test_a_rival_that_creates_the_record_first_is_a_conflict() -> None:
 
 
 def test_a_new_record_whose_time_is_not_told_is_not_sent() -> None:
-    """Law TR4: a question without an answer has done nothing, so whoever gives up knows that nothing was done."""
+    """Law TR4: a time request changes nothing, so GaveUp is certain."""
     assert run(command("free"), Store(), answered, dropped) == granted(1, "free")
     assert run(command("free", attempts=1), Store(), answered, dropped) == GaveUp(1, None, None)
 
 
 @pytest.mark.parametrize("attempts", [1, 2, 8])
 def test_after_so_many_conflicts_it_is_lost(attempts: int) -> None:
-    """Law TR4. GaveUp says what the last decision expected, and what the record is instead."""
+    """Law TR4: GaveUp has the expected and the actual record."""
 
     def to_and_fro(store: Store) -> None:
         rival("lent" if store.record[STATUS] == "free" else "free", request=f"theirs-{store.record[VERSION]}")(store)
@@ -647,7 +613,7 @@ def test_after_so_many_conflicts_it_is_lost(attempts: int) -> None:
 
 
 def test_an_answer_says_what_was_expected_and_what_is_there_instead() -> None:
-    """Status, owner and version of both: pynenc's error has the record that it read last in all three places."""
+    """Pynenc's error has the last read record in all three places."""
     expected, actual = StatusRecord("held", "r1", 6), StatusRecord("lent", "r2", 7)
 
     assert str(GaveUp(8, expected, actual)) == (
@@ -665,7 +631,6 @@ def test_an_answer_says_what_was_expected_and_what_is_there_instead() -> None:
 @pytest.mark.parametrize(("begin", "target"), [(stored, "held"), (Store, "free")])
 @pytest.mark.parametrize("reason", ["not authorised", f"{DUPLICATE_KEY} of the index on email"])
 def test_any_other_refusal_is_raised(begin: Callable[[], Store], target: str, reason: str) -> None:
-    """The world said no, definitely, to the read or to the write; a taken id in another index is not a conflict."""
     for ways in ((refused(reason),), (answered, refused(reason))):
         with pytest.raises(Refused) as caught:
             run(command(target), begin(), *ways)
@@ -683,7 +648,7 @@ def test_any_other_refusal_is_raised(begin: Callable[[], Store], target: str, re
     ],
 )
 def test_a_refusal_says_nothing_of_a_request_before_it(ways: tuple[Way, ...]) -> None:
-    """Law TR4: ambiguity is never turned into refusal. The request before may have been done, or may still be."""
+    """Law TR4: the earlier request may be done, or may still arrive."""
     assert run(command(), stored(), answered, *ways) == Unknown(2, "not authorised")
 
 
@@ -691,7 +656,6 @@ def test_a_refusal_says_nothing_of_a_request_before_it(ways: tuple[Way, ...]) ->
     "ways", [(unsent,), (dropped,), (answered, unsent), (answered, unsent, unsent, answered, unsent)]
 )
 def test_what_was_not_applied_is_asked_for_again(ways: tuple[Way, ...]) -> None:
-    """A write that was not applied, and any read, are free to repeat; nothing needs to be recognised."""
     store = stored()
 
     assert run(command(), store, *ways) == granted(2)
@@ -700,21 +664,20 @@ def test_what_was_not_applied_is_asked_for_again(ways: tuple[Way, ...]) -> None:
 
 @pytest.mark.parametrize("way", [unsent, dropped])
 def test_without_a_single_read_it_is_lost(way: Way) -> None:
-    """The store was never reached: nothing was asked of it, so nothing will be done."""
     answer = fed(command(attempts=3).run(), lambda effect: way(stored(), effect))
 
     assert answer == GaveUp(3, None, None)
 
 
 def test_what_was_never_applied_is_lost() -> None:
-    """Law TR4. Each request is known not to have been sent."""
+    """Law TR4."""
     answer = run(command(attempts=3), stored(), *[answered, unsent] * 3)
 
     assert answer == GaveUp(3, StatusRecord("free", None, 1), StatusRecord("free", None, 1))
 
 
 def test_what_was_rolled_back_is_written_again() -> None:
-    """It was done on a node that lost it: the read back finds the version decided on, so the same may be asked again."""
+    """The node that did it has lost it."""
     store = stored()
 
     assert run(command(), store, answered, rolled_back) == granted(2)
@@ -725,13 +688,12 @@ def test_what_was_rolled_back_is_written_again() -> None:
     ("target", "answer"), [("free", granted(1, "free")), ("held", NotAllowed(None, "held", frozenset({"free"})))]
 )
 def test_a_record_that_was_deleted_meanwhile_is_decided_on_as_a_new_one(target: str, answer: object) -> None:
-    """Between read and write it disappeared: a new record may be free, and may not be held."""
     assert run(command(target), stored("lent"), answered, after(deletion)) == answer
 
 
 @pytest.mark.parametrize("way", [dropped, lost_reply, late])
 def test_a_record_that_was_deleted_after_a_lost_reply_is_unknown(way: Way) -> None:
-    """Law TR5. What it remembered is gone with it."""
+    """Law TR5: its history is gone, too."""
     assert run(command(), stored(), answered, way, after(deletion)) == FORGOTTEN
 
 
@@ -746,14 +708,12 @@ def test_a_record_that_was_deleted_after_a_lost_reply_is_unknown(way: Way) -> No
     ],
 )
 def test_a_wish_needs_names(name: str, bad: object) -> None:
-    """Request and target are strings that are not empty; the id is what MongoDB takes for one."""
     with pytest.raises(Misuse, match=r"must be|cannot|name of"):
         attrs.evolve(command(), **{name: bad})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("bad", ["", 1, b"x", ("x",)])
 def test_a_runner_is_named_or_none(bad: str) -> None:
-    """Nobody in particular is None, and never an empty name."""
     with pytest.raises(Misuse, match="the name of a runner must be"):
         command(runner=bad)
 
@@ -762,14 +722,12 @@ def test_a_runner_is_named_or_none(bad: str) -> None:
 
 @pytest.mark.parametrize("bad", [0, -1, True, 1.0, "1"])
 def test_a_wish_has_at_least_one_attempt(bad: int) -> None:
-    """The number of attempts is an integer from 1 on."""
     with pytest.raises(Misuse, match="number of attempts"):
         command(attempts=bad)
 
 
 @pytest.mark.parametrize("bad", ["", None, 1, "a..b", "$a", "x" * 1_000])
 def test_records_are_in_a_collection(bad: str) -> None:
-    """A name that MongoDB would not take is refused with the command, and not when the program asks."""
     with pytest.raises(Misuse, match="name of a collection"):
         Transition(bad, TABLE, KEY, "held", "r1", "mine")
 
@@ -789,7 +747,6 @@ def test_records_are_in_a_collection(bad: str) -> None:
     ids=str,
 )
 def test_a_document_that_is_not_a_record_is_refused(changed: dict[str, object], complaint: str) -> None:
-    """Somebody else wrote it. Its history is looked at only for a request that may have been done."""
     good: dict[str, object] = {"_id": KEY, "status": "held", "owner": "r1", "version": 2, "history": ()}
     broken = Document.of({name: value for name, value in (good | changed).items() if value is not ...})
 
@@ -803,7 +760,6 @@ def test_a_document_that_is_not_a_record_is_refused(changed: dict[str, object], 
 
 
 def test_a_record_without_an_owner_has_none() -> None:
-    """A field that is missing equals null, to MongoDB's filters as well."""
     store = Store(world_with({RECORDS: (Document.of({"_id": KEY, "status": "free", "version": 1}),)}))
 
     assert run(command(), store) == granted(2)
@@ -811,7 +767,6 @@ def test_a_record_without_an_owner_has_none() -> None:
 
 
 def test_the_function_refuses_bad_input_before_it_asks_for_anything() -> None:
-    """Misuse is raised where the program would ask first."""
     program = transition(RECORDS, TABLE, "", "held", runner="r1", request="mine")
 
     with pytest.raises(Misuse, match="cannot name a record"):
@@ -821,14 +776,12 @@ def test_the_function_refuses_bad_input_before_it_asks_for_anything() -> None:
 # --- any schedule -----------------------------------------------------------------------------------------------------
 
 ENOUGH: Final = 32
-"""More attempts than there can be conflicts and faults."""
+"""More attempts than possible conflicts and faults."""
 
 
 @final
 @attrs.frozen
 class Schedule:
-    """Who commands what, one after the other, and who is let on next, on which way. In the end all are seen through."""
-
     commands: tuple[tuple[tuple[str, str | None], ...], ...]
     moves: tuple[tuple[int, Way], ...]
     attempts: int = ENOUGH
@@ -836,7 +789,7 @@ class Schedule:
 
 @st.composite
 def schedules(draw: st.DrawFn, faults: tuple[Way, ...]) -> Schedule:
-    """Two to four callers with up to four commands each: no more versions than a record remembers."""
+    """No more versions than a record remembers."""
     a_command = st.tuples(
         st.sampled_from(["held", "lent", "free", "held", "lent", "free", "gone"]),
         st.sampled_from(["r1", "r1", "r1", "r2", None]),
@@ -853,14 +806,12 @@ OVERTAKEN: Final = Schedule(
     ((("lent", "r2"),), (("held", "r1"),)),
     ((0, answered), (0, lost_reply), (1, answered), (1, answered), (0, answered)),
 )
-"""A success without a reply, and another version after it, from which the same command would be denied."""
+"""A success without a reply, then another version that would deny the same command."""
 
 
 @final
 @attrs.frozen
 class Play:
-    """What came of a schedule: the full history of the record, what all callers received, and what each asked for."""
-
     seen: tuple[Version, ...]
     answers: tuple[Answered, ...]
     attempts: int
@@ -870,15 +821,12 @@ class Play:
 @final
 @attrs.define
 class Caller:
-    """Commands one thing after the other, and remembers the answers."""
-
     commands: list[Transition]
     answers: list[Answered] = attrs.field(factory=list)
     program: Coroutine[Effect[object], object, object] | None = None
     effect: Effect[object] | None = None
 
     def go_on(self, answer: object) -> None:
-        """Up to the next effect, or to the end of all commands."""
         while self.commands:
             if self.program is None:
                 self.program, answer = self.commands[0].run(), None
@@ -907,7 +855,6 @@ def played(made: type[Transition], schedule: Schedule, store: Store) -> Play:
     senders: list[str] = []
 
     def see(before: Document | None, request: str) -> None:
-        """A version counts as recorded if the record says that it was made by whoever made it."""
         doc = store.world.read(document(RECORDS, KEY))
         record = viewed(doc)
         if doc is None or record is None or record == viewed(before):
@@ -992,12 +939,12 @@ def check_laws(
 
 @pytest.mark.parametrize("begin", [stored, Store])
 def test_whatever_the_schedule_all_laws_hold(begin: Callable[[], Store]) -> None:
-    """Laws TR1, TR2, TR3, TR4, TR5, TR6 and TR7, of a record that is there and of one that is yet to be made."""
+    """Laws TR1, TR2, TR3, TR4, TR5, TR6 and TR7, for an existing and for a new record."""
     check_laws(Transition, begin=begin)
 
 
 def test_with_few_attempts_unknown_is_said_only_where_nobody_can_tell() -> None:
-    """Laws TR4 and TR5. Alone on a record: a write met no reply before an Unknown, and none did before a GaveUp."""
+    """Laws TR4 and TR5."""
 
     @given(st.integers(1, 3), st.lists(st.sampled_from([answered, unsent, dropped, lost_reply, late, not_durable])))
     def holds(attempts: int, ways: list[Way]) -> None:
@@ -1027,7 +974,6 @@ def test_with_few_attempts_unknown_is_said_only_where_nobody_can_tell() -> None:
 
 @pytest.mark.parametrize("read", [viewed, history])
 def test_a_record_that_another_has_spoiled_is_read_or_misuse(read: Callable[[Document], object]) -> None:
-    """Whatever stands in a field, or is missing."""
     made = {"version": 1, "request": "r", "status": "running"}
     record = {"_id": "x", "status": "running", "owner": "a", "version": 1, "history": (made,)}
     assert is_read_or_misuse(read, Document.of(record))
@@ -1037,11 +983,11 @@ def test_a_record_that_another_has_spoiled_is_read_or_misuse(read: Callable[[Doc
 
 
 NEVER_SURE: Final = bug(("self._outcome(record, sent.version - 1)", "Forgotten()"))
-"""Planted bug: a lost reply is answered by Unknown, although the record could tell."""
+"""Planted bug: a lost reply gives Unknown, although the record could tell."""
 
 
 GIVING_UP_FREES: Final = bug((BEGINS, BEGINS + FAILS_INSTEAD), SUCCESS="held", FAILED="free")
-"""The specimen `giving_up_is_failure` among these statuses: who could not write one frees the record."""
+"""The specimen `giving_up_is_failure` among these statuses."""
 
 """A counterexample to a specimen need not be a small one."""
 BREAKS: Final = [
@@ -1062,14 +1008,13 @@ BREAKS: Final = [
 
 @pytest.mark.parametrize(("planted", "law"), BREAKS)
 def test_a_planted_bug_breaks_the_law(planted: Callable[[], type[Transition]], law: str) -> None:
-    """Each law of the program has a specimen that breaks it in random schedules."""
     with pytest.raises(AssertionError, match=law):
         check_laws(planted(), judged=[law], faults=(dropped, lost_reply, late), how=settings())
 
 
 def test_every_specimen_and_every_law_is_among_them() -> None:
-    """A law that nothing breaks proves nothing; and every shipped bug is caught here, without the simulator."""
+    """The test catches every shipped bug without the simulator."""
     shipped = {each.name for each in SPECIMENS if each.name.count(".") == 1}  # the others are the same bugs
-    shipped -= {"transition.tries_again_at_once"}  # of which only a clock tells
+    shipped -= {"transition.tries_again_at_once"}  # visible only with a clock
     assert len({planted for planted, _ in BREAKS} - {NEVER_SURE}) == len(shipped)
     assert set(LAWS) == {law for _, law in BREAKS}

@@ -1,4 +1,4 @@
-"""Waiting for results, look by look; every interleaving is explored in the scenario `waiting`."""
+"""Waiting for results, poll by poll; the scenario `waiting` explores every interleaving."""
 
 from __future__ import annotations
 
@@ -51,8 +51,6 @@ def at(now: Duration) -> Way:
 
 
 def becomes(*records: Document) -> Way:
-    """While it sleeps, the records become these."""
-
     def met(store: Store, effect: Effect[object]) -> object:
         assert isinstance(effect, Sleep)
         store.world = world_with({RECORDS: records})
@@ -67,7 +65,7 @@ def slept(_: Store, effect: Effect[object]) -> object:
 
 
 def test_each_is_told_as_it_stands() -> None:
-    """Law WT1: in the order of the keys, each by its own record, and in one request where all have ended."""
+    """Law WT1: in the order of keys, by one request where all have ended."""
     store = stored(SUCCEEDED, UPLOADED, FAILED, CANCELLED)
     answers = waits(store, Waiting(keys=("e", "c", "nobody", "b", "a")))
 
@@ -83,7 +81,7 @@ def test_each_is_told_as_it_stands() -> None:
 
 
 def test_what_has_ended_is_not_asked_for_again_and_pauses_grow_up_to_a_cap() -> None:
-    """Law WT3: the second look and those after it ask for what is left."""
+    """Law WT3: later polls ask only for the rest."""
     store = stored(SUCCEEDED, RUNNING)
     ended = record("d", status.FAILED)
     ways = (answered, slept, answered, slept, DROPPED, slept, UNSENT, becomes(SUCCEEDED, ended))
@@ -97,7 +95,7 @@ def test_what_has_ended_is_not_asked_for_again_and_pauses_grow_up_to_a_cap() -> 
 
 
 def test_who_gives_a_time_waits_as_long_and_looks_once_more_at_its_end() -> None:
-    """Law WT4: the last pause is cut, so that the last look comes when the time is up and not before."""
+    """Law WT4: the last delay is cut, so that the last poll is exactly at the deadline."""
     store = stored(RUNNING)
     wanted = Waiting(keys=("d",), limit=5 * SECOND, least=4 * SECOND, most=4 * SECOND)
     ways = (at(0), answered, at(0), slept, answered, at(4 * SECOND), slept, answered, at(5 * SECOND))
@@ -111,13 +109,11 @@ def test_who_gives_a_time_waits_as_long_and_looks_once_more_at_its_end() -> None
 
 
 def test_a_refusal_is_passed_on() -> None:
-    """Who may not look is told so at once."""
     with pytest.raises(Refused):
         waits(stored(), Waiting(keys=("a",)), lambda _, __: Refused("not authorised"))
 
 
 def test_a_result_is_in_no_text() -> None:
-    """What a task has computed may be secret."""
     assert "42" not in f"{told(SUCCEEDED)!r} {told(SUCCEEDED)}"
     assert str(Open("d", None)) == "'d' has not ended: nobody answers"
     assert str(Absent("d")).startswith("there is no 'd'")
@@ -136,14 +132,13 @@ def test_a_result_is_in_no_text() -> None:
     ids=["none", "twice", "no name", "no time", "pauses that shrink", "no record"],
 )
 def test_what_cannot_be_waited_for_is_refused(make: Callable[[], object]) -> None:
-    """Before anything is asked."""
     with pytest.raises(Misuse):
         make()
 
 
 @OF_DESIGNS
 def test_whoever_waits_is_told_whatever_becomes_of_requests() -> None:
-    """Laws WT1 and WT2: completely, with two faults."""
+    """Laws WT1 and WT2, with two faults."""
     assert report_on("waiting").ok
     assert laws.waiting.what_is_told_is_so((Absent("x"),), {"x": None})
     assert not laws.waiting.what_is_told_is_so((Absent("a"),), {"a": SUCCEEDED})

@@ -1,5 +1,3 @@
-"""What runs of invocations are to a worker, and what they have come to."""
-
 from __future__ import annotations
 
 from typing import Final
@@ -38,7 +36,6 @@ LATE: Final = Failed(
 def test_a_run_that_has_succeeded_although_it_was_interrupted_has(
     why: InterruptReason | None, answer: object, result: End
 ) -> None:
-    """Unless its time was over."""
     assert InvocationResults().result(RUN, answer, why) == result
 
 

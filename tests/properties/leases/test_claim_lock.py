@@ -22,8 +22,6 @@ HERE = ClockName("monotonic clock of an observer")
 
 
 class ViewLock(Protocol):
-    """The state of a lock of claims, or a faulty variant of it."""
-
     def __call__(
         self, claims: tuple[str, ...], mine: str, *, observation: Observation | None, now: Instant, threshold: Duration
     ) -> LockView: ...
@@ -31,14 +29,11 @@ class ViewLock(Protocol):
 
 @attrs.frozen
 class Desk:
-    """What a party asks: the real functions, but for one that is planted."""
-
     observe: Callable[[Observation | None, Mark | None, Instant], Observation | None] = observe
     lock_view: ViewLock = claim_lock.lock_view
 
 
 def effort(desk: Desk, examples: int = 100) -> settings:
-    """A specimen is searched for as long as its profile says."""
     return settings(max_examples=examples) if desk == Desk() else settings()
 
 
@@ -88,12 +83,11 @@ LAWS: dict[str, Callable[[Desk], None]] = {
 
 @pytest.mark.parametrize("law", LAWS)
 def test_a_claim_lock_keeps_the_law(law: str) -> None:
-    """Laws LK1 and LK2, as the header of `tidegate.leases.claim_lock` states them."""
+    """Laws LK1 and LK2 (`tidegate.leases.claim_lock`)."""
     LAWS[law](Desk())
 
 
 def any_version_renamed(before: Observation | None, mark: Mark | None, now: Instant) -> Observation | None:
-    """The same, and the observation says that it is of the new version."""
     seen = observe(before, mark, now)
     return seen if seen is None or before is None else Observation(seen.mark, before.since)
 
@@ -101,7 +95,7 @@ def any_version_renamed(before: Observation | None, mark: Mark | None, now: Inst
 def judges_all_by_the_first(
     claims: tuple[str, ...], mine: str, *, observation: Observation | None, now: Instant, threshold: Duration
 ) -> LockView:
-    """pynenc: the array is cleared because its first claim is stale."""
+    """pynenc: it clears the array because its first claim is stale."""
     view = claim_lock.lock_view(claims, mine, observation=observation, now=now, threshold=threshold)
     return Stale(claims[-1]) if isinstance(view, Stale) else view
 
@@ -109,7 +103,7 @@ def judges_all_by_the_first(
 def judges_what_it_saw_before(
     claims: tuple[str, ...], mine: str, *, observation: Observation | None, now: Instant, threshold: Duration
 ) -> LockView:
-    """pynenc: a claim's age counts from when it was pushed, here from when it may have been."""
+    """pynenc: a claim's age counts from its push, here from the earliest possible one."""
     view = claim_lock.lock_view(claims, mine, observation=observation, now=now, threshold=threshold)
     return Stale(view.behind) if isinstance(view, Waiting) and view.left < threshold else view
 
@@ -125,7 +119,6 @@ def anywhere_is_first(
 def stale_before_held(
     claims: tuple[str, ...], mine: str, *, observation: Observation | None, now: Instant, threshold: Duration
 ) -> LockView:
-    """A lock without claims is held by whoever looks."""
     if not claims:
         return Holding()
     return claim_lock.lock_view(claims, mine, observation=observation, now=now, threshold=threshold)
@@ -142,7 +135,6 @@ def stale_before_held(
     ],
 )
 def test_a_planted_bug_breaks_the_law(law: str, planted: Desk) -> None:
-    """Each law is broken by a small faulty variant of the function it speaks of."""
     with pytest.raises(AssertionError):
         LAWS[law](planted)
 
@@ -164,7 +156,6 @@ SOON = Instant(12)
     ],
 )
 def test_a_lock_is_viewed(expected: LockView, array: tuple[str, ...], since: int) -> None:
-    """For whoever pushed `a`, and has seen `b` first since then; the threshold is 5."""
     observation = Observation("b", Instant(since, HERE))
 
     assert expected == claim_lock.lock_view(array, "a", observation=observation, now=Instant(0, HERE), threshold=5)
@@ -173,10 +164,7 @@ def test_a_lock_is_viewed(expected: LockView, array: tuple[str, ...], since: int
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(("come", "read", "write", "judge"))), max_size=40))
 @example([(0, "come"), (0, "read"), (1, "come"), (1, "judge"), (1, "read"), (1, "write"), (0, "write")])
 def test_whoever_writes_with_its_claim_in_the_filter_overwrites_nobody(turns: list[tuple[int, str]]) -> None:
-    """Law LK2, and what `Holding` advises: a holder that was judged stale while it stood changes nothing.
-
-    Three read a number and write the next one; whoever was judged writes in vain, so no number is made of an old one.
-    """
+    """Law LK2 and the advice in `Holding`."""
     array, number = Field[tuple[str, ...]]("claims"), Field[int]("number")
     record = Document().put(array, ()).put(number, 0)
     seen, written = dict[int, int](), list[int]()
@@ -193,7 +181,7 @@ def test_whoever_writes_with_its_claim_in_the_filter_overwrites_nobody(turns: li
             case "write" if who in seen and matches(Contains(array, mine), record, lambda: SOON):
                 written.append(seen.pop(who) + 1)
                 record = updated(record.put(number, written[-1]), (Pull(array, mine),), lambda: SOON)
-            case "judge" if held:  # the first claim has stood too long before the eyes of somebody
+            case "judge" if held:  # a party has seen the first claim for too long
                 record = updated(record, (Pull(array, held[0]),), lambda: SOON)
             case _:
                 pass
@@ -211,7 +199,6 @@ def test_whoever_writes_with_its_claim_in_the_filter_overwrites_nobody(turns: li
     ],
 )
 def test_what_makes_no_sense_is_refused(build: Callable[[], object]) -> None:
-    """Wrong types, and a threshold out of range."""
     with pytest.raises(Misuse):
         build()
 
@@ -226,5 +213,4 @@ def test_what_makes_no_sense_is_refused(build: Callable[[], object]) -> None:
     ],
 )
 def test_a_view_says_what_it_is_in_one_line(view: LockView, text: str) -> None:
-    """A form that a person can paste into an issue."""
     assert str(view) == text

@@ -51,8 +51,6 @@ HERE = ClockName("monotonic")
 
 @attrs.define(eq=False)
 class Sent:
-    """A request under way: it may be applied late and twice, its answer may be lost."""
-
     by: Actor
     life: int
     request: Request
@@ -62,8 +60,6 @@ class Sent:
 
 @attrs.define(eq=False)
 class Actor:
-    """A candidate, what it commanded, and its work."""
-
     name: str
     offset: int
     life: int = 0
@@ -80,8 +76,6 @@ class Actor:
 
 @attrs.define(eq=False)
 class World:
-    """The record, the time, and those who want to lead."""
-
     store_has_clock: bool
     actors: tuple[Actor, ...]
     now: int = 0
@@ -96,7 +90,6 @@ class World:
         return Instant(self.now + actor.offset, ClockName(actor.name))
 
     def tell(self, actor: Actor, event: ElectionEvent) -> None:
-        """One step of a candidate; the laws of a step are judged here."""
         before, running = actor.state, actor.running
         step = actor.candidate.step(before, event)
 
@@ -154,7 +147,7 @@ class World:
             self.tell(sent.by, Answered(self.clock(sent.by), sent.request, *sent.outcome))
 
     def is_confirmed(self, lease: Lease | None) -> bool:
-        """A write is answered once a majority has it, and looks do not see it before."""
+        """A write gets a reply once a majority has it, and reads do not see it before."""
         return lease is None or (self.confirmed is not None and self.confirmed.version >= lease.version)
 
     def end(self, actor: Actor) -> None:
@@ -202,7 +195,6 @@ class World:
                 self.tell(actor, TimerFired(self.clock(actor)))
 
     def serve(self) -> None:
-        """All that is under way arrives and is answered, and what is asked then, up to a bound."""
         for sent in islice(self.flights, len(self.flights) + 8):
             if sent.outcome is None:
                 self.apply(sent)
@@ -210,7 +202,6 @@ class World:
             self.answer(sent, lost=False)
 
     def calm(self, time: int) -> None:
-        """No fault any more: requests are served at once, timers fire, work ends when it is to."""
         for _ in range(time):
             self.wake_all()
             self.serve()
@@ -243,7 +234,7 @@ WHO = {"ann": 0, "bob": 1}
 
 
 def turns(story: str) -> list[Turn]:
-    """A schedule from words: `ann` and `bob` wake; numbers are time; the rest is done with what was sent last."""
+    """`ann` and `bob` wake; numbers are time; the rest applies to the last request."""
     return [
         ("wake", WHO[word], 0) if word in WHO else ("wait", 0, int(word)) if word.isdigit() else (word, 0, 0)
         for word in story.split()
@@ -283,7 +274,7 @@ quietly = settings(
 @example(True, LAPSED, 1)
 @example(True, [*turns("ann serve"), ("crash", 0, 0)], 1)
 def test_el1_to_el7_in_a_world(store_has_clock: bool, schedule: list[Turn], count: int) -> None:
-    """Laws EL1 to EL6 at every turn, and EL7 once it is calm."""
+    """Laws EL1 to EL6 at each step, and EL7 once faults have stopped."""
     actors = tuple(Actor(name, offset) for name, offset in (("a", 0), ("b", 1_000), ("c", -7))[:count])
     world = World(store_has_clock, actors)
     for what, who, much in schedule:
@@ -316,7 +307,7 @@ def test_el8_what_is_not_under_way_does_not_matter(
 
 test_a_planted_bug_is_found = planted(
     election,
-    # Not from when the grant was asked for.
+    # It does not count from the request.
     bug(
         "a tenure counts from the answer",
         (
@@ -353,7 +344,7 @@ test_a_planted_bug_is_found = planted(
         ("claim=None if is_only else state.claim", "claim=state.claim"),
         test_el1_to_el7_in_a_world, says="EL1",
     ),
-    # mongodash: a lock under the own configured id is one's own; the life does not count.
+    # mongodash: a lock under the own configured id counts as own, whatever the life.
     bug(
         "a lock is held by name", ('f"{self.life}@{version}"', 'f"same@{version}"'),
         ("life == self.life", 'life == "same"'),
@@ -377,7 +368,7 @@ test_a_planted_bug_is_found = planted(
         "work is asked to end at each event", ("if after.is_ending and not before.is_ending", "if after.is_ending"),
         test_el1_to_el7_in_a_world, says="EL3",
     ),
-    # mongodash: the attempt under way is not awaited, and takes the lease for one that has stopped.
+    # mongodash: it does not await the attempt under way, which takes the lease after the stop.
     bug(
         "it takes after a stop", ("Step(Stopped()) if state.is_stopping else self._tried", "self._tried"),
         test_el1_to_el7_in_a_world, says="EL4",
@@ -417,7 +408,7 @@ test_a_planted_bug_is_found = planted(
         "each look begins to count anew", ("observe(state.observation,", "observe(None,"),
         test_el1_to_el7_in_a_world, says="EL7",
     ),
-    # So once it is granted it is over.
+    # The tenure is over when it is granted.
     bug(
         "a take counts from the first time that it was tried",
         ("claim=None if is_only else state.claim", "claim=state.claim"),
@@ -449,7 +440,6 @@ test_a_planted_bug_is_found = planted(
 
 
 def changed(lease: Lease, *, holder: str | None) -> Lease:
-    """The record after a renewal or a release."""
     return attrs.evolve(lease, version=lease.version + 1, holder=holder, stamp=None)
 
 
@@ -462,7 +452,6 @@ def lines(steps: list[ElectionStep]) -> list[str]:
 
 
 def test_a_candidate_is_elected_renews_and_hands_over() -> None:
-    """A whole life: it looks, takes, leads, renews, is asked to stop, renews until its work has ended, releases, stops."""
     ann, steps = Candidate("ann", "a1", TERMS), list[ElectionStep]()
     taken_, renewed, again = (Lease(1, version, "ann", "a1@0", 12) for version in (1, 2, 3))
     released = changed(again, holder=None)
@@ -500,7 +489,7 @@ def test_a_candidate_is_elected_renews_and_hands_over() -> None:
 
 
 def test_a_stamped_lease_is_taken_under_the_condition_of_its_store() -> None:
-    """A follower cannot tell the store's time, so each look is followed by a write that the store judges."""
+    """A follower cannot read the store's time, so a write that the store judges follows."""
     held = Lease(1, 3, "bob", "b@0", 12, Instant(0, STORE))
     step = Candidate("ann", "a", TERMS).step(Following(Flight(Look(), at(0))), Answered(at(1), Look(), held))
 
@@ -510,7 +499,7 @@ def test_a_stamped_lease_is_taken_under_the_condition_of_its_store() -> None:
 
 
 def test_a_lapsed_leader_ends_its_work_and_releases() -> None:
-    """After a stall the first event shows that the tenure is over, also if it is the answer to the renewal."""
+    """Also if the first event after the pause is the reply to the renewal."""
     lease = Lease(1, 1, "ann", "a@0", 12)
     renewed = changed(lease, holder="ann")
     swap = Swap(1, renewed, 0)
@@ -536,7 +525,6 @@ def test_a_lapsed_leader_ends_its_work_and_releases() -> None:
 
 @pytest.mark.parametrize(("life", "other"), [("a", "a@1"), ("a@1", "a"), ("a", "a@"), ("a@0", "a@0@0")])
 def test_a_life_that_begins_like_another_is_another(life: str, other: str) -> None:
-    """A lease of one is left alone by the other, and not released as if it were one's own."""
     ann, bob = Candidate("ann", life, TERMS), Candidate("bob", other, TERMS)
     looks = bob.step(Following(), TimerFired(at(0)))
     takes = bob.step(looks.state, Answered(at(1), Look(), None))
@@ -560,12 +548,11 @@ def test_a_life_that_begins_like_another_is_another(life: str, other: str) -> No
     ],
 )
 def test_the_law_of_work_tells_good_from_bad(expected: bool, deeds: list[Begin | End | WorkEnded]) -> None:
-    """Law EL3, by hand."""
+    """Law EL3."""
     assert laws.work_begins_and_ends_once(deeds) == expected
 
 
 def test_what_becomes_of_a_command_is_an_event() -> None:
-    """A failure of any kind is not an answer; nothing comes of a beginning; anything else is refused."""
     lease = Lease(1, 1, "ann", "a@0", 12)
 
     for failure in (Ambiguous("x"), NotApplied("x"), NotDurable("x"), Refused("x")):
@@ -585,7 +572,7 @@ def test_what_becomes_of_a_command_is_an_event() -> None:
 def test_every_state_has_an_answer_for_every_event(
     candidate: Candidate, state: ElectionState, event: ElectionEvent
 ) -> None:
-    """Totality: whatever arrives in whatever state, also in one that is never reached, is answered."""
+    """Totality, also for unreachable states."""
     step = candidate.step(state, event)
 
     assert isinstance(step.state, (Following, Leading, Stopped))
@@ -596,7 +583,6 @@ def test_every_state_has_an_answer_for_every_event(
 @settings(max_examples=25)
 @given(TURNS)
 def test_time_may_begin_at_any_instant(schedule: list[Turn]) -> None:
-    """Metamorphic: the same events on clocks that show something else lead to the same epochs."""
     epochs = list[list[int]]()
     for offset in (0, 10**12):
         world = World(store_has_clock=False, actors=(Actor("a", offset), Actor("b", -offset)))
@@ -608,7 +594,6 @@ def test_time_may_begin_at_any_instant(schedule: list[Turn]) -> None:
 
 
 def test_the_world_gets_somewhere() -> None:
-    """What the random schedules are to reach is reached: a lease is taken from a candidate that has crashed."""
     for store_has_clock in (False, True):
         world = World(store_has_clock, (Actor("ann", 0), Actor("bob", 5)))
         for what, who, much in turns("ann serve bob serve"):
@@ -646,12 +631,10 @@ def test_the_world_gets_somewhere() -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(build: Callable[[], object]) -> None:
-    """Wrong types, numbers out of range, two clocks compared."""
     with pytest.raises(Misuse):
         build()
 
 
 def test_the_store_judges_what_an_observer_would() -> None:
-    """The condition of the write is what `takeover_delay` says."""
     assert takeover_delay(Lease(1, 1, "ann", "r", 12), TERMS.lock_delay) == 14
     assert election.Candidate("ann", "life").pause == 2_500_000

@@ -50,8 +50,6 @@ PPM = 1_000_000
 
 @attrs.frozen
 class Change:
-    """The record before and after a change, who sent it, and how long the version before had stood."""
-
     before: Lease | None
     after: Lease
     request: str
@@ -60,8 +58,6 @@ class Change:
 
 @attrs.define(eq=False)
 class Flight:
-    """A compare-and-set under way; it may be applied late, and twice."""
-
     version: int
     wanted: Lease
     request: str
@@ -71,8 +67,6 @@ class Flight:
 
 @attrs.define(eq=False)
 class Party:
-    """One who wants the lease, and what it knows."""
-
     name: str
     offset: int
     lives: int = 0
@@ -90,14 +84,12 @@ class Party:
 
 
 Turn = tuple[int, int, int]
-"""(who, what, how much)"""
+"""(party, action, amount)"""
 DEEDS = ("wait", "look", "take", "renew", "release", "apply", "apply again", "answer", "lose the answer", "read back")
 
 
 @attrs.define(eq=False)
 class World:
-    """A record, the clocks, and those who act on them; every step is one turn of a random schedule."""
-
     terms: Terms
     store_has_clock: bool
     parties: tuple[Party, ...]
@@ -112,7 +104,6 @@ class World:
         return Instant(self.now + party.offset, ClockName(party.name))
 
     def begins(self, party: Party) -> Instant:
-        """A tenure counts from before the write was sent."""
         assert party.sent is not None
         return party.sent
 
@@ -231,7 +222,7 @@ def wait(much: int) -> Turn:
 
 
 def deeds(who: int, *names: str) -> list[Turn]:
-    """What one party does; what it sends is the newest flight, for it comes last in a list that is counted backwards."""
+    """Its newest request is last, since the list is indexed from the end."""
     return [(who, DEEDS.index(name), -1) for name in names]
 
 
@@ -282,8 +273,6 @@ TELLING = [
 
 
 def every_world(check: Callable[[World, list[Turn]], None]) -> Callable[..., None]:
-    """Schedules on both clocks, those first that tell bugs apart."""
-
     def run(store_has_clock: bool, turns: list[Turn], offset: int) -> None:
         check(World(TERMS, store_has_clock, (Party("ann", 0), Party("bob", offset))), turns)
 
@@ -382,7 +371,7 @@ def test_le3_what_is_free_can_be_taken(
 
 @attrs.frozen
 class Clock:
-    """A clock that is off by something, and runs at a rate that is off by some parts per million."""
+    """A clock with an offset, and a drift in parts per million."""
 
     name: str
     offset: int
@@ -392,7 +381,7 @@ class Clock:
         return Instant(self.offset + real * (PPM + self.ppm) // PPM, ClockName(self.name))
 
 
-RATES = st.integers(-20_000, 20_000)  # so 4 % of the TTL, and what is lost by rounding: a margin of 50
+RATES = st.integers(-20_000, 20_000)  # so 4 % of the TTL, and rounding: a margin of 50
 WIDE = Terms(ttl=1_000, heartbeat=300, margin=50, lock_delay=0)
 
 
@@ -464,13 +453,14 @@ test_a_planted_bug_is_found = planted(
         "taken at once", ("return 0 if lease is None or lease.holder is None else lease.ttl + lock_delay", "return 0"),
         test_le2_nobody_takes_what_is_held, test_le6_one_believes,
     ),
-    # The TTL is the taker's and not that of whoever holds it: half of it.
+    # The taker's TTL counts instead of the holder's: half of it.
     bug(
         "by the taker's terms",
         ("status = status_of(lease,", "status = status_of(lease and attrs.evolve(lease, ttl=(lease.ttl + 1) // 2),"),
         test_le2_nobody_takes_what_is_held,
     ),
-    # A lease that was renewed between two looks has stood for both, and the observation says that it is of the new version.
+    # A lease renewed between two reads has stood for both, and the observation is of the new
+    # version.
     bug(
         "any version, renamed",
         ("before if is_same else Observation(mark, now)", "Observation(mark, now if before is None else before.since)"),
@@ -492,7 +482,7 @@ test_a_planted_bug_is_found = planted(
         ),
         test_le3_what_is_free_can_be_taken,
     ),
-    # Only the version is looked at, not the token.
+    # It compares the version, not the token.
     bug(
         "whatever is there is kept",
         ("lease.holder is None or lease.token != tenure.lease.token:", "lease.holder is None:"),
@@ -503,7 +493,7 @@ test_a_planted_bug_is_found = planted(
         ("lease is not None and _holds(lease, request)", "lease is not None and lease.holder is not None"),
         test_le4_others_do_not_release,
     ),
-    # Nobody else seems to have taken it, so the holder goes on.
+    # The holder goes on if it knows no other taker.
     bug(
         "renewed late", ("return Lapsed(-left)", "return Renew(renewed(tenure), 1)"),
         test_le5_there_is_no_way_back, test_le6_one_believes,
@@ -514,12 +504,12 @@ test_a_planted_bug_is_found = planted(
         test_le8_what_is_older_is_fenced,
     ),
     bug("only newer tokens are admitted", ("token >= highest", "token > highest"), test_le8_what_is_older_is_fenced),
-    # A take whose reply was lost is decided as if another had made it.
+    # A take with a lost reply counts as another's.
     bug(
         "a take forgets itself", ("    if _holds(lease, request):\n        return Mine(lease)\n", ""),
         test_le9_ones_own_take_is_recognised,
     ),
-    # mongodash: whoever has the holder's name is the holder.
+    # mongodash: any process with the holder's name is the holder.
     bug(
         "a take knows names", ("if _holds(lease, request):", "if lease.holder == holder or _holds(lease, request):"),
         test_le9_ones_own_take_is_recognised,
@@ -528,7 +518,6 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_a_planted_tenure_from_its_answer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It begins before the write is sent."""
     monkeypatch.setattr(World, "begins", World.clock)
     with pytest.raises(AssertionError):
         test_le6_one_believes()
@@ -538,7 +527,6 @@ def test_a_planted_tenure_from_its_answer_is_found(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_world_gets_somewhere() -> None:
-    """What the schedules above are to reach is reached: taken over, renewed, released, and a late renewal in vain."""
     reached = set[str]()
     for store_has_clock in (False, True):
         for turns in (VANISHED, RELEASED, RENEWED, SLOW_HOLDER, LATE_RENEWAL, LOST_ANSWER):
@@ -557,7 +545,6 @@ def test_the_world_gets_somewhere() -> None:
 
 
 def test_a_lease_goes_its_way() -> None:
-    """Taken, renewed, vanished and lingering, taken over, released, taken at once: by the store's clock."""
     lines = list[str]()
     lease: Lease | None = None
     for now, holder, request in ((0, "ann", "a1"), (7, "bob", "b1"), (9, "bob", "b1"), (11, "bob", "b1")):
@@ -608,7 +595,6 @@ SOON = Instant(12)
     ],
 )
 def test_a_version_is_held_then_closed_then_expired(expected: LeaseStatus, stood: int) -> None:
-    """A TTL of 8 and a lock delay of 3; a clock that went back counts as standing still."""
     lease, now = Lease(4, 9, "ann", "r", 8), Instant(50, HERE)
 
     assert expected == leasing.status_of(lease, Observation(9, now + -stood), now, 3)
@@ -616,14 +602,12 @@ def test_a_version_is_held_then_closed_then_expired(expected: LeaseStatus, stood
 
 @pytest.mark.parametrize("lease", [None, Lease(4, 9, None, "r", 8)])
 def test_what_nobody_holds_is_vacant(lease: Lease | None) -> None:
-    """Never taken, or released: no time has to pass, whatever was seen."""
     assert leasing.status_of(lease, None, SOON, 3) == Vacant()
     assert str(Vacant()) == "vacant"
     assert takeover_delay(lease, 3) == 0
 
 
 def test_an_observation_of_another_version_says_nothing() -> None:
-    """An observer that has not seen this very version stand begins to count now."""
     lease = Lease(4, 9, "ann", "r", 8)
 
     assert leasing.status_of(lease, Observation(8, Instant(0)), Instant(100), 0) == Held(8)
@@ -632,7 +616,7 @@ def test_an_observation_of_another_version_says_nothing() -> None:
 
 @given(leases(held=True), st.integers(0, 5), st.integers(0, 20))
 def test_the_store_judges_in_the_filter_as_the_decision_does(lease: Lease, lock_delay: int, stood: int) -> None:
-    """`OlderThan(stamp, takeover_delay)` matches exactly when the decision by the store's clock is to take it."""
+    """Agreement of `OlderThan(stamp, takeover_delay)` with the decision by the store's clock."""
     ms = 1_000
     stamp, field = Instant(0), Field[Instant]("stamp")
     lease = attrs.evolve(lease, ttl=lease.ttl * ms, stamp=stamp)
@@ -645,7 +629,6 @@ def test_the_store_judges_in_the_filter_as_the_decision_does(lease: Lease, lock_
 
 
 def test_a_clock_that_went_back_begins_anew() -> None:
-    """An observer's clock that shows less than before says nothing about the time between."""
     early, late = Instant(3, HERE), Instant(5, HERE)
 
     assert leasing.observe(Observation(1, late), 1, early) == Observation(1, early)
@@ -654,7 +637,6 @@ def test_a_clock_that_went_back_begins_anew() -> None:
 
 
 def test_a_holder_rests_renews_and_lapses() -> None:
-    """A TTL of 8, a heartbeat of 2 and a margin of 1, and the last instant of each."""
     tenure = Tenure(Lease(1, 1, "ann", "r", 8), Instant(0, HERE))
 
     next_version = Lease(1, 2, "ann", "r", 8)
@@ -670,7 +652,6 @@ def test_a_holder_rests_renews_and_lapses() -> None:
 
 
 def test_a_renewal_without_an_answer_is_read_back() -> None:
-    """Applied, not applied, an old read, released, taken by another, gone."""
     tenure, sent = Tenure(Lease(2, 5, "ann", "r", 8), Instant(0, HERE)), Instant(3, HERE)
 
     def read(lease: Lease | None) -> Kept | NotHolder:
@@ -686,7 +667,6 @@ def test_a_renewal_without_an_answer_is_read_back() -> None:
 
 
 def test_a_fence_tells_what_is_newer() -> None:
-    """The message names both tokens."""
     assert str(decide_fence(7, 6)) == "fenced: token 6 is older than 7"
     assert decide_fence(7, 7) == Admitted(7)
 
@@ -740,7 +720,6 @@ def test_a_fence_tells_what_is_newer() -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(build: Callable[[], object]) -> None:
-    """Wrong types, numbers out of range, terms under which a lease ends before it is renewed, two clocks compared."""
     with pytest.raises(Misuse):
         build()
 
@@ -765,11 +744,9 @@ def test_the_defaults_are_those_of_mongodash() -> None:
     ],
 )
 def test_values_say_what_they_are_in_one_line(value: object, text: str) -> None:
-    """A form that a person can paste into an issue."""
     assert str(value) == text
 
 
 @given(terms(), st.sampled_from((STORE, HERE)).flatmap(tenures))
 def test_what_is_drawn_is_of_use(given_terms: Terms, tenure: Tenure) -> None:
-    """Strategies draw values that the constructors take, and that are hashable."""
     assert len({given_terms, tenure.lease, tenure}) == 3

@@ -1,5 +1,3 @@
-"""Small documents and fields that the tests of this room share."""
-
 from __future__ import annotations
 
 from enum import StrEnum
@@ -47,6 +45,4 @@ def fields() -> SearchStrategy[Field[Any]]:
 
 
 class Colour(StrEnum):
-    """A string with a type of its own."""
-
     RED = "red"

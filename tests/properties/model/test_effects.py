@@ -1,5 +1,3 @@
-"""Effects and failures, and a program that awaits them."""
-
 from __future__ import annotations
 
 import pytest
@@ -17,8 +15,6 @@ FAILURES = (effects.Refused, effects.NotApplied, effects.Ambiguous, effects.NotD
 
 
 def test_awaiting_an_effect_yields_itself_and_returns_the_reply() -> None:
-    """No event loop is involved: whoever holds the program feeds it."""
-
     async def program() -> tuple[Instant, object]:
         return await effects.Now(), await effects.Call("f", (1,))
 
@@ -33,8 +29,6 @@ def test_awaiting_an_effect_yields_itself_and_returns_the_reply() -> None:
 
 @pytest.mark.parametrize("kind", FAILURES)
 def test_a_failure_is_raised_into_the_program(kind: type[effects.Failure]) -> None:
-    """The straight path reads straight; a failure is caught before the next await."""
-
     async def program() -> effects.Failure | None:
         try:
             await effects.Sleep(1)
@@ -52,7 +46,6 @@ def test_a_failure_is_raised_into_the_program(kind: type[effects.Failure]) -> No
 
 @pytest.mark.parametrize("kind", FAILURES)
 def test_failures_are_equal_by_kind_and_reason(kind: type[effects.Failure]) -> None:
-    """Which is what makes a suspended program a value."""
     failure = kind("a")
 
     assert failure == kind("a") == failure.fresh()
@@ -79,13 +72,11 @@ def test_failures_are_equal_by_kind_and_reason(kind: type[effects.Failure]) -> N
     ],
 )
 def test_effects_print_like_this(effect: effects.Effect[object], shown: str) -> None:
-    """One line each."""
     assert str(effect) == shown
 
 
 @pytest.mark.parametrize("length", [-1, True, 1.5, "1", None])
 def test_nobody_sleeps_for_less_than_nothing(length: Duration) -> None:
-    """An invariant of `Sleep`."""
     with pytest.raises(Misuse):
         _ = effects.Sleep(length)
     with pytest.raises(Misuse):
@@ -93,7 +84,7 @@ def test_nobody_sleeps_for_less_than_nothing(length: Duration) -> None:
 
 
 def test_a_sleep_lasts_for_less_by_what_is_drawn_of_its_jitter() -> None:
-    """Between the whole of it and what the jitter leaves; draws and jitters are parts per million."""
+    """Draws and jitters are parts per million."""
     assert [effects.Sleep(1_000, 400_000).lasting(draw) for draw in (0, 500_000, PPM)] == [1_000, 800, 600]
     assert (effects.Sleep(1_000, 400_000).least, effects.Sleep(1_000).least, effects.Sleep(1_000, PPM).least) == (
         600,

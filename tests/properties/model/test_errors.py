@@ -13,7 +13,7 @@ from tidegate.model.operations import check_collection
 from tidegate.model.values import check_int, check_name
 
 HUGE = 10**5_000
-"""An int that Python refuses to print."""
+"""Python refuses to print it."""
 
 
 def nested(depth: int) -> object:
@@ -24,15 +24,12 @@ def nested(depth: int) -> object:
 
 
 class Rude:
-    """A value of a user's that does not print."""
-
     def __repr__(self) -> str:
         raise OSError
 
 
 @pytest.mark.parametrize("value", [HUGE, -HUGE, (HUGE,), nested(5_000), Rude(), b"x" * 10**6], ids=range(6))
 def test_whatever_is_wrong_the_message_can_be_printed(value: object) -> None:
-    """What does not print is named by its type, and what prints as a book is cut."""
     assert len(shown(value)) <= 120 + len("...")
 
     with pytest.raises(Misuse, match="the name of a runner must be"):
@@ -44,13 +41,12 @@ def test_whatever_is_wrong_the_message_can_be_printed(value: object) -> None:
 
 
 def test_a_short_value_is_shown_whole() -> None:
-    """The rest of the message is of no use without it."""
     assert shown((1, "a")) == "(1, 'a')"
     assert shown(HUGE) == "an int"
 
 
 def test_the_name_of_a_place_is_cut() -> None:
-    """It is made of keys, which are as long as users make them."""
+    """Users choose the keys in it."""
     with pytest.raises(Misuse, match="an object cannot stand in a document") as caught:
         frozen({"a" * 1_000: {"b" * 10**6: [object()]}}, "a document")
 
@@ -59,7 +55,7 @@ def test_the_name_of_a_place_is_cut() -> None:
 
 @pytest.mark.parametrize(("number", "fits"), [(-1, False), (0, True), (5, True), (6, False), (True, False)])
 def test_a_number_lies_between_its_bounds(number: object, fits: bool) -> None:
-    """Both bounds fit; a bool is not a number."""
+    """A bool is not a number."""
     if fits:
         check_int(number, "a size", 0, 5)
         return
@@ -71,7 +67,6 @@ def test_a_number_lies_between_its_bounds(number: object, fits: bool) -> None:
 
 @pytest.mark.parametrize("at", [HUGE, -HUGE, NUMBER_MAX + 1, -NUMBER_MAX - 1], ids=range(4))
 def test_no_clock_shows_what_cannot_be_printed(at: int) -> None:
-    """An instant prints, always: it stands in each trace."""
     with pytest.raises(Misuse, match="instant"):
         Instant(at)
     with pytest.raises(Misuse, match="instant"):
@@ -80,7 +75,7 @@ def test_no_clock_shows_what_cannot_be_printed(at: int) -> None:
 
 
 def test_an_error_says_what_where_why_and_what_to_do() -> None:
-    """Those that were given; it is a ValueError, and survives being sent to another process."""
+    """It is a ValueError and can be pickled."""
     error = Misuse("low > high", where="gate", why="it could never open", todo="swap them")
 
     assert str(error) == "low > high\n  where: gate\n  why: it could never open\n  help: swap them"

@@ -20,8 +20,6 @@ from tidegate.model.strategies.history import histories, outcomes
 
 @attrs.frozen
 class Past:
-    """All changes of a record, what it remembers of them, and a question about one request."""
-
     changes: tuple[Change, ...]
     history: tuple[Change, ...]
     decided_version: int
@@ -41,7 +39,6 @@ TWENTY = changes_by(f"q{version}" for version in range(1, 21))
 
 @st.composite
 def pasts(draw: st.DrawFn, *, unbroken: bool = False) -> Past:
-    """The bounded history of a record, perhaps with one change missing, and one of the requests that recur in it."""
     changes = draw(histories())
     history = changes[-HISTORY_MAX:]
     if history and not unbroken and draw(st.booleans()):
@@ -56,7 +53,7 @@ def pasts(draw: st.DrawFn, *, unbroken: bool = False) -> Past:
 @example(Past(THREE, THREE[::2], 1, "q2"))
 @example(Past(THREE, THREE, 1, "q2"))
 def test_the_answer_about_a_request_is_true(past: Past) -> None:
-    """Law H1, by the full history kept beside; also where the remembered one has a gap."""
+    """Law H1, by the full history; also with a gap."""
     outcome = past.answer()
 
     assert laws.the_answer_is_true(outcome, past.changes, past.decided_version, past.request_id)
@@ -76,13 +73,13 @@ FORGOTTEN = "<= record_version:\n        return Forgotten()"
 
 test_a_planted_bug_is_found = planted(
     memory,
-    # Its own id is not found, so it has lost.
+    # An absent id counts as lost.
     bug(
         "the forgotten has lost",
         (FORGOTTEN, f"{FORGOTTEN.removesuffix('Forgotten()')}Superseded(history[0]) if history else Forgotten()"),
         test_the_answer_about_a_request_is_true,
     ),
-    # An earlier attempt of the same request is taken for this one.
+    # It mistakes an earlier attempt of the request for this one.
     bug(
         "its id is found anywhere",
         (
@@ -91,20 +88,20 @@ test_a_planted_bug_is_found = planted(
         ),
         test_the_answer_about_a_request_is_true,
     ),
-    # As if nobody could write after it.
+    # As if no other write could follow.
     bug("only the last version is asked", (MADE, "history[-1]"), test_the_answer_about_a_request_is_true),
     # One version too early.
     bug(
         "the version decided on is looked at", (MADE, "history[max(0, decided_version - oldest)]"),
         test_the_answer_about_a_request_is_true,
     ),
-    # By position in the history, without looking whether it has a gap.
+    # By position in the history, gap or not.
     bug(
         "counted from the end",
         ("if any(change.version != version for version, change in enumerate(history, oldest)):", "if False:"),
         test_the_answer_about_a_request_is_true,
     ),
-    # No change after the version decided on is found, so there was none.
+    # No change after the expected version is found, so none was made.
     bug(
         "any silence is trusted", (FORGOTTEN, FORGOTTEN.replace("Forgotten", "NotYet")),
         test_the_answer_about_a_request_is_true,
@@ -118,7 +115,7 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_both_sides_of_what_a_record_remembers() -> None:
-    """At version 20 it remembers versions 5 to 20: what was decided on 4 is known, what was decided on 3 is not."""
+    """Version 20 remembers 5 to 20."""
     history = TWENTY[-HISTORY_MAX:]
 
     assert [change.version for change in history] == list(range(5, 21))
@@ -132,7 +129,7 @@ def test_both_sides_of_what_a_record_remembers() -> None:
 
 
 def test_a_record_that_is_not_there_yet_has_version_0() -> None:
-    """The request that was to make it has not arrived so far; once another made it, it never will."""
+    """Once another has created it, the late request never will."""
     assert outcome_of(0, (), 0, "mine") == NotYet()
     assert outcome_of(1, changes_by(["mine"]), 0, "mine") == Won(1)
     assert outcome_of(1, changes_by(["q"]), 0, "mine") == Superseded(Change(1, "q", "free"))
@@ -150,7 +147,6 @@ def test_a_record_that_is_not_there_yet_has_version_0() -> None:
     ids=["behind", "gap", "ahead", "backwards", "twice"],
 )
 def test_a_history_that_does_not_fit_its_record_remembers_nothing(history: tuple[Change, ...]) -> None:
-    """Unknown, never lost: neither of the request that made version 3, nor of one that is to make the next."""
     assert outcome_of(3, history, 2, "c") == Forgotten()
     assert outcome_of(3, history, 2, "mine") == Forgotten()
     assert outcome_of(3, history, 3, "mine") == Forgotten()
@@ -161,7 +157,6 @@ def test_a_history_that_does_not_fit_its_record_remembers_nothing(history: tuple
 
 @pytest.mark.parametrize("name", ["", 7, b"r1"])
 def test_a_name_is_a_string_that_is_not_empty(name: str) -> None:
-    """Request and status."""
     for wrong in (
         lambda: Change(1, name, "free"),
         lambda: Change(1, "q", name),
@@ -173,7 +168,6 @@ def test_a_name_is_a_string_that_is_not_empty(name: str) -> None:
 
 @pytest.mark.parametrize("number", [-1, True, 1.0, "1", None])
 def test_a_version_is_a_natural_number(number: int) -> None:
-    """No bool, no float, not negative; 0 only where there is no record yet."""
     for wrong in (
         lambda: Change(number, "q", "free"),
         lambda: outcome_of(number, (), 0, "q"),
@@ -194,17 +188,14 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_wrong_types_meet_misuse_and_nothing_else(name: str) -> None:
-    """Each argument of each public constructor and function, one at a time; each refuses what is of no type at all."""
     refuses_wrong_types(*CALLS[name])
 
 
 @given(histories())
 def test_the_changes_of_a_history_begin_at_version_1(changes: tuple[Change, ...]) -> None:
-    """What the strategy promises: every version has its change."""
     assert [change.version for change in changes] == list(range(1, len(changes) + 1))
 
 
 @pytest.mark.parametrize("case", get_args(RequestOutcome))
 def test_every_outcome_is_drawn(case: type[RequestOutcome]) -> None:
-    """The strategy reaches each case."""
     must_draw(outcomes(), lambda outcome: isinstance(outcome, case))

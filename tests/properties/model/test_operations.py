@@ -82,8 +82,6 @@ ON: Final[dict[str, Callable[[str], Operation]]] = {
     "insert_many": lambda collection: insert_many(collection, DOC),
     "bulk_update": lambda collection: bulk_update(update_one(collection, WHERE, Put(COUNT, 1))),
 }
-"""Each operation, on a collection."""
-
 
 # --- collections ------------------------------------------------------------------------------------------------------
 
@@ -96,7 +94,7 @@ BAD: Final = (
 
 @pytest.mark.parametrize("operation", ON)
 def test_a_name_that_means_something_else_is_refused(operation: str) -> None:
-    """MongoDB reserves `$`, NUL, `system.` and empty parts between dots; names are bounded, as UTF-8."""
+    """MongoDB reserves `$`, NUL, `system.` and empty parts between dots."""
     for bad in BAD:
         with pytest.raises(Misuse, match="name of a collection"):
             ON[operation](cast("str", bad))
@@ -104,17 +102,15 @@ def test_a_name_that_means_something_else_is_refused(operation: str) -> None:
 
 @pytest.mark.parametrize("operation", ON)
 def test_any_other_name_is_taken(operation: str) -> None:
-    """Both sides of each rule; the name stays as it was."""
     for good in ("c", "c" * 191, "a.b", "systems", "a system.x", "\u00e9", "_", "0"):
         assert ON[operation](good).collection == good
 
 
-# --- what is looked for -----------------------------------------------------------------------------------------------
+# --- filters ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("operation", [find_one, delete_one, delete_many])
 def test_several_filters_must_all_match(operation: Callable[..., FindOne | DeleteOne | DeleteMany]) -> None:
-    """One filter stands for itself, several are one that asks for all of them, and without any nothing is asked for."""
     assert operation("c", WHERE).where == WHERE
     assert operation("c", WHERE, Exists(COUNT)).where == AllOf((WHERE, Exists(COUNT)))
     with pytest.raises(Misuse, match="at least one filter"):
@@ -123,7 +119,6 @@ def test_several_filters_must_all_match(operation: Callable[..., FindOne | Delet
 
 @pytest.mark.parametrize("limit", [0, FOUND_MAX + 1, -1, True, 1.0])
 def test_a_find_of_several_is_bounded(limit: int) -> None:
-    """From one document to as many as a reply is allowed to hold; without a filter it is about all."""
     with pytest.raises(Misuse, match="a limit must be"):
         _ = find_all("c", limit=limit)
     for good in (1, FOUND_MAX):
@@ -140,7 +135,6 @@ def test_a_find_of_several_is_bounded(limit: int) -> None:
     ],
 )
 def test_a_unique_index_names_its_fields(unique: Unique, said: str) -> None:
-    """Each once, and at least one."""
     check_unique({"c": ((COUNT,), (COUNT, STATUS))})
     with pytest.raises(Misuse, match=said):
         check_unique(unique)
@@ -153,7 +147,7 @@ def test_a_unique_index_names_its_fields(unique: Unique, said: str) -> None:
 def test_updates_touch_different_fields_and_never_the_id(
     operation: Callable[..., FindOneAndUpdate | UpdateOne | UpsertOne | UpdateMany],
 ) -> None:
-    """MongoDB refuses two updates of a field, and the id of a document never changes."""
+    """MongoDB refuses both."""
     with pytest.raises(Misuse, match="changes nothing"):
         operation("c", WHERE)
     with pytest.raises(Misuse, match="two updates of one field: 'count, names, count'"):
@@ -177,7 +171,6 @@ def test_updates_touch_different_fields_and_never_the_id(
     ],
 )
 def test_an_upsert_says_what_it_inserts(where: Filter, why: str) -> None:
-    """And asks for nothing that MongoDB refuses in one."""
     with pytest.raises(Misuse, match=why) as raised:
         _ = upsert_one("c", where, Add(COUNT, 1))
 
@@ -202,7 +195,6 @@ def bumped(*where: Filter, collection: str = "c") -> tuple[UpdateOne, ...]:
     ],
 )
 def test_a_bulk_is_of_updates_that_can_be_told_apart(updates: tuple[UpdateOne, ...], why: str) -> None:
-    """Each of a document of its own, by its id, in one collection, and no more than one find reads back."""
     with pytest.raises(Misuse, match=why) as raised:
         _ = bulk_update(*updates)
 
@@ -210,7 +202,6 @@ def test_a_bulk_is_of_updates_that_can_be_told_apart(updates: tuple[UpdateOne, .
 
 
 def test_a_bulk_takes_as_many_as_a_find_replies() -> None:
-    """Ids of different types are different."""
     assert len(bulk_update(*bumped(*(Eq(ID, number) for number in range(FOUND_MAX)))).updates) == FOUND_MAX
     assert bulk_update(*bumped(Eq(ID, 1), Eq(ID, "1"))).collection == "c"
 
@@ -231,7 +222,6 @@ def test_a_bulk_takes_as_many_as_a_find_replies() -> None:
     ids=["none", "too many", "one id", "no id", "no document", "no time"],
 )
 def test_many_are_inserted_under_ids_of_their_own(docs: tuple[Document, ...], why: str) -> None:
-    """And no more than one find reads back."""
     with pytest.raises(Misuse, match=why):
         _ = insert_many("c", *docs)
     assert len(insert_many("c", *(Document.of({"_id": number}) for number in range(INSERTS_MAX))).docs) == INSERTS_MAX
@@ -257,7 +247,6 @@ def test_many_are_inserted_under_ids_of_their_own(docs: tuple[Document, ...], wh
     ],
 )
 def test_an_inserted_document_has_a_scalar_id(bad: dict[str, object]) -> None:
-    """A string, an integer, an ObjectId or a UUID, which are equal only if they are the same."""
     with pytest.raises(Misuse, match="_id that is a string, an integer, an ObjectId or a UUID") as raised:
         _ = insert_one("c", Document.of({**bad, "secret": SECRET}))
 
@@ -266,7 +255,6 @@ def test_an_inserted_document_has_a_scalar_id(bad: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("name", ["$set", "a.b", "", "1"])
 def test_an_inserted_document_has_names_that_updates_can_address(name: str) -> None:
-    """In a path they would mean something else; deeper inside, any key may stand."""
     with pytest.raises(Misuse, match="cannot name a field"):
         _ = insert_one("c", Document.of({"_id": "x", name: 1}))
 
@@ -278,7 +266,7 @@ def test_an_inserted_document_has_names_that_updates_can_address(name: str) -> N
 )
 @example("$where")
 def test_an_id_is_data_whatever_it_looks_like(key: str | int | Foreign) -> None:
-    """Injection has nowhere to enter: any string, any integer of 64 bits and any ObjectId is an id, and nothing else."""
+    """Injection has no entry point."""
     assert insert_one("c", Document.of({"_id": key})).doc.held(ID) == key
 
 
@@ -287,7 +275,6 @@ def test_an_id_is_data_whatever_it_looks_like(key: str | int | Foreign) -> None:
 
 @pytest.mark.parametrize("operation", ON)
 def test_operations_are_values(operation: str) -> None:
-    """Equal and of one hash by content; another collection is another operation."""
     one, same, other = ON[operation]("c"), ON[operation]("c"), ON[operation]("d")
 
     assert one == same
@@ -330,21 +317,18 @@ EITHER: Final[Filter] = AnyOf((Eq(STATUS, "free"), Eq(COUNT, 0)))
     ],
 )
 def test_an_operation_is_one_line_that_a_person_can_read(operation: Operation, text: str) -> None:
-    """Collection, filter and updates, as a person would write them down."""
     assert str(operation) == text
 
 
 @given(st.text())
 @example("x\n\x1b[31m\u2028")
 def test_no_value_forges_a_line(hostile: str) -> None:
-    """Whatever a value holds, an operation stays one printable line."""
     doc = Document.of({"_id": hostile})
 
     assert all(str(operation).isprintable() for operation in (insert_one("c", doc), find_one("c", Eq(ID, hostile))))
 
 
 def test_there_are_eleven_operations() -> None:
-    """What a program may ask of a document store; each is one command."""
     made = {type(ON[name]("c")) for name in ON}
 
     assert made == {

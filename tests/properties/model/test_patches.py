@@ -1,5 +1,3 @@
-"""The difference of values, and values as plain JSON."""
-
 from __future__ import annotations
 
 import json
@@ -74,7 +72,7 @@ def test_a_patch_leads_to_exactly_what_came_after(pair: tuple[Value, Value]) -> 
 
 test_a_planted_bug_is_found = planted(
     patches,
-    # 1 is taken for True, and NaN for a change.
+    # 1 equals True, and NaN is a change.
     bug(
         "compared as Python does", ("if exactly(before) == exactly(after):", "if before == after:"),
         test_only_the_same_values_have_no_difference, test_a_patch_leads_to_exactly_what_came_after,
@@ -87,7 +85,7 @@ test_a_planted_bug_is_found = planted(
         "keys are written into the pointer as they are", ("key.replace('~', '~0').replace('/', '~1')", "key"),
         test_a_patch_leads_to_exactly_what_came_after,
     ),
-    # So that the others have moved.
+    # Later elements have moved by then.
     bug(
         "elements are removed from the first to the last",
         ("in reversed(range(both_end, old_end))", "in range(both_end, old_end)"),
@@ -105,7 +103,6 @@ test_a_planted_bug_is_found = planted(
 
 
 def plain_values() -> st.SearchStrategy[Value]:
-    """Values that are plain JSON as they stand: no tag is needed."""
     leaves = st.one_of(
         st.none(), st.booleans(), st.integers(-3, 3), st.floats(allow_nan=False, allow_infinity=False), st.text("aA/~$")
     )
@@ -121,7 +118,7 @@ def plain_values() -> st.SearchStrategy[Value]:
 
 
 def json_patch(patch: Patch, value: Value) -> Value:
-    """The dumb twin: a library that knows RFC 6902 and nothing of ours."""
+    """The simple twin: a library that knows only RFC 6902."""
     result: Any = jsonpatch.apply_patch(json.loads(json.dumps(to_json(value))), json.dumps(patch_to_json(patch)))
     return from_json(result)
 
@@ -131,7 +128,7 @@ def json_patch(patch: Patch, value: Value) -> Value:
 @example((1, 2, 3, 4), (1, 9, 4))
 @example((1, 4), (1, 2, 3, 4))
 def test_a_json_patch_library_applies_our_patches(before: Value, after: Value) -> None:
-    """Where values are plain JSON, a patch is an RFC 6902 patch, and leads to the same text, order included."""
+    """For plain JSON, a patch is an RFC 6902 patch, with the same text and order."""
     patch = difference(before, after)
 
     assert json.dumps(to_json(json_patch(patch, before))) == json.dumps(to_json(after))
@@ -155,14 +152,12 @@ def test_a_json_patch_library_applies_our_patches(before: Value, after: Value) -
     ],
 )
 def test_a_difference_is_reported_where_it_is(before: Value, after: Value, patch: Patch) -> None:
-    """As small as it reads: one append is one `Added`, a change deep inside is one `Replaced`."""
     assert difference(before, after) == patch
     assert exactly(applied(patch, before)) == exactly(after)
 
 
 @given(strategies.pairs())
 def test_a_value_is_left_as_it_is(pair: tuple[Value, Value]) -> None:
-    """Values are immutable: whoever holds the one before still holds it, and the patch can be applied again."""
     before, after = pair
     patch, was = difference(before, after), exactly(before)
 
@@ -181,7 +176,7 @@ def test_a_value_is_left_as_it_is(pair: tuple[Value, Value]) -> None:
     ],
 )
 def test_a_patch_may_also_be_written_by_hand(patch: Patch, value: Value, reached: Value) -> None:
-    """RFC 6902 section 4.1: adding what is there replaces it; adding at "" replaces everything."""
+    """RFC 6902 section 4.1."""
     assert exactly(applied(patch, value)) == exactly(reached)
 
 
@@ -205,7 +200,6 @@ def test_a_patch_may_also_be_written_by_hand(patch: Patch, value: Value, reached
     ],
 )
 def test_a_patch_for_another_value_is_refused(operation: PatchOperation, value: Value) -> None:
-    """An operation that leads nowhere is a misuse that names it; nothing is guessed."""
     with pytest.raises(Misuse, match=r"cannot (add|remove|replace) "):
         applied((operation,), value)
 
@@ -221,13 +215,11 @@ def test_a_path_is_a_json_pointer(path: str) -> None:
 
 
 def test_the_whole_value_cannot_be_removed() -> None:
-    """A value after a patch is a value."""
     with pytest.raises(Misuse, match="whole value"):
         applied((Removed(""),), 1)
 
 
 def test_operations_are_equal_only_with_exactly_the_same_values() -> None:
-    """A patch that makes 1 of something is not one that makes true of it; one that makes NaN equals itself."""
     assert Replaced("/a", 1) != Replaced("/a", True)
     assert Added("/a", 0.0) != Added("/a", -0.0)
     assert Added("/a", math.nan) == Added("/a", math.nan)
@@ -249,7 +241,7 @@ def nest_of(depth: int) -> Value:
 
 
 WRONG: Final[Any] = patches
-"""The module, for what the type checkers refuse."""
+"""Untyped, for values that type checkers refuse."""
 
 
 @pytest.mark.parametrize(
@@ -258,7 +250,6 @@ WRONG: Final[Any] = patches
     ids=lambda junk: type(junk).__name__,
 )
 def test_what_is_not_a_value_is_in_no_patch(junk: Any) -> None:
-    """Nor is it compared, changed, or written as JSON."""
     wrong: tuple[Callable[[], object], ...] = (
         lambda: WRONG.applied((WRONG.Added("/a", junk),), Document()),
         lambda: WRONG.patch_to_json((WRONG.Replaced("/a", junk),)),
@@ -323,14 +314,13 @@ test_a_planted_bug_of_json_is_found = planted(
 
 @given(foreign_pairs())
 def test_patches_come_back_from_json(pair: tuple[Value, Value]) -> None:
-    """Law N8, for patches; operations compare exactly."""
+    """Law N8."""
     patch = difference(*pair)
 
     assert patch_from_json(through_text(patch_to_json(patch))) == patch
 
 
 def test_plain_json_looks_like_this() -> None:
-    """The described forms, for whoever reads a trace in another language."""
     value = doc(b=b"\0\xff", i=Instant(1000, STORE), n=math.nan, m=-math.inf, t=(1, 1.0, True, None, "é"))
 
     assert to_json(value) == {
@@ -390,7 +380,6 @@ def nested(depth: int) -> object:
     ],
 )
 def test_what_no_value_is_written_as_is_refused(plain: object) -> None:
-    """A trace from elsewhere is either read exactly or refused, whatever it holds."""
     with pytest.raises(Misuse):
         from_json(plain)
 
@@ -410,13 +399,13 @@ def test_what_no_value_is_written_as_is_refused(plain: object) -> None:
     ],
 )
 def test_what_no_patch_is_written_as_is_refused(plain: object) -> None:
-    """Only operations that `patch_to_json` writes are read; `move`, `copy` and `test` are never written."""
+    """Only operations that `patch_to_json` writes: never `move`, `copy` or `test`."""
     with pytest.raises(Misuse):
         patch_from_json(plain)
 
 
 def test_members_that_an_operation_does_not_know_are_ignored() -> None:
-    """RFC 6902, section 4 and A.11; a `remove` does not know a value."""
+    """RFC 6902, section 4 and A.11; a `remove` has no value."""
     plain = [
         {"op": "add", "path": "/baz", "value": "qux", "xyz": 123},
         {"op": "remove", "path": "/a", "value": 1},

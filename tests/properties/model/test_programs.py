@@ -26,7 +26,6 @@ IDS: Final = st.integers(-3, 3) | st.sampled_from(("", "a", "b", "\uffff", "\U00
 
 
 def check_dp1(insert: InsertNew) -> None:
-    """A unique index on `name` beside that of the ids."""
     there = Document.of({"_id": "x", "name": "n"})
     for doc in (
         {"_id": "y", "name": "m"},
@@ -51,7 +50,7 @@ def test_a_document_is_inserted_unless_one_of_its_id_is_there() -> None:
 
 
 async def any_duplicate(collection: str, doc: Document) -> bool:
-    """Whatever index refuses it, one of its id is thought to be there."""
+    """A conflict in any index counts as one of ids."""
     try:
         await insert_one(collection, doc)
     except Refused as refused:
@@ -62,20 +61,17 @@ async def any_duplicate(collection: str, doc: Document) -> bool:
 
 
 async def always_new(collection: str, doc: Document) -> bool:
-    """Who finds it there says that it was inserted."""
     await insert_new(collection, doc)
     return True
 
 
 @pytest.mark.parametrize("wrong", [any_duplicate, always_new])
 def test_law_dp1_notices(wrong: InsertNew) -> None:
-    """Each breaks law DP1."""
     with pytest.raises(AssertionError):
         check_dp1(wrong)
 
 
 def test_what_is_asked_again_is_inserted_once_each() -> None:
-    """Several, one by one, and each reply is lost: asked again, those that are there stop none of the others."""
     world: World = world_with({})
     for _ in range(2):
         for name in "abc":
@@ -106,23 +102,20 @@ def check_dp2(find: FindEvery) -> None:
 
 
 def test_every_document_that_matches_is_found_once_in_order() -> None:
-    """Law DP2, however few a page has."""
+    """Law DP2."""
     check_dp2(lambda limit, where: find_every("c", where, limit=limit))
 
 
 async def one_page(limit: int, where: Filter) -> tuple[Document, ...]:
-    """What is beyond the first page is left."""
     return await find_all("c", where, limit=limit)
 
 
 async def from_the_last(limit: int, where: Filter) -> tuple[Document, ...]:
-    """A page begins with the last one of the page before."""
     found = await find_every("c", where, limit=limit)
     return tuple(doc for at, doc in enumerate(found) for _ in range(1 + (at > 0 and at % limit == 0)))
 
 
 @pytest.mark.parametrize("wrong", [one_page, from_the_last])
 def test_law_dp2_notices(wrong: FindEvery) -> None:
-    """Each breaks law DP2."""
     with pytest.raises(AssertionError):
         check_dp2(wrong)

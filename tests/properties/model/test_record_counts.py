@@ -1,4 +1,4 @@
-"""How many records stand where: laws CR1 and CR2. A server is asked in the integration tests."""
+"""Counts of records by state: laws CR1 and CR2. The integration tests use a server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def document(number: int, task: Any, status: Any, due: Any) -> Document:
 
 @given(DOCS)
 def test_each_record_is_counted_once_and_the_oldest_is_found(drawn: list[tuple[str, Any, Any]]) -> None:
-    """Laws CR1 and CR2, where the simulated store is asked about two tasks of three."""
+    """Laws CR1 and CR2, for two tasks of three."""
     docs = tuple(document(number, *each) for number, each in enumerate(drawn))
     ((_, found),) = planning()(CountRecords("c", ("mail", "bill"), NAMES, DUE), world_with({"c": docs}), "operator")
     assert isinstance(found, tuple)
@@ -52,7 +52,6 @@ def test_each_record_is_counted_once_and_the_oldest_is_found(drawn: list[tuple[s
 
 
 def test_only_what_matches_is_counted() -> None:
-    """And a task that is an array of names is none."""
     docs = (
         document(1, "bill", "failed", Instant(7_000)),
         document(2, ("bill",), "failed", None),
@@ -68,7 +67,6 @@ def test_only_what_matches_is_counted() -> None:
 
 @pytest.mark.parametrize("wrong", [(), ("",) * 1_001, "bill", (7,)], ids=["none", "many", "a text", "a number"])
 def test_a_question_is_checked(wrong: Any) -> None:
-    """Before anybody is asked."""
     with pytest.raises(Misuse):
         _ = CountRecords("c", wrong, NAMES, DUE)
     with pytest.raises(Misuse):

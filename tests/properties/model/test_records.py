@@ -1,5 +1,3 @@
-"""Records as values, and the strategy that draws them."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -29,7 +27,6 @@ from tidegate.model.records import Record, TopicPartition
     ids=str,
 )
 def test_a_record_that_can_be_none_is_refused(wrong: dict[str, Any]) -> None:
-    """Bad input: a name that is empty or none, and numbers that are negative, a bool or a float."""
     with pytest.raises(Misuse, match="must be"):
         attrs.evolve(Record("topic", 0, 0), **wrong)
 
@@ -49,7 +46,6 @@ def test_a_record_that_can_be_none_is_refused(wrong: dict[str, Any]) -> None:
     ids=str,
 )
 def test_a_record_carries_bytes(wrong: dict[str, Any]) -> None:
-    """Text, lists and numbers are not keys, values, headers or times; what is carried is not shown."""
     with pytest.raises(Misuse, match=r"must be|1 parts") as raised:
         attrs.evolve(Record("topic", 0, 0, b"hunter2", b"hunter2"), **wrong)
 
@@ -57,7 +53,7 @@ def test_a_record_carries_bytes(wrong: dict[str, Any]) -> None:
 
 
 def test_nothing_shows_what_a_record_carries() -> None:
-    """Neither its text nor its repr: what users send may be secret."""
+    """User data may be secret."""
     record = Record("topic", 1, 2, b"secret", b"secret", (("secret", b"secret"),), Instant(0))
     assert str(record) == "topic-1 @2"
     assert all("secret" not in text for text in (str(record), repr(record), show(record)))
@@ -66,14 +62,12 @@ def test_nothing_shows_what_a_record_carries() -> None:
 
 @given(strategies.records("jobs", 3))
 def test_records_are_of_the_partition_that_was_asked_for(record: Record) -> None:
-    """They are values, so they are equal to what is made of their fields."""
     assert record.of == TopicPartition("jobs", 3)
     assert attrs.evolve(record) == record
     assert hash(attrs.evolve(record)) == hash(record)
 
 
 def test_records_differ_in_whatever_they_may_have() -> None:
-    """With and without a key, a value, headers and a time; also bytes that are not text."""
     found: list[Record] = []
 
     @given(strategies.records())

@@ -1,4 +1,4 @@
-"""The reducers of all rooms have the form that a runtime, or the simulator, steps: mypy says so where they are passed on."""
+"""The common form of all reducers, for a runtime or the simulator; mypy checks the calls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ HERE = TopicPartition("t", 0)
 
 
 def ignored(reducer: Reducer[S, E, C], state: S, event: E) -> bool:
-    """Whether nothing follows from the event: any reducer is stepped alike."""
     step = reducer.step(state, event)
     return step.state == state and not step.commands
 
@@ -39,7 +38,6 @@ STREAM: change_stream.StreamState = change_stream.Stopped()
 
 
 def test_every_room_has_reducers_of_one_form() -> None:
-    """What is nothing to a machine at rest leaves it as it is."""
     assert ignored(PartitionRules(), PARTITION, SlotFreed(HERE))
     assert ignored(ConsumerRules(), ConsumerState(), SlotFreed(HERE))
     assert ignored(WorkerRules(), WorkerState(), LeaveTimerFired())

@@ -1,5 +1,3 @@
-"""What the strategies of documents promise."""
-
 from __future__ import annotations
 
 import math
@@ -29,7 +27,6 @@ T = TypeVar("T")
 
 
 def drawn(strategy: SearchStrategy[T], examples: int) -> list[T]:
-    """So many examples."""
     found: list[T] = []
 
     @settings(max_examples=examples)
@@ -42,7 +39,6 @@ def drawn(strategy: SearchStrategy[T], examples: int) -> list[T]:
 
 
 def apart(before: Value, after: Value) -> Iterator[tuple[Value, Value]]:
-    """Where two values of the same shape differ, and otherwise the two themselves."""
     if (
         isinstance(before, Document)
         and isinstance(after, Document)
@@ -60,7 +56,6 @@ def apart(before: Value, after: Value) -> Iterator[tuple[Value, Value]]:
 
 
 def names(value: Value) -> dict[str, object]:
-    """The keys of a document that hold more than null, and what they hold."""
     return {key: exactly(held) for key, held in value.items if held is not None} if isinstance(value, Document) else {}
 
 
@@ -89,7 +84,7 @@ NEAR: Mapping[str, Callable[[Any, Any], bool]] = {
 
 
 def test_pairs_are_often_nearly_equal() -> None:
-    """Each way in which a comparison goes wrong is drawn within some thousand pairs, whatever else is loaded."""
+    """In some thousand pairs, whatever other modules are loaded."""
     places = [place for pair in drawn(strategies.pairs(), 1_000) for place in apart(*pair)]
 
     assert [name for name, is_near in NEAR.items() if not any(is_near(*place) for place in places)] == []
@@ -97,19 +92,16 @@ def test_pairs_are_often_nearly_equal() -> None:
 
 @given(strategies.document_pairs())
 def test_pairs_of_documents_are_documents(pair: tuple[Document, Document]) -> None:
-    """Also after a place or two has changed."""
     assert all(type(each) is Document for each in pair)
 
 
 @given(strategies.instants())
 def test_instants_are_dates_that_a_document_holds(at: Instant) -> None:
-    """Whole milliseconds, within the years that a datetime names."""
     assert doc(a=at).get(A) == instant(moment(at)) == at
 
 
 @given(strategies.documents(strategies.field_names()), strategies.keys())
 def test_documents_have_the_keys_that_were_asked_for(document: Document, key: str) -> None:
-    """All the way down the caller's; otherwise whatever a document may have."""
     for name, _ in document.items:
         assert document.has(Field[Any](name))
     assert Document(((key, 1),)).items == ((key, 1),)

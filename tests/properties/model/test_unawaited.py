@@ -1,4 +1,4 @@
-"""Effects and coroutines that a program makes and never awaits: which calls are found, and which look alike and are not."""
+"""Effects and coroutines that a program creates and never awaits: true and false positives."""
 
 from __future__ import annotations
 
@@ -65,8 +65,6 @@ async def all_of(*effects: Effect[object]) -> None:
 
 @attrs.frozen
 class Store:
-    """A store of a user's own."""
-
     name: str
 
     def put(self) -> UpdateOne:
@@ -249,7 +247,6 @@ UNSET = OfItsOwn.__new__(OfItsOwn)
 
 
 def program(body: str, arguments: Mapping[str, object] | None = None, **more: object) -> Program[object]:
-    """A program with this body, in a module that has the helpers."""
     text = f"{HELPERS}\nasync def program(argument=None, typed: 'Store | None' = None):\n"
     names = {**MODULE, **more, "__name__": "mine"}
     exec(compile(text + textwrap.indent(body, "    "), "/home/me/mine.py", "exec"), names)  # noqa: S102  written below
@@ -339,7 +336,6 @@ FORGOTTEN = {
 
 @pytest.mark.parametrize("body", FORGOTTEN)
 def test_an_effect_that_is_never_awaited_is_found(body: str) -> None:
-    """Dropped, assigned and never used, or used like a reply; in branches, loops, helpers, closures and methods."""
     assert FORGOTTEN[body] in calls(body)
 
 
@@ -440,7 +436,6 @@ KEPT = (
 
 @pytest.mark.parametrize("body", KEPT)
 def test_an_effect_that_is_kept_or_passed_on_is_not_found(body: str) -> None:
-    """Awaited later or by another function, part of a value, compared, or of a type that is not known."""
     assert calls(body) == []
 
 
@@ -457,13 +452,10 @@ def test_an_effect_that_is_kept_or_passed_on_is_not_found(body: str) -> None:
     ],
 )
 def test_arguments_of_a_program_are_known(body: str, call: str, arguments: dict[str, object]) -> None:
-    """A method, a function with some arguments, a module, what an object holds; until another value is assigned."""
     assert calls(body, arguments=arguments) == [call] * bool(call)
 
 
 def test_what_a_function_closes_over_is_known() -> None:
-    """Each function that is made has its own; one variable is not bound yet."""
-
     def made(effect: object) -> object:
         async def inner() -> None:
             effect()  # type: ignore[operator]
@@ -479,7 +471,7 @@ def test_what_a_function_closes_over_is_known() -> None:
 
 
 def test_exploring_a_program_that_forgets_an_await_is_misuse() -> None:
-    """The message names each file, line and function, and what to write; nothing is explored, and Python has nothing to add."""
+    """The message names each file, line and function, and the fix; Python adds no warning."""
     two = 'await Note("a", 1)\nif argument:\n    update_one("c", ROW, PUT)\nx = find_one("c", ROW)\nreturn x is None'
     process = Process("p", lambda _: program(two))
     with pytest.raises(Misuse) as raised:
@@ -499,7 +491,7 @@ def test_exploring_a_program_that_forgets_an_await_is_misuse() -> None:
 
 
 def test_the_program_of_each_life_is_read() -> None:
-    """The one of a later life may be another one."""
+    """A later life may have another one."""
     automaton = ProgramAutomaton(lambda life: program("nested()\nawait nested()" if life else "await nested()"))
     automaton.start(0)
     with pytest.raises(Misuse, match="never awaited"):
@@ -507,7 +499,7 @@ def test_the_program_of_each_life_is_read() -> None:
 
 
 def test_a_program_that_returns_an_effect_has_forgotten_an_await() -> None:
-    """It may be stored on the way to there, where it cannot be seen."""
+    """Storing it on the way there would hide it."""
     process = Process("p", lambda _: program("x = [update_one('c', ROW, PUT)]\nawait nested()\nreturn x[0]"))
     with pytest.raises(Misuse, match="returns an effect that is never awaited: update c") as raised:
         explore(Scenario("s", "", Plain(), (process,)))
@@ -516,7 +508,6 @@ def test_a_program_that_returns_an_effect_has_forgotten_an_await() -> None:
 
 
 def test_nothing_is_said_of_what_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that is over or no coroutine of Python's, and a Python whose bytecode is not known."""
     over = program("update_one('c', ROW, PUT)")
     over.close()
     assert forgotten(over) == forgotten(cast("Program[object]", iter(()))) == ()
@@ -525,7 +516,7 @@ def test_nothing_is_said_of_what_cannot_be_read(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_plain_function_of_a_module_without_tidegate_is_not_read() -> None:
-    """The standard library, for one, which would be read from end to end. A coroutine function is read wherever it is."""
+    """The standard library would be read whole. A coroutine function is read in any module."""
     text = "def elsewhere(): made()\nasync def awaits(): made()\n"
     found: list[list[str]] = []
     for imported in ({}, {"Sleep": Sleep}, {"operations": operations}):
@@ -539,7 +530,7 @@ def test_a_plain_function_of_a_module_without_tidegate_is_not_read() -> None:
 
 
 def test_what_stands_for_another_object_is_not_run() -> None:
-    """A proxy may raise when anything of it is asked for."""
+    """A proxy may raise on any access."""
 
     class Proxy:
         @property  # type: ignore[misc]
@@ -550,7 +541,7 @@ def test_what_stands_for_another_object_is_not_run() -> None:
 
 
 def test_nothing_of_a_program_is_kept() -> None:
-    """Functions that tests make hold their fixtures."""
+    """Functions made in tests hold their fixtures."""
 
     def made(held: Store) -> Callable[[], UpdateOne]:
         def put() -> UpdateOne:
@@ -567,7 +558,7 @@ def test_nothing_of_a_program_is_kept() -> None:
 
 
 def test_the_wrapper_of_a_function_is_not_taken_for_it() -> None:
-    """What it returns may be anything, whatever its annotations say."""
+    """It may return anything, whatever its annotations say."""
     wrapper = lambda: 1  # noqa: E731  it has no annotation of its own
     wrapper.__wrapped__ = annotated  # type: ignore[attr-defined]
     wrapper.__annotations__ = annotated.__annotations__

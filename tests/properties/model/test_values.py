@@ -15,7 +15,6 @@ Says = StrEnum("Says", ["STOP", "SKIP"])
 
 
 def test_what_is_of_the_kind_passes() -> None:
-    """An instance of one of the kinds, a collection of such, a function."""
     check_type(1, (int, str), "a number")
     check_types((1, "a"), (int, str), "a number")
     check_types((), int, "a number")
@@ -24,7 +23,7 @@ def test_what_is_of_the_kind_passes() -> None:
 
 
 def test_what_is_not_is_misuse_and_not_shown() -> None:
-    """The type is named, and the value is not: it may be secret."""
+    """It may be secret."""
     with pytest.raises(Misuse, match="a number must be") as caught:
         check_type("hunter2", int, "a number")
     assert "hunter2" not in str(caught.value)
@@ -58,7 +57,6 @@ def test_a_wrong_type_is_answered_by_what_to_write(value: object, kinds: Any, sa
 
 @pytest.mark.parametrize("values", [1, None, "ab", b"ab", ("a", None)])
 def test_a_collection_is_neither_text_nor_mixed(values: object) -> None:
-    """Text is a collection of texts to Python; here it would be a mistake."""
     with pytest.raises(Misuse):
         check_types(values, str, "a name")
     with pytest.raises(Misuse):
@@ -66,13 +64,11 @@ def test_a_collection_is_neither_text_nor_mixed(values: object) -> None:
 
 
 def test_a_list_is_not_a_tuple() -> None:
-    """A value that holds it could change."""
     with pytest.raises(Misuse, match="list is not a tuple"):
         check_tuple(["a"], str, "a name")
 
 
 def test_names_and_numbers_are_checked_in_one_place() -> None:
-    """A name is a string that is not empty; a number is an integer, no bool, and large enough."""
     check_name("a", "a runner")
     check_int(0, "an offset", 0)
     for name in ("", None, 1, b"a"):

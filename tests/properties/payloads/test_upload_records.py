@@ -38,7 +38,7 @@ from tidegate.sim.world import World, document, perform, world_with
 
 RECORDS = "records"
 Turn: TypeAlias = tuple[str, str, int]
-"""Who does what, decided on how many versions ago."""
+"""(party, action, how many versions ago it was decided)"""
 
 
 def record_in(world: World) -> UploadRecord:
@@ -50,7 +50,6 @@ def record_in(world: World) -> UploadRecord:
 
 
 def asked(turn: Turn, seen: UploadRecord) -> UpdateOne | None:
-    """The write that a program makes of what it has seen."""
     who, what, _ = turn
     if what == "announce":
         return upload_records.announce(RECORDS, "k", seen.version, who)
@@ -78,7 +77,7 @@ LATE = [("ann", "announce", 0), ("bob", "undo", 0), ("ann", "switch", 1)]
 @example(TWO)
 @example(LATE)
 def test_ur1_changes_are_switches(turns: list[Turn]) -> None:
-    """Law UR1: of any writes, decided on what was read before or long before, in any order."""
+    """Law UR1: any writes, decided on old or new reads, in any order."""
     world: World = world_with({RECORDS: (new_record("k"),)})
     seen = [record_in(world)]
     for turn in turns:
@@ -93,7 +92,7 @@ def test_ur1_changes_are_switches(turns: list[Turn]) -> None:
 @settings(max_examples=100)
 @given(st.binary(max_size=20).flatmap(lambda data: st.tuples(st.just(data), st.just(data) | torn(data))))
 def test_ur4_a_chunk_is_what_was_inserted(case: tuple[bytes, bytes]) -> None:
-    """Law UR4: whatever becomes of the data of a chunk."""
+    """Law UR4, for any change to the chunk's data."""
     data, became = case
     found = chunk_data(chunk_document("ann", 0, "k", data).put(DATA, became))
 
@@ -108,7 +107,7 @@ test_a_planted_bug_is_found = planted(
         "switched at any version", ("_unchanged(key, version), *changes", "Eq(ID, key), *changes"),
         test_ur1_changes_are_switches, says="UR1",
     ),
-    # What was decided before still matches.
+    # A decision on an old read still matches.
     bug(
         "undone at the same version", ("Put(PENDING, ()), *_next_version(version, UNDONE, UNDONE)", "Put(PENDING, ())"),
         test_ur1_changes_are_switches, says="UR1",
@@ -118,7 +117,7 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_the_laws_of_what_is_there_are_of_all_chunks() -> None:
-    """Laws UR2 and UR3 as predicates: a chunk too few, one too many, and none that is only announced."""
+    """Laws UR2 and UR3, as predicates."""
     there = tuple(chunk_id("ann", number) for number in range(2))
     kept = (UploadRecord(1, Content("ann", 2, 9, "0" * 64, "none"), ("bob",)), UploadRecord())
 
@@ -131,7 +130,6 @@ def test_the_laws_of_what_is_there_are_of_all_chunks() -> None:
 @settings(max_examples=40)
 @given(records())
 def test_a_record_is_read_as_it_was_written(record: UploadRecord) -> None:
-    """Inverse: what `upload_record_of` makes of a document is what the writes put there."""
     content = None if record.content is None else record.content.document()
     stored = new_record("k").put(VERSION, record.version).put(CONTENT, content).put(PENDING, record.pending)
     history = [
@@ -156,7 +154,7 @@ def test_a_record_is_read_as_it_was_written(record: UploadRecord) -> None:
     ],
 )
 def test_a_record_of_something_else_is_a_verdict(broken: Document) -> None:
-    """Then nothing of its key is removed, for it may need any upload; and the verdict shows nothing of it."""
+    """A sweep then removes nothing of its key, which may need any upload."""
     verdict = upload_record_of(broken)
     assert isinstance(verdict, Damaged)
     assert verdict.where == "the record"
@@ -164,7 +162,7 @@ def test_a_record_of_something_else_is_a_verdict(broken: Document) -> None:
 
 
 def test_chunks_of_an_upload_stand_together_and_in_order() -> None:
-    """By the order of strings, also beyond ten of them, and beside an upload whose id begins with another's."""
+    """Also with more than ten chunks, and beside an id that begins with another's."""
     ids = [chunk_id("a", number) for number in (0, 9, 10, 99_999)]
     others = [chunk_id("a0", 0), chunk_id("A", 3), chunk_id("b", 0)]
 
@@ -175,7 +173,6 @@ def test_chunks_of_an_upload_stand_together_and_in_order() -> None:
 
 
 def test_a_chunk_says_whose_it_is() -> None:
-    """Its id, its key and its digest; one without data is damaged, and nothing is shown."""
     chunk = chunk_document("ann", 7, "k", b"secret")
 
     assert (chunk[ID], chunk[KEY], chunk_data(chunk)) == (chunk_id("ann", 7), "k", b"secret")
@@ -215,6 +212,5 @@ def test_a_chunk_says_whose_it_is() -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(build: Callable[[], object]) -> None:
-    """Wrong types, numbers out of range, ids that chunks could not be named by."""
     with pytest.raises(Misuse):
         build()

@@ -32,7 +32,6 @@ def no_reply(effect: Effect[object], world: World) -> tuple[World, object]:
 
 
 def ran(program: Program[object], world: World, meaning: Meaning = as_it_is) -> tuple[World, object]:
-    """The program to its end, without a pause."""
     reply: object = None
     while True:
         try:
@@ -43,7 +42,6 @@ def ran(program: Program[object], world: World, meaning: Meaning = as_it_is) -> 
 
 
 def test_what_is_put_is_found_read_deleted_and_swept() -> None:
-    """One after the other, with nobody else there."""
     empty: World = world_with({})
     world, answer = ran(uploads.put(STORE, KEY, "w", "none"), empty)
     assert answer == uploads.Stored(1)
@@ -74,12 +72,11 @@ def test_what_is_put_is_found_read_deleted_and_swept() -> None:
     ],
 )
 def test_who_has_no_answer_gives_up(program: Callable[[], Program[object]]) -> None:
-    """After as many attempts as there may be."""
     assert ran(program(), world_with({}), no_reply)[1] == uploads.Unanswered(3)
 
 
 def test_a_switch_that_others_have_buried_is_unanswered() -> None:
-    """It had no reply, and by now the record does not remember who made that version: nobody can tell."""
+    """Its reply was lost, and the record no longer remembers that version's author."""
 
     def buried(effect: Effect[object], world: World) -> tuple[World, object]:
         if not isinstance(effect, UpdateOne):
@@ -109,7 +106,6 @@ def test_a_switch_that_others_have_buried_is_unanswered() -> None:
     ],
 )
 def test_a_record_that_cannot_be_read_is_said_to_be_damaged(program: Callable[[], Program[object]]) -> None:
-    """And nothing is written; nor does a sweep remove what it may need."""
     spoiled: World = world_with(
         {"records": (Document.of({"_id": KEY}),), "chunks": (Document.of({"_id": "x/0000000000", "key": KEY}),)}
     )
@@ -118,7 +114,6 @@ def test_a_record_that_cannot_be_read_is_said_to_be_damaged(program: Callable[[]
 
 
 def test_a_switch_that_lost_to_another_is_not_confused_with_the_next_one() -> None:
-    """Neither has a reply, and the second one is in."""
     switches = 0
 
     def no_reply_to_switches(effect: Effect[object], world: World) -> tuple[World, object]:
@@ -140,7 +135,7 @@ def at(hours: int, world: World) -> World:
 
 
 def test_sweeps_that_come_often_remove_in_the_end_what_they_keep_for_readers() -> None:
-    """What is kept is kept from the first time that it was not needed."""
+    """The retention counts from the first sweep that found it unneeded."""
     world: World = world_with({"chunks": (chunk_document("u", 0, KEY, b"data"),)})
     swept = []
     for hours in range(26):
@@ -151,8 +146,6 @@ def test_sweeps_that_come_often_remove_in_the_end_what_they_keep_for_readers() -
 
 @pytest.mark.parametrize("hours", [23, 24])
 def test_an_upload_that_goes_on_is_not_taken_for_dead(hours: int) -> None:
-    """It may be touched when the sweep has seen it already, or before it looks."""
-
     def touched_meanwhile(effect: Effect[object], world: World) -> tuple[World, object]:
         world, reply = as_it_is(effect, world)
         if isinstance(effect, FindAll) and effect.collection == "records":
@@ -165,7 +158,7 @@ def test_an_upload_that_goes_on_is_not_taken_for_dead(hours: int) -> None:
 
 
 def test_a_sweep_passes_a_record_that_cannot_be_read_by() -> None:
-    """Its uploads look as if they were dead; the others are swept as if it was not there."""
+    """Its uploads seem abandoned."""
     odd = Document.of({"_id": "a", "version": "x", "pending": ("u",)}).put(
         Field[Instant]("touched"), Instant(0, STORE_CLOCK)
     )
@@ -178,7 +171,6 @@ def test_a_sweep_passes_a_record_that_cannot_be_read_by() -> None:
 
 @pytest.mark.parametrize("every", [2, 3])
 def test_a_sweep_goes_on_where_it_had_no_answer_and_forgets_nothing_that_it_did(every: int) -> None:
-    """However many it has to do, and however often one of them is tried again."""
     left_over = (chunk_document(f"u{number}", 0, KEY, b"data") for number in range(8))
     world: World = world_with({"chunks": tuple(left_over)})
     asked = 0
@@ -197,15 +189,13 @@ def test_a_sweep_goes_on_where_it_had_no_answer_and_forgets_nothing_that_it_did(
 
 
 def test_a_record_with_chunks_and_a_payload_is_damaged() -> None:
-    """Nobody knows which of them is meant."""
+    """Either may be the intended one."""
     both: World = world_with({"records": (new_record(KEY).put(CONTENT, Content("a", 0, 1, "0", "x").document()),)})
     assert isinstance(ran(uploads.find(STORE, KEY), both)[1], Damaged)
 
 
 @pytest.mark.parametrize("name", ["whole", "chunk", "facts"])
 def test_what_hands_in_nonsense_is_told(name: str) -> None:
-    """By its type, before it is written."""
-
     def nonsense(effect: Effect[object], world: World) -> tuple[World, object]:
         return (world, 7) if effect == Call(name) else as_it_is(effect, world)
 
@@ -229,6 +219,5 @@ def test_what_hands_in_nonsense_is_told(name: str) -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(wrong: Callable[[], Any]) -> None:
-    """Names that are none, numbers out of range, one collection for both."""
     with pytest.raises(Misuse):
         wrong()

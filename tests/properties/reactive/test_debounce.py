@@ -1,5 +1,3 @@
-"""When does what keeps changing come to be looked at?"""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -34,7 +32,6 @@ OFTEN: Burst = tuple(at(250 * n) for n in range(20))
 @given(debounces(), bursts())
 @example(SHORT, OFTEN)
 def test_re21_waits_for_quiet(debounce: Debounce, burst: Burst) -> None:
-    """Law RE21."""
     for last in burst:
         assert laws.waits_for_quiet(debounce, burst[0], last, due(debounce, burst[0], last))
 
@@ -42,7 +39,6 @@ def test_re21_waits_for_quiet(debounce: Debounce, burst: Burst) -> None:
 @given(debounces(), bursts())
 @example(SHORT, OFTEN)
 def test_re22_waits_no_longer_than_the_maximum(debounce: Debounce, burst: Burst) -> None:
-    """Law RE22."""
     for last in burst:
         assert laws.waits_no_longer_than_the_maximum(debounce, burst[0], due(debounce, burst[0], last))
 
@@ -50,7 +46,6 @@ def test_re22_waits_no_longer_than_the_maximum(debounce: Debounce, burst: Burst)
 @given(debounces(), bursts(), st.integers(0, 99))
 @example(SHORT, OFTEN, 3)
 def test_re23_is_due_no_earlier(debounce: Debounce, burst: Burst, place: int) -> None:
-    """Law RE23."""
     first = burst[: place % len(burst) + 1]
     for last, later in pairwise(burst):
         assert laws.is_due_no_earlier(due(debounce, burst[0], last), due(debounce, burst[0], later))
@@ -69,7 +64,6 @@ test_a_planted_bug_is_found = planted(
 
 
 def runs(debounce: Debounce, burst: Burst, due: Due, until: Instant) -> int:
-    """How often a run begins: a machine that remembers the first change that waits, and the last."""
     count, first, last = 0, burst[0], burst[0]
     for change in (*burst[1:], until):
         if change - due(debounce, first, last) >= 0:
@@ -79,7 +73,7 @@ def runs(debounce: Debounce, burst: Burst, due: Due, until: Instant) -> int:
 
 
 def test_ceaseless_changes_do_not_starve_it() -> None:
-    """mongodash: an update every 250 ms, debounce 600 ms: no run in 5 s. Ours is due after 2 s, again and again."""
+    """mongodash: updates every 250 ms, debounce 600 ms, no run in 5 s. Here it is due every 2 s."""
     assert runs(SHORT, OFTEN, lambda debounce, _, last: last + debounce.quiet, at(5_000)) == 0
     assert runs(SHORT, OFTEN, due, at(5_000)) == 2
 
@@ -89,12 +83,11 @@ def test_ceaseless_changes_do_not_starve_it() -> None:
     [(0, 0, 600), (0, 500, 1_100), (0, 1_400, 2_000), (0, 1_900, 2_000), (0, 9_000, 2_000), (5, 0, 600)],
 )
 def test_it_is_due_after_the_quiet_or_at_the_maximum(first: int, last: int, expected: int) -> None:
-    """600 ms after the last change, and no later than 2 s after the first; a clock that was set back does no harm."""
     assert due(SHORT, at(first), at(last)) == at(expected)
 
 
 def test_a_change_waits_ten_times_the_quiet_by_default() -> None:
-    """The default of mongodash, a second of quiet, and a maximum that it lacks."""
+    """mongodash: a second of quiet by default, and no maximum."""
     assert Debounce() == Debounce(SECOND, 10 * SECOND)
     assert Debounce(0) == Debounce(0, 0)
     assert Debounce(LONGEST).wait_max == 10 * LONGEST
@@ -119,20 +112,18 @@ def test_a_change_waits_ten_times_the_quiet_by_default() -> None:
     ],
 )
 def test_waits_that_mean_nothing_are_refused(quiet: Duration, wait_max: Duration) -> None:
-    """mongodash: negative and unreadable ones are rejected; here also a maximum that comes before the quiet."""
+    """mongodash: negative and unreadable ones are rejected; here also a maximum below the quiet."""
     with pytest.raises(Misuse):
         Debounce(quiet, wait_max)
 
 
 @pytest.mark.parametrize("quiet", ["1s", None, 1.5, -1, True, LONGEST + 1])
 def test_what_is_not_a_length_of_time_is_refused(quiet: Duration) -> None:
-    """Also where the maximum is not given."""
     with pytest.raises(Misuse):
         Debounce(quiet)
 
 
 def test_changes_are_seen_on_one_clock() -> None:
-    """Two clocks are never compared, and what is not an instant is not a time."""
     with pytest.raises(Misuse):
         due(SHORT, Instant(0, WALL), Instant(0, STORE))
     for arguments in ((None, at(0), at(0)), (SHORT, 0, at(0)), (SHORT, at(0), None)):

@@ -1,4 +1,4 @@
-"""What a version of an application does when it begins to lead; how versions meet is explored (`test_scenarios`)."""
+"""Deployment by a new leader. Scenarios explore how versions meet."""
 
 from __future__ import annotations
 
@@ -71,8 +71,6 @@ def over(key: object, status: TaskStatus = TaskStatus.COMPLETED, task: str = TAS
 
 
 class Run:
-    """A program that is carried out; of some requests the reply is lost, and before some another writes."""
-
     def __init__(
         self, world: World, lost: tuple[int, ...] = (), between: dict[int, Effect[object]] | None = None
     ) -> None:
@@ -98,18 +96,16 @@ class Run:
         return Ambiguous("no reply") if len(self.asked) in self.lost else reply
 
 
-# --- what is decided ----------------------------------------------------------------------------------------------------
+# --- decisions ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_task_that_is_new_is_remembered_and_reconciled() -> None:
-    """And nothing of it is over, so nothing is reset."""
     assert decide_deployment(RememberedTasks(), (FIRST,)) == DeploymentPlan(
         (), RememberedTasks(((TASK.name, FIRST.definition),), deployed=(TASK.name,))
     )
 
 
 def test_a_higher_version_with_another_trigger_does_all_of_it_over() -> None:
-    """What is over is reset; the flag goes, and the checkpoint of the collection."""
     half = Checkpoint("orders", frozenset({TRIGGER}), 7)
     known = RememberedTasks(((TASK.name, FIRST.definition),), Progress(4, frozenset({TRIGGER}), (half,)))
     plan = decide_deployment(known, (SECOND,))
@@ -120,7 +116,6 @@ def test_a_higher_version_with_another_trigger_does_all_of_it_over() -> None:
 
 
 def test_a_version_that_is_rolled_back_remembers_the_higher_one() -> None:
-    """So that one does nothing over when it is back, but for what its trigger asks for."""
     known = decide_deployment(RememberedTasks(), (SECOND,)).known
     back = decide_deployment(known, (FIRST,))
     assert back.resets == ()
@@ -129,7 +124,6 @@ def test_a_version_that_is_rolled_back_remembers_the_higher_one() -> None:
 
 
 def test_a_policy_that_forgets_nothing_leaves_what_is_reconciled() -> None:
-    """For the trigger that the task has now; what was never reconciled has to be."""
     lenient = attrs.evolve(SECOND, policy=EvolutionPolicy(reconciles=False))
     for flags, left in ((frozenset({TRIGGER}), frozenset({SECOND.scanned.trigger})), (frozenset(), frozenset())):
         known = RememberedTasks(((TASK.name, FIRST.definition),), Progress(0, flags))
@@ -137,7 +131,7 @@ def test_a_policy_that_forgets_nothing_leaves_what_is_reconciled() -> None:
 
 
 def test_of_a_task_that_is_not_known_the_definition_stays_and_the_flag_goes() -> None:
-    """Law DEP4: whoever leads looks at no change for it."""
+    """Law DEP4: the leader processes no change for it."""
     definition = Definition("all", 3)
     known = RememberedTasks(
         ((TASK.name, FIRST.definition), ("other", definition)), Progress(0, frozenset({TRIGGER, OTHER}))
@@ -148,9 +142,7 @@ def test_of_a_task_that_is_not_known_the_definition_stays_and_the_flag_goes() ->
 
 
 def test_a_task_says_what_triggers_it_and_how_it_is_asked_for() -> None:
-    """Where its documents and records are, its filter and what it watches, as data; the store is not asked for what is computed
-    here only. Ours took a task whose documents were in another collection by then for one that was reconciled.
-    """
+    """An earlier version missed that the documents had moved to another collection."""
     trigger = SECOND.scanned.trigger
     watched = Document.of({"paths": ("total",), "computed": ()})
     expected = {"source": "orders", "records": "records", "where": 'state = "paid"', "watched": watched}
@@ -171,18 +163,18 @@ def test_what_is_stored_is_read_the_same(known: RememberedTasks) -> None:
 
 
 def test_who_does_not_lead_knows_which_of_its_tasks_nobody_plans() -> None:
-    """Law DEP6: by what was deployed last; before that, nobody can tell."""
+    """Law DEP6: judged by the last deployment; before one, no process can tell."""
     known = decide_deployment(RememberedTasks(), (FIRST,)).known
     assert unplanned(stream_of(begun(known)), (TASK.name, "b", "a")) == ("b", "a")
     assert unplanned(stream_of(begun(RememberedTasks())), ("a",)) == unplanned(None, ("a",)) == ()
 
 
-# --- what is carried out ------------------------------------------------------------------------------------------------
+# --- execution ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("lost", range(8))
 def test_what_is_over_is_reset_once_and_then_remembered(lost: int) -> None:
-    """Laws DEP1 and DEP2: page by page, whatever becomes of one request; a record of another task stays."""
+    """Laws DEP1 and DEP2: page by page, whichever request is lost; records of other tasks stay."""
     keys: tuple[Any, ...] = (None, 1, "1", "x", 2.5)
     statuses = (*[TaskStatus.COMPLETED] * 3, TaskStatus.FAILED, TaskStatus.PENDING)
     known = decide_deployment(RememberedTasks(), (FIRST,)).known
@@ -197,7 +189,7 @@ def test_what_is_over_is_reset_once_and_then_remembered(lost: int) -> None:
     assert {each[STATUS] for each in of_task} == {"pending"}
     assert found[other[ID]] == other
     assert dict(remembered_in(stream_of(run.world)).definitions)[TASK.name].version == 2
-    is_of_a_page = lost in {3, 5}  # which is written again at once
+    is_of_a_page = lost in {3, 5}  # it is rewritten at once
     assert any(isinstance(each, Sleep) for each in run.asked) == (lost > 0 and not is_of_a_page)
     again = Run(run.world)
     assert again.of(deploy(STREAMS, "s", 3, (SECOND,))) is None
@@ -205,7 +197,6 @@ def test_what_is_over_is_reset_once_and_then_remembered(lost: int) -> None:
 
 
 def test_a_record_that_cannot_be_reset_ends_it() -> None:
-    """All others are reset by then, page by page; one whose number cannot grow stands for what a store refuses."""
     full = over(1).put(Field[int]("version"), INT64_MAX)
     known = decide_deployment(RememberedTasks(), (FIRST,)).known
     run = Run(begun(known, full, *(over(key) for key in (2, 3, 4))))
@@ -218,7 +209,7 @@ def test_a_record_that_cannot_be_reset_ends_it() -> None:
 
 
 def test_what_was_reset_for_a_version_is_not_reset_for_it_again() -> None:
-    """Law DEP2: though it has run since; a later version resets it."""
+    """Law DEP2: although it has run since. A later version resets it."""
     run = Run(begun(RememberedTasks(), over("x").put(RESET_FOR, 2), over("y").put(RESET_FOR, 1)))
     reset = Reset(TASK, frozenset({TaskStatus.COMPLETED}), 2)
     assert run.of(reprocess(reset, batch=10)) is None
@@ -228,7 +219,6 @@ def test_what_was_reset_for_a_version_is_not_reset_for_it_again() -> None:
 
 
 def test_what_has_moved_on_is_left() -> None:
-    """And what is no record, whatever stands where its version would; it is told where failures are (`set_aside`)."""
     moved = update_one("records", Eq(ID, record_id(TASK.name, "x")), Put(STATUS, "processing"))
     broken = over("b").put(Field[object]("version"), "?")
     run = Run(begun(RememberedTasks(), over("x"), over("y"), broken), between={2: moved})
@@ -238,7 +228,6 @@ def test_what_has_moved_on_is_left() -> None:
 
 
 def test_who_begins_to_lead_takes_over_and_then_deploys() -> None:
-    """It is told where the stream is; where a higher epoch has taken over, before that or meanwhile, nothing."""
     run = Run(begun(RememberedTasks()))
     assert run.of(begin_leading(STREAMS, "s", 4, (FIRST,), batch=2, pause=0)) == Elected(4, 0, None)
     assert remembered_in(stream_of(run.world)).deployed == (TASK.name,)
@@ -250,7 +239,6 @@ def test_who_begins_to_lead_takes_over_and_then_deploys() -> None:
 
 @pytest.mark.parametrize("stored", [{}, {"epoch": "7"}, {"epoch": None}], ids=["none", "a text", "null"])
 def test_a_record_without_an_epoch_is_no_record_of_a_stream(stored: Mapping[str, object]) -> None:
-    """What is wrong is said, and what to do about it."""
     run = Run(world_with({STREAMS: (Document.of({"_id": "s", **stored}),)}))
     with pytest.raises(Misuse, match="it has no epoch") as raised:
         _ = run.of(begin_leading(STREAMS, "s", 4, (FIRST,), batch=2, pause=0))
@@ -269,7 +257,6 @@ def test_what_the_store_refuses_of_a_deployment_is_raised() -> None:
 
 @pytest.mark.parametrize("at", [1, 2])
 def test_whoever_is_overtaken_remembers_nothing(at: int) -> None:
-    """Before it is read, and before it is written."""
     run = Run(begun(RememberedTasks()), between={at: update_one(STREAMS, Eq(ID, "s"), Put(Field[int]("epoch"), 4))})
     assert run.of(deploy(STREAMS, "s", 3, (FIRST,))) == Refused("another epoch is stored")
     assert remembered_in(stream_of(run.world)) == RememberedTasks()
@@ -300,6 +287,5 @@ MODULE: Final[Any] = deployments
     ],
 )
 def test_what_means_nothing_is_refused(construct: Any) -> None:
-    """Two tasks of one name, other types, and records that are none."""
     with pytest.raises(Misuse):
         _ = construct()

@@ -1,4 +1,4 @@
-"""What operators ask and want, whatever becomes of a request; how it meets workers is explored (`test_scenarios`)."""
+"""Commands of operators under lost requests. Scenarios explore how they meet workers."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def cell(key: str) -> Cell[Document | None]:
 
 
 def test_a_retry_resets_what_it_means_and_nothing_else() -> None:
-    """Law DK1: of two collections, in pages of two; what is processed keeps its lease; what no record is, is counted."""
+    """Law DK1: a processed record keeps its lease; invalid records are counted."""
     retried, world = run(attrs.evolve(DESK, batch=2).retry(Query()), WORLD)
 
     assert retried == Retried(reset=5, unreadable=1)
@@ -120,14 +120,12 @@ def test_a_retry_resets_what_it_means_and_nothing_else() -> None:
     ],
 )
 def test_a_retry_is_of_what_is_asked_for(query: Query, reset: int) -> None:
-    """Where nothing is meant, nothing is done."""
     retried, world = run(DESK.retry(query), WORLD)
     assert retried == Retried(reset=reset)
     assert reset or world == WORLD
 
 
 def test_who_names_no_task_of_the_application_is_told_which_there_are() -> None:
-    """And nobody is asked."""
     asked: tuple[Callable[[], Program[object]], ...] = (
         lambda: DESK.retry(Query(tasks=("bil",))),
         lambda: DESK.list_records(Query(tasks=("other",))),
@@ -143,11 +141,10 @@ def test_who_names_no_task_of_the_application_is_told_which_there_are() -> None:
         _ = Desk(tasks=(BILL, BILL))
 
 
-# --- what becomes of requests -------------------------------------------------------------------------------------------
+# --- request failures ---------------------------------------------------------------------------------------------------
 
 
 def nth(wanted: int, failure: Failure, kind: type[Effect[object]] | tuple[type[Effect[object]], ...]) -> Any:
-    """The n-th request of a kind fails before it is done."""
     numbers = count(1)
     return lambda effect: failure.fresh() if isinstance(effect, kind) and next(numbers) == wanted else None
 
@@ -163,7 +160,6 @@ def test_what_was_not_done_is_asked_again(failure: Failure, kind: type[Effect[ob
 
 
 def replied_late(replies: int) -> Any:
-    """A write is done, and its reply is lost, so many times."""
     numbers = count()
 
     def means(effect: Effect[object], world: World, who: str) -> Any:
@@ -176,14 +172,14 @@ def replied_late(replies: int) -> Any:
 
 @pytest.mark.parametrize("replies", [1, 2])
 def test_what_was_done_is_found_by_what_is_there(replies: int) -> None:
-    """Law DK1: and is not done again."""
+    """Law DK1: it is not repeated."""
     retried, world = run(DESK.retry(Query(tasks=("bill",))), WORLD, means=replied_late(replies))
     assert retried == Retried(reset=4, unreadable=1)
     assert [record(world, key).version for key in RECORDS] == [4] * 4
 
 
 def test_what_another_has_written_since_is_left_to_him() -> None:
-    """Law DK1: it was not reset, and that is said; of what may have been before that, nobody knows."""
+    """Law DK1: it was not reset, and the answer says so; whether it was before is unknown."""
 
     def meanwhile(lost: int) -> Any:
         numbers = count()
@@ -208,7 +204,6 @@ def test_what_another_has_written_since_is_left_to_him() -> None:
 
 
 def test_where_nobody_answers_it_says_so() -> None:
-    """And what was done before that counts."""
     never: Any = lambda effect: Ambiguous("no reply") if isinstance(effect, FindAll) else None  # noqa: E731
     assert run(DESK.retry(Query()), WORLD, never)[0] == Retried(is_complete=False)
     never = lambda effect: NotApplied("not now") if isinstance(effect, (BulkUpdate, UpdateOne)) else None  # noqa: E731
@@ -222,7 +217,6 @@ def test_where_nobody_answers_it_says_so() -> None:
 
 
 def test_records_are_counted_by_task_and_status_with_the_lag() -> None:
-    """What is finished lags behind nothing, and what nobody can read is counted."""
     tally, _ = run(DESK.count(Query()), WORLD, means=planning())
     bill, mail = tally.tasks
 
@@ -241,7 +235,6 @@ def test_records_are_counted_by_task_and_status_with_the_lag() -> None:
 
 
 def test_one_record_is_found_with_its_history() -> None:
-    """Under the id of its document, of any type."""
     assert run(DESK.find("bill", "failed"), WORLD)[0] == RecordRow("bill", "failed", FAILED)
     assert run(DESK.find("bill", 7), WORLD)[0] is None
     odd, _ = run(DESK.find("bill", "odd"), WORLD)

@@ -1,5 +1,3 @@
-"""A task was deployed with another definition: what has to be done over?"""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -34,7 +32,6 @@ NEW: Final = Definition("new", 2)
 @given(st.one_of(st.none(), definitions()), definitions(), evolution_policies())
 @example(None, NEW, ALL)
 def test_re31_nothing_is_left_to_do(stored: Definition | None, current: Definition, policy: EvolutionPolicy) -> None:
-    """Law RE31."""
     known = laws.stored_after(stored, evolve(stored, current, policy))
     assert laws.leaves_nothing_to_do(evolve(known, current, policy))
 
@@ -45,7 +42,6 @@ def test_re31_nothing_is_left_to_do(stored: Definition | None, current: Definiti
 def test_re32_it_asks_again_after_a_crash(
     stored: Definition | None, current: Definition, policy: EvolutionPolicy, carried_out: int
 ) -> None:
-    """Law RE32."""
     actions = evolve(stored, current, policy)
     known = laws.stored_after(stored, actions[:carried_out])
     assert laws.asks_again_after_a_crash(actions, carried_out, evolve(known, current, policy))
@@ -54,7 +50,6 @@ def test_re32_it_asks_again_after_a_crash(
 @given(st.one_of(st.none(), definitions()), definitions(), evolution_policies())
 @example(NEW, Definition("new", 1), ALL)
 def test_re33_it_never_goes_back(stored: Definition | None, current: Definition, policy: EvolutionPolicy) -> None:
-    """Law RE33."""
     assert laws.never_goes_back(stored, current, evolve(stored, current, policy))
 
 
@@ -64,17 +59,16 @@ def test_re33_it_never_goes_back(stored: Definition | None, current: Definition,
 def test_re34_no_more_is_done_than_asked(
     stored: Definition | None, current: Definition, policy: EvolutionPolicy
 ) -> None:
-    """Law RE34."""
     assert laws.does_no_more_than_asked(stored, current, policy, evolve(stored, current, policy))
 
 
 test_a_planted_bug_is_found = planted(
     evolution,
-    # All of it is done at each start.
+    # Every start repeats all of it.
     bug("forgotten", ("    if remembered != stored:\n        actions.append(Remember(remembered))\n", ""), test_re31_nothing_is_left_to_do, test_re33_it_never_goes_back),
-    # mongodash: the new definition is stored before documents are looked at again.
+    # mongodash: the new definition is stored before documents are processed again.
     bug("remembered first", ("tuple(actions)", "tuple(actions[::-1])"), test_re32_it_asks_again_after_a_crash),
-    # The way back from a rollback counts as a new version.
+    # The return from a rollback counts as a new version.
     bug("rolled back", ("max(version, current.version)", "current.version"), test_re33_it_never_goes_back),
     bug("any other version", ("if current.version > version", "if current.version != version"), test_re34_no_more_is_done_than_asked),
     bug("whatever the policy", (" and (stored is None or policy.reconciles)", ""), test_re34_no_more_is_done_than_asked),
@@ -82,7 +76,7 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_a_new_version_runs_again_what_the_policy_says() -> None:
-    """mongodash, 31: version 1 to 2 and what failed, version 3 and all that is over; by default nothing."""
+    """mongodash, 31: version 1 to 2 reruns failures, 3 everything finished; default nothing."""
     old, new = Definition("new", 1), Definition("new", 2)
 
     assert evolve(old, new, NEVER) == (Remember(new),)
@@ -95,7 +89,7 @@ def test_a_new_version_runs_again_what_the_policy_says() -> None:
 
 
 def test_another_trigger_has_every_document_looked_at() -> None:
-    """mongodash, 30 and 32: another filter or projection; unless asked to, and then documents that stand still stay as they are."""
+    """mongodash, 30 and 32: another filter or projection. Without `reconciles` nothing."""
     old, new = Definition("status = 'A'"), Definition("status in 'AB'")
 
     assert evolve(old, new, EvolutionPolicy()) == (ForgetReconciled(), Remember(new))
@@ -104,30 +98,29 @@ def test_another_trigger_has_every_document_looked_at() -> None:
 
 
 def test_a_new_task_is_looked_at_in_every_case() -> None:
-    """mongodash, 33: nothing says that its documents were looked at; its version counts from 1."""
+    """mongodash, 33: its documents are not known to be processed; its version counts from 1."""
     for policy in (EvolutionPolicy(), EvolutionPolicy(reconciles=False)):
         assert evolve(None, Definition("new"), policy) == (ForgetReconciled(), Remember(Definition("new")))
     assert evolve(None, NEW, FAILED)[0] == Reprocess(frozenset({TaskStatus.FAILED}))
 
 
 def test_a_task_that_was_stored_without_a_version_has_none() -> None:
-    """mongodash: 0 for a known task that lacks it, so that the first version is a new one."""
+    """mongodash: 0 for a known task without one, so its first version is new."""
     assert evolve(Definition("new", 0), Definition("new", 1), FAILED)[0] == Reprocess(frozenset({TaskStatus.FAILED}))
 
 
 def test_a_rollback_does_nothing() -> None:
-    """mongodash: the higher version stays, so that going forward again does nothing either."""
+    """mongodash: the higher version stays stored, so going forward again does nothing either."""
     assert evolve(NEW, Definition("new", 1), ALL) == ()
 
 
 def test_triggers_are_compared_exactly() -> None:
-    """1 and 1.0 may mean another filter; it costs a look at each document."""
+    """1 and 1.0 may mean another filter; the cost is one look per document."""
     assert evolve(Definition(1), Definition(1.0), EvolutionPolicy())[0] == ForgetReconciled()
     assert Definition(Document.of({"a": 1})) == Definition(Document.of({"a": 1}))
 
 
 EVOLUTION: Final[Any] = evolution
-"""The same, for what the type checkers refuse."""
 
 
 @pytest.mark.parametrize(
@@ -147,21 +140,19 @@ EVOLUTION: Final[Any] = evolution
     ],
 )
 def test_what_means_nothing_is_refused(construct: Callable[[], object]) -> None:
-    """mongodash, 31: a version that is not a number, a policy that is not a policy."""
+    """mongodash, 31: a version that is not a number, a policy that is not one."""
     with pytest.raises(Misuse):
         construct()
 
 
 @given(actions())
 def test_actions_print_on_one_line(action: Action) -> None:
-    """For logs."""
     assert str(action)
     assert len(str(action).splitlines()) == 1
     assert hash(action) == hash(action)
 
 
 def test_actions_say_what_they_do() -> None:
-    """In the order in which they are done."""
     assert [str(each) for each in evolve(None, NEW, ALL)] == [
         "reset what is completed or failed",
         "look at every document again",

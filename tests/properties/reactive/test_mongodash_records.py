@@ -1,4 +1,4 @@
-"""Task records of mongodash, taken over once: laws MD1 to MD3. A real server is asked in the integration tests."""
+"""The one-time import of mongodash's task records: laws MD1 to MD3."""
 
 from __future__ import annotations
 
@@ -53,7 +53,6 @@ def oid(number: int) -> Foreign:
 
 
 def their(number: int, key: Value, **fields: Any) -> Document:
-    """As mongodash writes it."""
     first = {"_id": oid(number), "task": "bill", "sourceDocId": key, "status": "pending", "attempts": 0}
     times = {"nextRunAt": at(5_000), "dueAt": at(5_000), "createdAt": at(4_000), "updatedAt": at(4_500)}
     return Document.of({**first, **times, "lastObservedValues": {"total": number}, **fields})
@@ -68,7 +67,6 @@ RUNS: Final = (
 
 @st.composite
 def theirs(draw: st.DrawFn) -> Document:
-    """Records of theirs, of which some lack what others have, or hold what nobody expects."""
     fields = {
         name: draw(TIMES) for name in ("nextRunAt", "dueAt", "createdAt", "updatedAt", "startedAt", "firstErrorAt")
     }
@@ -90,7 +88,7 @@ def theirs(draw: st.DrawFn) -> Document:
 
 @given(theirs())
 def test_what_was_to_run_runs_and_what_is_finished_is_finished(doc: Document) -> None:
-    """Law MD1: no later than there, and what is processed there at once; it is loaded as it was stored."""
+    """Law MD1: due no later than in mongodash; processed records at once."""
     record = translated(doc, TASK, NOW)
     status, due = dict(doc.items)["status"], dict(doc.items)["nextRunAt"]
 
@@ -133,7 +131,7 @@ def test_what_was_observed_is_compared_with_what_is_there(
     seen: dict[str, Value],
     is_same: bool,
 ) -> None:
-    """Law MD1: a finished record runs again exactly where what is watched differs."""
+    """Law MD1: a finished record runs again exactly if the watched values differ."""
     task = attrs.evolve(TASK, watched=Projection(watched))
     record = translated(their(1, "x", status="completed", lastObservedValues=observed), task, NOW)
     now = snapshot(Document.of(seen), task.watched)
@@ -143,7 +141,6 @@ def test_what_was_observed_is_compared_with_what_is_there(
 
 
 def test_what_nobody_can_compute_from_what_was_observed_is_looked_at_anew() -> None:
-    """And of a large snapshot a digest is kept, as always."""
     computed = attrs.evolve(TASK, watched=Projection((), (("sum", Computed(lambda doc: doc)),)))
     assert translated(their(1, "x"), computed, NOW).snapshot is None
     small = attrs.evolve(TASK, rules=TaskRules(snapshot_bytes_max=0))
@@ -151,7 +148,6 @@ def test_what_nobody_can_compute_from_what_was_observed_is_looked_at_anew() -> N
 
 
 def test_a_record_that_fails_keeps_its_streak_and_its_runs() -> None:
-    """Of the two runs, the last one has the token of the last claim."""
     doc = their(1, "x", **FAILING, executionHistory=RUNS, lastSuccess={"at": at(5_500), "durationMs": 20})
     record = translated(doc, TASK, NOW)
     assert (record.attempts, record.token, record.retry_at, record.waiting_since) == (2, 2, at(5_000), None)
@@ -170,7 +166,7 @@ def test_whatever_stands_there_is_a_record_or_is_said_to_be_none() -> None:
     assert is_read_or_misuse(lambda doc: translated(doc, TASK, NOW), their(1, "x", **FAILING, executionHistory=RUNS))
 
 
-# --- all of them --------------------------------------------------------------------------------------------------------
+# --- a whole import -----------------------------------------------------------------------------------------------------
 
 MATCHED: Final[tuple[Value, ...]] = ("a", 7, oid(9), "b")
 THEIRS: Final = (
@@ -190,7 +186,7 @@ def world(*more: Document, lock: Instant | None = None) -> World:
 
 
 def test_all_are_taken_over_once_and_stay_as_they_are() -> None:
-    """Laws MD2 and MD3: in pages of two, those of this task alone; a dry run tells the same, and writes nothing."""
+    """Laws MD2 and MD3; a dry run reports the same and writes nothing."""
     begun = world(lock=at(9_999))
     dry, untouched = run(IMPORT.take_over(is_dry=True), begun)
     done, after = run(IMPORT.take_over(), begun)
@@ -213,7 +209,7 @@ def test_all_are_taken_over_once_and_stay_as_they_are() -> None:
 
 
 def test_a_name_of_which_there_is_nothing_is_not_the_end_of_it() -> None:
-    """Law MD3: whoever has left the name out that it has there, or mistaken it, says it and asks again."""
+    """Law MD3: a missing or mistyped name is reported, and the import can be repeated."""
     nothing, after = run(attrs.evolve(IMPORT, named="bil").take_over(), world())
     done, _ = run(IMPORT.take_over(), after)
 
@@ -224,7 +220,7 @@ def test_a_name_of_which_there_is_nothing_is_not_the_end_of_it() -> None:
 
 
 def test_whoever_got_no_answer_begins_again() -> None:
-    """Laws MD2 and MD3: what is there stays, also what a worker of ours has made of it since."""
+    """Laws MD2 and MD3: existing records stay, also those that our workers have changed since."""
     once, begun = attrs.evolve(IMPORT, attempts=1), world()
     fails: Any = iter([None, Ambiguous("no reply")])
     with pytest.raises(Ambiguous):
@@ -244,7 +240,6 @@ def test_whoever_got_no_answer_begins_again() -> None:
 
 @pytest.mark.parametrize("nth", range(20))
 def test_a_request_that_has_no_answer_is_sent_again(nth: int) -> None:
-    """Whichever it is: the import goes on, and a dry run does."""
     insisting = attrs.evolve(IMPORT, pauses=Pauses(Fixed(0)))
     for is_dry in (True, False):
         numbers = count()
@@ -259,7 +254,6 @@ def _nth_fails(numbers: Iterator[int], nth: int, _: Effect[object]) -> Failure |
 
 
 def no_marker(there: World) -> Any:
-    """The marker is not written."""
     (marker,) = contents(there, CONTROL)
     return document(CONTROL, str(marker.items[0][1])), None
 
@@ -274,7 +268,6 @@ def no_marker(there: World) -> Any:
     ids=["led", "run", "run and changed"],
 )
 def test_where_mongodash_is_at_work_nothing_is_taken_over(begun: World, why: StillWritten) -> None:
-    """It is told, and may be asked again; a dry run is told the same."""
     for is_dry in (False, True):
         said, after = run(IMPORT.take_over(is_dry=is_dry), begun)
         assert (said, after) == (why, begun)
@@ -283,8 +276,6 @@ def test_where_mongodash_is_at_work_nothing_is_taken_over(begun: World, why: Sti
 @pytest.mark.parametrize("name", ["updatedAt", "startedAt", "lastFinalizedAt"])
 @pytest.mark.parametrize("when", ["while it waits", "while it reads"])
 def test_what_is_written_in_between_is_noticed(name: str, when: str) -> None:
-    """By a planner, or by a worker."""
-
     def means(effect: Effect[object], there: World, who: str) -> Any:
         is_then = isinstance(effect, Sleep) if when == "while it waits" else isinstance(effect, InsertMany)
         for after, reply in [(there, None)] if isinstance(effect, Sleep) else perform(effect, there, who):
@@ -297,7 +288,6 @@ def test_what_is_written_in_between_is_noticed(name: str, when: str) -> None:
 
 
 def test_records_of_both_in_one_collection_are_refused() -> None:
-    """With what to do about it."""
     with pytest.raises(Misuse, match="rename theirs"):
         _ = MongodashImport(task=ReactiveTask(name="bill", source="orders"), theirs="orders_tasks")
     with pytest.raises(Misuse, match="rename theirs"):

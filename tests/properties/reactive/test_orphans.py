@@ -1,5 +1,3 @@
-"""Is this task record of any use still?"""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -89,13 +87,15 @@ test_a_planted_bug_is_found = planted(
     orphans,
     bug("what is recent goes as well", ("if now - last_touched(record) <= policy.keep_for", "if False"), RE41),
     bug("what has happened since it was made does not count", ("now - last_touched(record)", "now - record.created_at"), RE41),
-    # mongodash: the status is not looked at.
+    # mongodash: the status is ignored.
     bug("whatever runs", ("record.status in PROCESSED and record.next_run_at is not None and now - record.next_run_at < 0", "False"), RE42),
     bug("what nobody could read is taken for gone", (f"{UNKNOWN}        return KeepRecord(WhyKept.UNKNOWN)", f"{UNKNOWN}        source = Source.GONE"), RE43),
-    # mongodash: ids are listed, and what they name is deleted later, whatever it is by then; or the clean-up never began.
+    # mongodash: ids are listed first and deleted later without a new check, or the clean-up
+    # never began.
     bug("by id", ("RemoveRecord(record.guard)", "RemoveRecord(Guard(record.id, 1, None, 0))"), RE44),
     bug("never", (UNKNOWN, f"    return KeepRecord(WhyKept.WANTED)\n{UNKNOWN}"), RE44),
-    # Ours did: who looks at what has come back as it was finds nothing changed, and writes nothing against it.
+    # Our bug: a look at a document that came back unchanged finds no change and writes nothing that
+    # fences the removal.
     bug("whatever was noted", ("if record.snapshot is not None", "if False"), RE45),
 )  # fmt: skip
 
@@ -122,19 +122,18 @@ test_a_planted_bug_is_found = planted(
 def test_a_record_goes_when_it_is_of_no_use(
     record: TaskRecord, source: Source, policy: CleanUp, now: Instant, expected: SweepVerdict
 ) -> None:
-    """mongodash, 37 and 38: gone or merely not matching, within the time and after it; never; and what runs stays."""
+    """mongodash, 37 and 38: gone or not matching, within the time and after; running ones stay."""
     assert clean_up(record, source, policy, now) == expected
 
 
 def test_every_mode_has_its_orphans() -> None:
-    """And in none of them is a document that matches, or of which nobody knows."""
     assert set(ORPHANED) == set(DeleteWhen)
     assert all({Source.MATCHING, Source.UNKNOWN}.isdisjoint(sources) for sources in ORPHANED.values())
 
 
 @given(records())
 def test_the_last_touch_is_the_latest(record: TaskRecord) -> None:
-    """A record that never ended a run is counted from its change, or from when it was made."""
+    """A record that never ended a run counts from its change or its creation."""
     latest = last_touched(record)
 
     assert latest in (record.created_at, record.changed_at, record.finalised_at)
@@ -143,7 +142,6 @@ def test_the_last_touch_is_the_latest(record: TaskRecord) -> None:
 
 
 ORPHANS: Final[Any] = orphans
-"""The same, for what the type checkers refuse."""
 
 
 @pytest.mark.parametrize(
@@ -162,13 +160,12 @@ ORPHANS: Final[Any] = orphans
     ],
 )
 def test_what_means_nothing_is_refused(construct: Callable[[], object]) -> None:
-    """The described system does not look at the range of a number."""
+    """mongodash: the range of a number is not checked."""
     with pytest.raises(Misuse):
         construct()
 
 
 @given(clean_up_verdicts())
 def test_verdicts_print_on_one_line(verdict: SweepVerdict) -> None:
-    """For logs."""
     assert str(verdict).startswith(("remove 'r", "keep: "))
     assert hash(verdict) == hash(verdict)

@@ -1,5 +1,3 @@
-"""Are handlers of a task begun? How two operators meet is explored (`test_scenarios`)."""
-
 from __future__ import annotations
 
 from typing import Any, Final
@@ -25,7 +23,7 @@ WORLD: Final = world_with({}).write(CLOCK, SINCE)
 
 
 def test_what_is_paused_is_so_until_it_is_resumed() -> None:
-    """Law PS1: whoever says so twice changes nothing, and others stay as they are."""
+    """Law PS1: repeating has no effect, and other tasks stay as they are."""
     none, _ = run(PAUSING.paused(), WORLD)
     both, world = run(PAUSING.pause("bill", "mail", "bill"), WORLD)
     again, same = run(PAUSING.pause("mail"), world)
@@ -42,7 +40,6 @@ def test_what_is_paused_is_so_until_it_is_resumed() -> None:
 
 
 def test_where_nobody_answers_that_is_said() -> None:
-    """It is tried as often as it may be."""
     never: Any = lambda effect: Ambiguous("no reply") if isinstance(effect, FindOne) else None  # noqa: E731
     with pytest.raises(Ambiguous, match="no reply"):
         run(PAUSING.pause("bill"), WORLD, never)
@@ -57,7 +54,6 @@ def test_where_nobody_answers_that_is_said() -> None:
 
 
 def test_what_is_no_control_document_is_said() -> None:
-    """Whatever stands there."""
     good = Document.of({"_id": "reactive", "version": 2, "paused": ({"task": "mail", "since": SINCE},)})
     assert is_read_or_misuse(paused_in, good)
     assert paused_in(None) == ()

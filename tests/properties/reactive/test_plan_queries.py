@@ -1,4 +1,4 @@
-"""What a planner has to look at is what a look would write about: laws PQ1 to PQ5. A server is asked in the integration tests."""
+"""Planner queries select exactly the documents that a look would change: laws PQ1 to PQ5."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def seen(query: FindChanged, doc: Document) -> Seen:
 def test_what_a_look_would_write_about_is_looked_at(
     watched: Projection, where: Filter | None, docs: tuple[Document, Document], drawn: TaskRecord, which: str
 ) -> None:
-    """Laws PQ1 and PQ2, for records of every status, with a snapshot of what is or was, or none."""
+    """Laws PQ1 and PQ2: records of every status, with a current, an old or no snapshot."""
     query, (doc, was) = asked(watched, where), docs
     kept = {"s": snapshot(doc, watched), "w": snapshot(was, watched)}.get(which)
     if isinstance(kept, NotComputed):
@@ -101,7 +101,6 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_where_the_store_cannot_tell_it_is_looked_at() -> None:
-    """A digest, a record that is there twice; a filter by an age is refused."""
     doc = Document.of({"_id": "x", "a": 1})
     record = Document.of({"_id": "r", "task": "bill", "document": "x", "status": "completed", "snapshot": {"a": 1}})
     query = asked(Projection(("a",)))
@@ -114,7 +113,7 @@ def test_where_the_store_cannot_tell_it_is_looked_at() -> None:
     assert of_document(query, 7.0, (record.put(DOCUMENT, 7),)) == (record.put(DOCUMENT, 7),)
 
 
-# --- what the simulated store answers -----------------------------------------------------------------------------------
+# --- the simulated store's answers --------------------------------------------------------------------------------------
 
 
 def answer(effect: Effect[PlanPage], world: World) -> PlanPage:
@@ -154,7 +153,6 @@ KEYS: Final = (None, 1, 2.0, "", "a", Document.of({"x": 1}))
 
 
 def pages() -> st.SearchStrategy[PlanPage]:
-    """Pages over a few ids of several types."""
     drawn = st.tuples(st.sets(st.integers(0, 5)), st.integers(0, 5))
     of = drawn.map(lambda each: PlanPage(tuple(KEYS[at] for at in sorted(each[0]) if at <= each[1]), (KEYS[each[1]],)))
     return st.one_of(st.just(PlanPage()), of)
@@ -169,10 +167,10 @@ def test_what_several_have_to_look_at_is_one_page(told: tuple[PlanPage, ...]) ->
 
 test_a_planted_page_is_found = planted(
     plan_queries,
-    # It goes as far as one of them was asked, so another is never asked in between.
+    # The page ends with the longest answer, so shorter ones skip ids.
     bug("the longest", ("end = min(ends", "end = max(ends"), test_what_several_have_to_look_at_is_one_page),
     bug(
-        "the first",  # the ids of one task stand for those of all
+        "the first",  # one task's ids count for all
         ("    ends = [", "    if all(page.after == pages[0].after for page in pages):\n        return pages[0]\n    ends = ["),
         test_what_several_have_to_look_at_is_one_page,
     ),
@@ -192,7 +190,6 @@ def test_a_page_that_goes_on_behind_what_is_cut_off_breaks_the_law() -> None:
 
 
 def test_a_task_asks_by_its_own_rules() -> None:
-    """What has left the filter is gone where records go then."""
     expected = FindChanged("orders", "orders_tasks", "bill", Projection(), Exists(A), 5, ("x",))
     leaves = CleanUp(delete_when=DeleteWhen.SOURCE_GONE_OR_LEFT)
     for cleaning, where in ((CleanUp(), None), (leaves, Exists(A))):
@@ -216,15 +213,13 @@ def test_a_task_asks_by_its_own_rules() -> None:
         {"where": "a"},
         {"watched": Projection((), (("sum", Computed(lambda doc: doc)),))},
     ],
-    ids=lambda wrong: next(iter(wrong)),  # a function is shown with its address
+    ids=lambda wrong: next(iter(wrong)),  # its repr holds an address
 )
 def test_a_question_is_checked(wrong: dict[str, Any]) -> None:
-    """Before anybody is asked."""
     with pytest.raises(Misuse):
         _ = attrs.evolve(asked(), **wrong)
 
 
 def test_what_asks_for_a_reconciler_can_be_called() -> None:
-    """And is told so where it cannot."""
     with pytest.raises(Misuse, match="asks which documents"):
         ScannedTask("orders", TaskTrigger("bill", None), 7)  # type: ignore[arg-type]

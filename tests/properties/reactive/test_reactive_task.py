@@ -1,4 +1,4 @@
-"""The programs of a reactive task, whatever becomes of a request; how they meet others is explored (`test_scenarios`)."""
+"""The programs of a reactive task under request failures. Scenarios explore how they meet."""
 
 from __future__ import annotations
 
@@ -91,16 +91,7 @@ Trouble = Callable[["Store", Effect[object]], object]
 @final
 @attrs.define
 class Store:
-    """A store, and a handler that answers as it is set up to.
-
-    Attributes:
-        world: What is stored.
-        answers: What the handler answers, one call after the other; then None.
-        calls: What it was called with.
-        trouble: What becomes of requests, by their number; of others, what should.
-        held: The documents whose records transactions hold: a write of one runs out of its time, if it has any.
-        asked: What was asked, in order.
-    """
+    """`trouble` fails requests by number; a bounded write of a `held` record times out."""
 
     world: World = attrs.field(factory=lambda: world_with({"orders": (DOC,)}))
     answers: list[object] = attrs.field(factory=list)
@@ -121,7 +112,6 @@ class Store:
         return reply
 
     def _updated(self, effect: UpdateOne | BulkUpdate) -> object:
-        """One after the other, up to one that is held, as a server does."""
         total, ways = 0, tuple(Eq(ID, record_id("bill", key)) for key in self.held)
         for each in effect.updates if isinstance(effect, BulkUpdate) else (effect,):
             if not isinstance(each.where, AllOf) or each.where.parts[0] in ways:
@@ -195,7 +185,6 @@ def no_clock() -> Instant:
 def test_a_look_sees_the_same_in_the_fields_that_it_reads(
     watched: Projection, where: Filter | None, doc: Document
 ) -> None:
-    """What is watched, and whether it matches; of a document of which a value is computed, all of it is read."""
     assume(where is None or not any(isinstance(part, OlderThan) for part in parts_of(where)))
     task = ReactiveTask(name="bill", source="orders", watched=watched, where=where)
     fields = task.reader.fields
@@ -207,13 +196,13 @@ def test_a_look_sees_the_same_in_the_fields_that_it_reads(
         assert where is None or matches(where, read, no_clock) == matches(where, doc, no_clock)
 
 
-# --- what becomes of requests -----------------------------------------------------------------------------------------
+# --- request failures -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
 @pytest.mark.parametrize("at", range(1, 5))
 def test_a_look_is_written_whatever_becomes_of_one_request(at: int, trouble: Trouble) -> None:
-    """Law RT1: of the record, the document, the time or the write."""
+    """Law RT1: the request for the record, the document, the time or the write."""
     store = Store(trouble={at: trouble})
 
     assert store.run(TASK.plan_pass(("x",), "p1")) == ()
@@ -223,7 +212,7 @@ def test_a_look_is_written_whatever_becomes_of_one_request(at: int, trouble: Tro
 
 
 def test_a_pass_tells_which_looks_are_not_known_to_be_written() -> None:
-    """So that they are looked at again: the position of a stream must not pass them."""
+    """The position of a stream must not pass them."""
     store = Store(world_with({"orders": (DOC, DOC.put(ID, "y"))}), trouble={4: the_first_alone, 8: dropped})
 
     assert store.run(TASK.plan_pass(("x", "y"), "p1")) == ("y",)
@@ -237,7 +226,6 @@ def the_first_alone(store: Store, effect: Effect[object]) -> object:
 
 
 def test_a_thousand_new_documents_are_planned_and_removed_in_a_few_requests() -> None:
-    """And where some were planned before, or are planned meanwhile, those are looked at again, and no others."""
     keys = tuple(f"{number:03}" for number in range(FOUND_MAX))
     store = Store(world_with({"orders": tuple(DOC.put(ID, key) for key in keys)}))
     assert store.run(TASK.plan_pass(keys[::2], "p1")) == ()
@@ -274,7 +262,6 @@ def test_a_thousand_new_documents_are_planned_and_removed_in_a_few_requests() ->
 
 
 def over(record: Document) -> Document:
-    """The record of a document that is gone, which is known."""
     done = attrs.evolve(
         loaded(record), status=TaskStatus.COMPLETED, next_run_at=None, snapshot=None, waiting_since=None
     )
@@ -284,10 +271,10 @@ def over(record: Document) -> Document:
 @pytest.mark.parametrize("trouble", TROUBLES)
 @pytest.mark.parametrize("at", range(1, 9))
 def test_whatever_becomes_of_one_request_the_next_worker_goes_on(at: int, trouble: Trouble) -> None:
-    """Laws RT1 and RT5: what was not run, or whose end nobody wrote down, is run when its lease has ended."""
+    """Laws RT1 and RT5."""
     store = planned()
     store.trouble = {at: trouble}
-    if at == 6:  # it is the handler that is called
+    if at == 6:  # the handler is called
         store.trouble = {}
     store.run(TASK.work_one("w1"))
     store.later(LEASE)
@@ -299,7 +286,6 @@ def test_whatever_becomes_of_one_request_the_next_worker_goes_on(at: int, troubl
 
 
 def test_a_claim_whose_reply_is_lost_is_recognised() -> None:
-    """By its owner and its token; where nobody answers then either, its lease will end."""
     store = planned()
     store.trouble = {3: reply_lost}
     assert store.run(TASK.work_one("w1")) == Ran(store.calls[0], Why.SUCCEEDED)
@@ -316,7 +302,6 @@ def test_a_claim_whose_reply_is_lost_is_recognised() -> None:
 
 
 def test_where_nobody_answers_nothing_is_known() -> None:
-    """Not whether a run has ended, nor whether its lease goes on, nor what became of a record."""
     store = planned()
     store.trouble = {7: dropped, 8: dropped}
     assert store.run(TASK.work_one("w1")) == Ran(store.calls[0], None)
@@ -328,7 +313,6 @@ def test_where_nobody_answers_nothing_is_known() -> None:
 
 
 def test_a_run_that_cannot_begin_leaves_its_claim() -> None:
-    """Where nobody answers while the document is looked at, and where the record is gone when it is read again."""
     store = planned()
     store.trouble = {4: dropped, 5: dropped}
     assert store.run(TASK.work_one("w1")) is Idle.UNHEARD
@@ -344,7 +328,7 @@ def test_a_run_that_cannot_begin_leaves_its_claim() -> None:
 
 
 def test_what_a_worker_was_not_told_of_is_given_back() -> None:
-    """Law RT8: nothing of another's, nothing that is in its hands, and nothing that is everybody's by now; it was no attempt."""
+    """Law RT8: no record of another worker, in progress here, or free. It counts as no attempt."""
     store = planned()
     store.run(_claims(TASK, store))
     record = store.record
@@ -364,7 +348,6 @@ def test_what_a_worker_was_not_told_of_is_given_back() -> None:
 
 
 def test_what_the_store_refuses_is_passed_on() -> None:
-    """Whoever is not authorised will not be when asked again."""
     with pytest.raises(Refused) as first:
         Store(trouble={4: refused}).run(TASK.plan_pass(("x",), "p1"))
     store = planned()
@@ -379,17 +362,15 @@ def refused(store: Store, effect: Effect[object]) -> object:
     return Refused("not authorised")
 
 
-# --- what handlers come to --------------------------------------------------------------------------------------------
+# --- results of handlers ----------------------------------------------------------------------------------------------
 
 
 def test_records_are_kept_beside_their_documents() -> None:
-    """In a collection that is named after theirs, unless another one is."""
     assert ReactiveTask(name="bill", source="orders").records == "orders_tasks"
     assert ReactiveTask(name="bill", source="orders", records="bills").records == "bills"
 
 
 def test_nothing_is_due_before_its_time_and_after_its_end() -> None:
-    """A worker that finds nothing says so; a handler that succeeds completes its record."""
     store = Store()
     assert store.run(TASK.work_one("w1")) is Idle.NOTHING_DUE
     assert store.run(TASK.plan_pass(("x",), "p1")) == ()
@@ -399,7 +380,6 @@ def test_nothing_is_due_before_its_time_and_after_its_end() -> None:
 
 
 def test_a_handler_that_fails_is_called_again_and_given_up() -> None:
-    """As the policy says: after a second, and no more than twice."""
     store = planned()
     store.answers = [Refused("no"), Refused("")]
 
@@ -415,7 +395,6 @@ def test_a_handler_that_fails_is_called_again_and_given_up() -> None:
     "answer", [False, True, 0, "", "done", (), Deferred(Instant(0)), Succeeded(), ValueError("no"), Later, Document()]
 )
 def test_what_is_no_answer_is_a_run_that_has_failed(answer: object) -> None:
-    """Nobody meant it as a success; the text says what it was, and it is tried again as the policy says."""
     store = planned()
     store.answers = [answer]
 
@@ -427,14 +406,12 @@ def test_what_is_no_answer_is_a_run_that_has_failed(answer: object) -> None:
 
 
 def test_errors_of_handlers_are_asked_for() -> None:
-    """So whoever carries the call out answers with the text of an error (`Call.catches`)."""
     store = planned()
     store.run(TASK.work_one("w1"))
     assert [each.catches for each in store.asked if isinstance(each, Call)] == [True]
 
 
 def test_a_handler_may_ask_to_be_called_later() -> None:
-    """That is neither a failure nor an attempt."""
     store = planned()
     store.answers = [Later(5 * SECOND)]
 
@@ -445,14 +422,13 @@ def test_a_handler_may_ask_to_be_called_later() -> None:
 
 
 def test_later_may_be_at_once_and_not_before() -> None:
-    """Time does not run backwards."""
     assert Later(0).after == 0
     with pytest.raises(Misuse):
         Later(-1)
 
 
 def test_a_worker_that_never_comes_back_is_given_up() -> None:
-    """Law RT5: its attempts were counted when it claimed, and the next one to look asks the policy."""
+    """Law RT5: the claim counted its attempt, so the next worker asks the policy."""
     task = attrs.evolve(TASK, policy=Policy(backoff=Fixed(0), attempts_max=1))
     store = planned(task)
     store.run(_claims(task, store))
@@ -467,13 +443,11 @@ def test_a_worker_that_never_comes_back_is_given_up() -> None:
 
 
 async def _claims(task: ReactiveTask, store: Store) -> None:
-    """A worker that claims, and dies."""
     store.trouble = {len(store.asked) + at: dropped for at in (4, 5)}
     assert await task.work_one("w1") is Idle.UNHEARD
 
 
 def test_what_does_not_match_is_completed_without_its_handler() -> None:
-    """A filter chooses documents, and asks for no age."""
     task = attrs.evolve(TASK, where=Eq(Field[str]("state"), "open"))
     store = planned(task)
     store.put(state="closed")
@@ -486,7 +460,6 @@ def test_what_does_not_match_is_completed_without_its_handler() -> None:
 
 
 def test_what_cannot_be_computed_is_a_failure() -> None:
-    """The handler is not called; a look at it writes nothing, and a sweep leaves it alone."""
     watched = Projection((), (("total", Computed(lambda doc: 1 // doc[TOTAL])),))
     task = attrs.evolve(TASK, watched=watched)
     store = planned(task)
@@ -502,7 +475,7 @@ def test_what_cannot_be_computed_is_a_failure() -> None:
 
 
 def junk(**values: object) -> Document:
-    """What looks due and is no record, or that of another document."""
+    """Due by its fields, but no valid record, or that of another document."""
     record = planned().world.read(document("orders_tasks", record_id("bill", "x")))
     assert record is not None
     return Document.of({**dict(record.items), **values})
@@ -519,13 +492,12 @@ UNREADABLE: Final = (
 
 @pytest.mark.parametrize("doc", [*UNREADABLE, junk(_id="x"), junk(document="z")])
 def test_nothing_waits_behind_what_is_no_record(doc: Document) -> None:
-    """It is told and set aside, whatever becomes of a request, and the next one that is due runs."""
     other = Document.of({"_id": "y", "total": 7})
     for at, trouble in ((0, unsent), (2, dropped), (3, reply_lost)):
         store = Store(world_with({"orders": (DOC, other), "orders_tasks": (doc,)}), trouble={at: trouble})
         if at:
             assert store.run(TASK.work_one("w1")) is Idle.NOT_CLAIMED
-        if at != 3:  # then it was set aside, and nobody has heard of it
+        if at != 3:  # it was quarantined then, unreported
             told = store.run(TASK.work_one("w1"))
             assert isinstance(told, SetAside)
             assert (told.record, str(told).startswith(f'set "{doc[ID]}" aside: ')) == (doc[ID], True)
@@ -536,7 +508,7 @@ def test_nothing_waits_behind_what_is_no_record(doc: Document) -> None:
 
 @pytest.mark.parametrize("doc", [*UNREADABLE, junk(task="another")])
 def test_a_look_at_what_has_no_record_makes_one(doc: Document) -> None:
-    """No change of a document is lost because of what stands in the place of its record."""
+    """The change is not lost because of an invalid record under its id."""
     store = Store(world_with({"orders": (DOC,), "orders_tasks": (doc,)}), trouble={2: dropped})
 
     assert store.run(TASK.plan_pass(("x",), "p1")) == ()
@@ -546,7 +518,6 @@ def test_a_look_at_what_has_no_record_makes_one(doc: Document) -> None:
 
 @pytest.mark.parametrize("doc", [*UNREADABLE, junk(task="another"), junk(document=(7,)), junk(document="y")])
 def test_a_look_at_many_is_not_held_up_by_what_is_no_record(doc: Document) -> None:
-    """Also where it does not say of which document, or of another one that is looked at with it."""
     other = Document.of({"_id": "y", "total": 7})
     store = Store(world_with({"orders": (DOC, other), "orders_tasks": (doc,)}))
 
@@ -557,7 +528,7 @@ def test_a_look_at_many_is_not_held_up_by_what_is_no_record(doc: Document) -> No
 
 
 def test_a_run_adopts_what_is_there_when_it_begins() -> None:
-    """Law RE2, of the programs: what changed after the look is what the handler is called with."""
+    """Law RE2 of the programs: the handler gets a change that was made after the look."""
     store = planned()
     store.put(total=2)
     store.run(TASK.work_one("w1"))
@@ -569,7 +540,6 @@ def test_a_run_adopts_what_is_there_when_it_begins() -> None:
 
 
 def test_a_lease_is_renewed_while_its_claim_stands() -> None:
-    """And its end is written by whoever holds it, although the record has another version by then."""
     store = planned()
 
     async def renewing() -> object:
@@ -593,15 +563,13 @@ def test_a_lease_is_renewed_while_its_claim_stands() -> None:
 
 @attrs.frozen
 class Sleepy(Effect[None]):
-    """The handler takes this long, in microseconds."""
-
     by: int
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
 @pytest.mark.parametrize("at", range(1, 5))
 def test_what_is_gone_loses_its_record_whatever_becomes_of_one_request(at: int, trouble: Trouble) -> None:
-    """Law RT4. First it is completed, and when nothing has happened to it for long enough it goes."""
+    """Law RT4. It is completed first, and removed when it is old enough."""
     store = planned()
     store.do(DeleteOne("orders", Eq(ID, "x")))
     assert store.run(TASK.clean_up(("x",))) == ()
@@ -616,7 +584,7 @@ def test_what_is_gone_loses_its_record_whatever_becomes_of_one_request(at: int, 
 
 
 def test_what_comes_back_as_it_was_keeps_its_record() -> None:
-    """Law RE45. A sweep sees a document that no longer matches; it matches again, and a planner finds nothing changed."""
+    """Law RE45. A sweep sees a document that does not match; it matches again, unchanged."""
     cleaning = CleanUp(delete_when=DeleteWhen.SOURCE_GONE_OR_LEFT, keep_for=0)
     task = attrs.evolve(TASK, where=Eq(Field[str]("state"), "open"), cleaning=cleaning)
     store = planned(task)
@@ -639,11 +607,11 @@ def test_what_comes_back_as_it_was_keeps_its_record() -> None:
     assert store.run(task.work_one("w1")) == Ran(store.calls[1], Why.SUCCEEDED)
 
 
-# --- how long it waits ------------------------------------------------------------------------------------------------
+# --- delays -----------------------------------------------------------------------------------------------------------
 
 
 def test_retries_are_scattered_as_the_policy_says() -> None:
-    """The jitter of a policy is drawn by record and claim: what failed together is not tried again together."""
+    """The jitter depends on record and claim, so joint failures do not retry together."""
     task = attrs.evolve(TASK, policy=Policy(backoff=Fixed(10 * SECOND), jitter_ppm=PPM // 2, attempts_max=9))
     waits: list[int] = []
     for request in ("p1", "p2"):
@@ -661,7 +629,6 @@ def test_retries_are_scattered_as_the_policy_says() -> None:
 
 
 def test_a_request_that_failed_waits_before_it_is_sent_again() -> None:
-    """Longer each time, and not after the last one."""
     task = attrs.evolve(TASK, attempts=4, pauses=Pauses(Exponential(SECOND, cap=3 * SECOND)))
     store = Store(trouble=dict.fromkeys(range(100), silent))
 
@@ -680,7 +647,6 @@ def silent(store: Store, effect: Effect[object]) -> object:
 
 @pytest.mark.parametrize("at", [4, 7])
 def test_the_begin_and_the_end_of_a_run_wait_likewise(at: int) -> None:
-    """After a failure, and where somebody else has written."""
     task = attrs.evolve(TASK, pauses=Pauses(Fixed(SECOND)))
     store = planned(task)
 
@@ -698,7 +664,7 @@ def test_the_begin_and_the_end_of_a_run_wait_likewise(at: int) -> None:
 
 
 def test_a_worker_looks_ever_more_rarely_until_it_finds_something() -> None:
-    """Laws PO1 and PO2, of the program: twice the interval, up to the most, and the least again after a find; with jitter."""
+    """Laws PO1 and PO2 of the program, with jitter."""
     task = attrs.evolve(TASK, polling=PollingBounds(least=SECOND, most=5 * SECOND, jitter=0))
     store = Store()
     program = task.work("w1")
@@ -723,7 +689,6 @@ def silent_store(store: Store, effect: Effect[object]) -> object:
 
 
 def worked(store: Store, program: Coroutine[Effect[object], object, object], sleeps: int) -> list[int]:
-    """How long a worker sleeps, so often; what it asks for else is carried out."""
     asked, slept = program.send(None), list[int]()
     while True:
         if isinstance(asked, Sleep):
@@ -737,7 +702,6 @@ def worked(store: Store, program: Coroutine[Effect[object], object, object], sle
 
 
 def test_what_is_due_of_many_tasks_is_one_request() -> None:
-    """And in how long what is due later: a retry, a document that comes to rest, a lease that ends."""
     rests = attrs.evolve(TASK, name="mail", rules=attrs.evolve(TASK.rules, debounce=Debounce(5 * SECOND)))
     tasks, store = (TASK, attrs.evolve(TASK, name="ship"), rests, attrs.evolve(TASK, name="none")), Store()
     for task in tasks[:3]:
@@ -756,7 +720,7 @@ def test_what_is_due_of_many_tasks_is_one_request() -> None:
 
 
 def test_what_is_no_time_keeps_no_other_task_of_its_collection_from_being_found_due() -> None:
-    """A list of times is before each time that one of its own is before, and sorts first."""
+    """MongoDB matches a list of times if one element does, and sorts it first."""
     store = planned()
     foreign = Document.of({"_id": "y", "task": "ship", "next_run_at": [Instant(0)]})
     records = contents(store.world, "orders_tasks")
@@ -770,7 +734,6 @@ async def _due_in(records: str) -> tuple[Document, ...]:
 
 
 def test_the_store_is_asked_for_its_time() -> None:
-    """Decisions are taken by it, and by no other clock."""
     store = planned()
     store.later(SECOND)
     assert store.run(_asked()) == Instant(SECOND)
@@ -782,13 +745,12 @@ async def _asked() -> Instant:
     return await StoreTime()
 
 
-# --- records that transactions hold -------------------------------------------------------------------------------------
+# --- records held by transactions ---------------------------------------------------------------------------------------
 
 KEYS: Final = ("a", "b", "c")
 
 
 def running(*keys: str) -> tuple[Store, tuple[Run, ...]]:
-    """A store in which runs of these documents are under way, of the worker "dead"."""
     store = Store(world_with({"orders": tuple(Document.of({"_id": key, "total": 1}) for key in keys)}))
     assert store.run(TASK.plan_pass(keys, "r")) == ()
     runs, others = store.run(TASK.fetcher.take("dead", len(keys)))
@@ -797,7 +759,6 @@ def running(*keys: str) -> tuple[Store, tuple[Run, ...]]:
 
 
 def test_a_record_that_is_held_holds_up_no_other_claim() -> None:
-    """Leases have ended: the others are claimed, also one that nobody has claimed before; and what is held is left."""
     store, _ = running(*KEYS)
     store.do(InsertOne("orders", Document.of({"_id": "new", "total": 1})))
     assert store.run(TASK.plan_pass(("new",), "s")) == ()
@@ -813,7 +774,6 @@ def test_a_record_that_is_held_holds_up_no_other_claim() -> None:
 
 
 def test_a_record_that_is_held_holds_up_no_other_renewal_and_no_other_end() -> None:
-    """Nobody knows of it, and it is not tried again here; unless its own handler completes it."""
     store, runs = running(*KEYS)
     store.held = ("b",)
     claims, (_, held, _) = tuple((run.key, run.claim) for run in runs), runs
@@ -826,13 +786,12 @@ def test_a_record_that_is_held_holds_up_no_other_renewal_and_no_other_end() -> N
     assert [type(each) for each in updates] == [BulkUpdate, UpdateOne]
     ends = store.run(TASK.completer.end(tuple((run, None) for run in runs)))
     assert ends[1] is None
-    assert {ends[0], ends[2]} <= {Why.SUCCEEDED, WhyNot.ENDED}  # the first one was written by the request of all
+    assert {ends[0], ends[2]} <= {Why.SUCCEEDED, WhyNot.ENDED}  # the joint request wrote the first one
     store.held = ()
     assert store.run(TASK.completer.end(((held, None),))) == (Why.SUCCEEDED,)
 
 
 def test_a_lease_that_is_another_s_is_lost_though_its_handler_completes_it() -> None:
-    """Its transaction is over then, though it does not know."""
     store, (one,) = running("a")
     store.later(LEASE + SECOND)
     assert store.run(TASK.fetcher.take("w", 1))[0]
@@ -840,7 +799,6 @@ def test_a_lease_that_is_another_s_is_lost_though_its_handler_completes_it() -> 
 
 
 def test_a_record_that_is_held_holds_up_no_other_look() -> None:
-    """It is told as left, also by a pass that claims."""
     store, _ = running(*KEYS)
     for key in KEYS:
         store.do(UpdateOne("orders", Eq(ID, key), (Put(TOTAL, 2),)))
@@ -856,7 +814,7 @@ def test_a_record_that_is_held_holds_up_no_other_look() -> None:
 
 
 def test_after_some_that_are_held_the_others_of_a_request_are_left() -> None:
-    """Or a process that has died in many transactions would hold up all for as long as all of them take."""
+    """Else a process that died in many transactions would block the request for long."""
     keys = tuple(f"d{number}" for number in range(12))
     store, runs = running(*keys)
     store.held = keys
@@ -867,7 +825,6 @@ def test_after_some_that_are_held_the_others_of_a_request_are_left() -> None:
 
 @pytest.mark.parametrize(("lease", "within"), [(100_000, 50_000), (5 * SECOND, 208_333), (MINUTE, 250_000)])
 def test_the_limit_of_a_write_is_a_small_part_of_the_lease(lease: int, within: int) -> None:
-    """What nobody can hold has none."""
     task = attrs.evolve(TASK, rules=TaskRules(debounce=Debounce(0, 0), lease=lease))
     assert task.within == within
     store = Store(world_with({"orders": tuple(Document.of({"_id": key, "total": 1}) for key in KEYS)}))

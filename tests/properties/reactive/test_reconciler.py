@@ -1,4 +1,4 @@
-"""The program that looks at every document once; how it meets leaders and lost history is explored (`test_scenarios`)."""
+"""The program that looks at each document once. Scenarios explore leaders and lost history."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ def record(**values: object) -> Document:
 def carried_out(
     reconciler: Reconciler, world: World, trouble: dict[int, Trouble] | None = None, run: ReconciliationRun = RUN
 ) -> tuple[World, list[Effect[object]]]:
-    """The world after a run, and what it has asked for."""
     program, asked, reply = reconciler.run(run), [], None
     try:
         while True:
@@ -55,8 +54,6 @@ def reply_lost(world: World, effect: Effect[object]) -> tuple[World, object]:
 
 
 def overtaken(**values: int) -> Trouble:
-    """Another leader, or another history, before the write."""
-
     def happens(world: World, effect: Effect[object]) -> tuple[World, object]:
         field = EPOCH if "epoch" in values else HISTORY
         ((after, _),) = perform(update_one("streams", Eq(ID, "s"), Put(field, 2)), world, "another")
@@ -67,8 +64,6 @@ def overtaken(**values: int) -> Trouble:
 
 
 def reconciler(looked: list[tuple[Value, ...]], fails: int = 0) -> Reconciler:
-    """One whose looks are recorded, the first of which fail."""
-
     def look(_: str, ids: tuple[Value, ...], __: frozenset[str]) -> Program[tuple[Value, ...]]:
         looked.append(ids)
         return answering(ids if len(looked) <= fails else ())
@@ -100,7 +95,7 @@ def of_stream(world: World) -> Document:
 
 @pytest.mark.parametrize("at", range(1, 9))
 def test_every_document_is_looked_at_and_then_what_is_left(at: int) -> None:
-    """Law RJ1: batch by batch, whatever becomes of one request; a batch whose write had no reply is not looked at again."""
+    """Law RJ1: a batch whose write got no reply is not repeated."""
     looked: list[tuple[Value, ...]] = []
     world, asked = carried_out(reconciler(looked), begun(), {at: reply_lost})
     assert list(dict.fromkeys(looked)) == [("a", "b"), ("c",), ()]
@@ -111,7 +106,7 @@ def test_every_document_is_looked_at_and_then_what_is_left(at: int) -> None:
 
 @pytest.mark.parametrize("count", [FOUND_MAX, FOUND_MAX + 1, 2 * FOUND_MAX + 1])
 def test_a_collection_may_have_more_documents_than_a_find_replies(count: int) -> None:
-    """Law RJ1. Ours looked at a thousand, and took what it had not been told of for what there was not."""
+    """Law RJ1. An earlier version looked at 1,000 and took the rest for missing."""
     keys: tuple[Value, ...] = (0, *(f"{number:05}" for number in range(count - 2)), "")
     docs = tuple(Document((("_id", key),)) for key in keys)
     looked: list[tuple[Value, ...]] = []
@@ -123,7 +118,6 @@ def test_a_collection_may_have_more_documents_than_a_find_replies(count: int) ->
 
 
 def test_it_goes_on_from_a_checkpoint_and_not_where_it_is_done() -> None:
-    """What is before the checkpoint was looked at in this history; what is reconciled is left alone."""
     looked: list[tuple[Value, ...]] = []
     carried_out(reconciler(looked), begun(HALF))
     assert looked == [("c",), ()]
@@ -133,7 +127,6 @@ def test_it_goes_on_from_a_checkpoint_and_not_where_it_is_done() -> None:
 
 
 def test_a_look_that_fails_is_tried_again() -> None:
-    """Nothing is written for it, and nothing behind it is looked at before."""
     looked: list[tuple[Value, ...]] = []
     world, asked = carried_out(reconciler(looked, fails=2), begun())
     assert looked == [("a", "b"), ("a", "b"), ("a", "b"), ("c",), ()]
@@ -144,7 +137,6 @@ def test_a_look_that_fails_is_tried_again() -> None:
 @pytest.mark.parametrize("what", ["epoch", "history"])
 @pytest.mark.parametrize("at", [1, 3])
 def test_a_run_that_is_over_writes_nothing(what: str, at: int) -> None:
-    """Of another leader, or another history: before it is read, and between the read and the write."""
     looked: list[tuple[Value, ...]] = []
     world, asked = carried_out(reconciler(looked), begun(), {at: overtaken(**{what: 2})})
     assert not of_stream(world).has(PROGRESS)
@@ -155,7 +147,7 @@ def test_a_run_that_is_over_writes_nothing(what: str, at: int) -> None:
 
 @pytest.mark.parametrize("stored", [DONE, HALF])
 def test_what_is_of_an_earlier_history_counts_for_nothing(stored: Progress) -> None:
-    """Law RL7: it stays where it is, and is scanned anew; what is written next takes its place."""
+    """Law RL7: the stored progress stays, and the next write replaces it."""
     looked: list[tuple[Value, ...]] = []
     ((world, _),) = perform(update_one("streams", Eq(ID, "s"), Put(HISTORY, 1)), begun(stored), "leader")
     assert progress_of(of_stream(world)) == Progress(1)
@@ -169,7 +161,7 @@ ODD: Final = TaskTrigger("a.$b", Document.of({"$gt": (1.0, None)}))
 
 @pytest.mark.parametrize("last", [None, "", 1.0, Document.of({"$x.y": 1})], ids=str)
 def test_what_is_stored_is_read_the_same(last: Value) -> None:
-    """Also of names that hold what may stand in no name of a field, and of ids of any type."""
+    """Also names that are invalid as field names, and ids of any type."""
     progress = Progress(3, BILL, (Checkpoint("a.$c", frozenset({ODD, TaskTrigger("x", 1)}), last),))
     assert progress_of(record(history=3, progress=stored_progress(progress).value)) == progress
     assert progress_of(record(history=4, progress=stored_progress(progress).value)) == Progress(4)
@@ -179,7 +171,6 @@ Asked = list[tuple[str, tuple[Value, ...]]]
 
 
 def asking(asked: Asked, name: str, *pages: PlanPage | Refused) -> ScannedTask:
-    """A task that is told these pages, one after the other."""
     left = [*pages]
 
     async def find_next(after: tuple[Value, ...], _: int) -> PlanPage:
@@ -205,7 +196,7 @@ def recording(looked: list[object], *tasks: ScannedTask) -> Reconciler:
 
 
 def test_what_one_of_several_tasks_asks_for_is_looked_at_as_far_as_all_were_asked() -> None:
-    """Law PQ4: the shorter page ends the batch, and what is behind it is asked for again."""
+    """Law PQ4: the shorter page ends the batch; the rest is requested again."""
     looked: list[object] = []
     asked: Asked = []
     one = asking(asked, "1", PlanPage((1, "c"), ("c",)), PlanPage((), ("c",)), PlanPage())
@@ -228,7 +219,6 @@ def test_what_one_of_several_tasks_asks_for_is_looked_at_as_far_as_all_were_aske
 def test_where_few_have_changed_it_asks_about_ever_more_and_looks_at_no_more_than_before(
     changed: set[int], limits: list[int], looks: list[tuple[int, ...]]
 ) -> None:
-    """Each that has changed is looked at once, a batch at a time."""
     asked: list[int] = []
     looked: list[object] = []
 
@@ -245,7 +235,6 @@ def test_where_few_have_changed_it_asks_about_ever_more_and_looks_at_no_more_tha
 
 
 def test_where_many_are_too_many_to_ask_about_it_asks_about_fewer() -> None:
-    """As where documents are so large that the store does not get through them in time."""
     asked: list[int] = []
 
     async def find_next(_: tuple[Value, ...], limit: int) -> PlanPage:
@@ -261,7 +250,6 @@ def test_where_many_are_too_many_to_ask_about_it_asks_about_fewer() -> None:
 
 
 def test_where_one_of_several_cannot_be_asked_each_is_looked_at() -> None:
-    """For no store can say it of a function without an expression, or of one that fails."""
     silent, failing = ScannedTask("orders", TaskTrigger("2", None)), [Refused("it fails")] * 2
     for other in (silent, asking([], "2", *failing)):
         looked: list[object] = []
@@ -270,7 +258,6 @@ def test_where_one_of_several_cannot_be_asked_each_is_looked_at() -> None:
 
 
 def test_collections_are_scanned_one_after_the_other() -> None:
-    """Each for its own tasks that are left."""
     looked: list[object] = []
     greet = ScannedTask("users", TaskTrigger("greet", None))
     world, _ = carried_out(recording(looked, greet, TASK, ScannedTask("users", TaskTrigger("x", 1))), begun(DONE))

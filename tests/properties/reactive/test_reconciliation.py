@@ -1,4 +1,4 @@
-"""Which documents have to be looked at although no change tells of them?"""
+"""Which documents need a look although no change reports them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_what_is_written_after_a_part_of_a_scan(
 @example({1, 2, 3, 4, 5, 6}, 2, [".", "x", "c"])
 @example({1, 2, 3, 4, 5, 6}, 2, [".", "c", "-"])
 def test_a_scan_that_is_interrupted_looks_at_all(there: set[int], size: int, faults: list[str]) -> None:
-    """Laws RL2 and RL6: a scan of a collection, in which batches fail and the process crashes, over documents that come and go."""
+    """Laws RL2 and RL6: batches fail, the process crashes, and documents come and go."""
     stored, first, gone, passed = Progress(), frozenset(there), set[int](), set[int]()
     kept: list[tuple[int, ...]] = []
     for fault in [*faults, *"." * 40]:
@@ -99,7 +99,7 @@ def test_a_scan_that_is_interrupted_looks_at_all(there: set[int], size: int, fau
         outcome: PassOutcome = PassFailed() if fault == "x" else BatchPlanned(batch) if batch else CleanedUp()
         verdict = reconcile(RUN, stored, scan, outcome)
         if fault == "c":
-            continue  # it crashes after the passes and before the write
+            continue  # it crashes between the passes and the write
         if isinstance(outcome, BatchPlanned):
             passed |= set(batch)
             assert all(laws.goes_on_after_an_interruption(each, batch) for each in kept), "RL6"
@@ -148,7 +148,7 @@ DUE: Final = "0 <= now - sweeps.last < interval"
 
 test_a_planted_bug_is_found = planted(
     reconciliation,
-    # mongodash: the tasks of a checkpoint are compared by name, and not by what triggers them.
+    # mongodash: the tasks of a checkpoint are compared by name, not by trigger.
     bug("by name", (COUNTS, "{of.task for of in known.triggers} == {of.task for of in unflagged}"), GOES_ON, test_scans_are_of_what_is_left, says="RL1"),
     bug("whatever the tasks", (COUNTS, "True"), GOES_ON, test_scans_are_of_what_is_left, says="RL1"),
     bug("from the start", (GOES_ON[0], "None"), test_scans_are_of_what_is_left, says="RL1"),
@@ -160,7 +160,7 @@ test_a_planted_bug_is_found = planted(
         test_scans_are_of_what_is_left,
         says="RL6",
     ),
-    # mongodash: "finished" is reported, whatever happened.
+    # mongodash: "finished" is reported regardless.
     bug("flags a failure", (OUTCOME, "    match CleanedUp() if isinstance(outcome, PassFailed) else outcome:"), test_a_scan_that_is_interrupted_looks_at_all, says="RL2"),
     bug("flags a failure", (OUTCOME, "    match CleanedUp() if isinstance(outcome, PassFailed) else outcome:"), test_what_is_written_after_a_part_of_a_scan, says="RL3"),
     bug("passes a failure", (OUTCOME, "    match BatchPlanned((9,)) if isinstance(outcome, PassFailed) else outcome:"), test_a_scan_that_is_interrupted_looks_at_all, says="RL2"),
@@ -169,11 +169,11 @@ test_a_planted_bug_is_found = planted(
     bug("keeps its checkpoint", ("reconciled=flags, checkpoints=others", "reconciled=flags"), test_what_is_written_after_a_part_of_a_scan, says="RL4"),
     bug("whatever the history", ("progress.history != run.history or ", ""), test_what_is_written_after_a_part_of_a_scan, says="RL5"),
     bug("drops the others", ("others = _others(progress, scan.collection)", "others = ()"), test_what_is_written_after_a_part_of_a_scan, says="RL5"),
-    # mongodash: lost history leaves the checkpoints.
+    # mongodash: a lost history leaves the checkpoints.
     bug("with checkpoints", ("else Progress(history)", "else Progress(history, checkpoints=progress.checkpoints)"), test_what_is_forgotten_counts_no_more, says="RL7"),
     bug("only the flag", ("_others(progress, collection))", "progress.checkpoints)"), test_what_is_forgotten_counts_no_more, says="RL7"),
     bug("only flags", ("flags, checkpoints)", "flags, progress.checkpoints)"), test_what_is_forgotten_counts_no_more, says="RL10"),
-    # mongodash: without a last time, the next one is an interval from now, for ever.
+    # mongodash: without a last time, the next one is always an interval from now.
     bug("after the first", (f"if sweeps.last is not None and {DUE}", f"if sweeps.last is None:\n        return SweepLater(now + interval)\n    if {DUE}"), test_sweeps_begin_in_time_and_one_runs, says="RL8"),
     bug("believes the future", (DUE, "now - sweeps.last < interval"), test_sweeps_begin_in_time_and_one_runs, says="RL8"),
     bug("twice", ("if sweeps.epoch is not None and sweeps.epoch >= epoch", "if False"), test_sweeps_begin_in_time_and_one_runs, says="RL9"),
@@ -182,11 +182,11 @@ test_a_planted_bug_is_found = planted(
 )  # fmt: skip
 
 
-# --- what it does, one by one -------------------------------------------------------------------------------------------
+# --- examples -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_scan_goes_on_behind_its_checkpoint() -> None:
-    """mongodash, 34: checkpoint 24 with the same names, 25 and on; with other names, all of them."""
+    """mongodash, 34: checkpoint 24 with the same names starts at 25, else from the start."""
     assert scans(Progress(checkpoints=(HALF,)), BOTH) == (Scan("orders", frozenset({A, B}), HALF),)
     others = {"orders": frozenset({A, B, TaskTrigger("orders.c", 1)})}
     assert scans(Progress(checkpoints=(HALF,)), others) == (Scan("orders", others["orders"]),)
@@ -194,13 +194,12 @@ def test_a_scan_goes_on_behind_its_checkpoint() -> None:
 
 
 def test_a_trigger_that_changed_begins_from_the_start() -> None:
-    """1 and 1.0 may mean another filter."""
     changed = {"orders": frozenset({A, TaskTrigger("orders.b", 1.0)})}
     assert scans(Progress(checkpoints=(HALF,)), changed) == (Scan("orders", changed["orders"]),)
 
 
 def test_a_scan_ends_with_flags_and_without_a_checkpoint() -> None:
-    """mongodash, 33 and 34: the flag is true afterwards, and the checkpoint is removed; in one write."""
+    """mongodash, 33 and 34: one write sets the flag and removes the checkpoint."""
     progress = Progress(checkpoints=(HALF,))
     (scan,) = scans(progress, BOTH)
 
@@ -212,14 +211,12 @@ def test_a_scan_ends_with_flags_and_without_a_checkpoint() -> None:
 
 
 def test_a_run_ends_with_its_history() -> None:
-    """And where its tasks are reconciled by now: another run was there."""
     (scan,) = scans(Progress(), BOTH)
     assert reconcile(RUN, Progress(1), scan, CleanedUp()) == RunSuperseded()
     assert reconcile(RUN, Progress(reconciled=frozenset({A})), scan, CleanedUp()) == RunSuperseded()
 
 
 def test_a_null_id_is_an_id() -> None:
-    """The scan goes on behind it, and does not begin again."""
     (scan,) = scans(Progress(), BOTH)
     write = reconcile(RUN, Progress(), scan, BatchPlanned((None,)))
     assert isinstance(write, WriteProgress)
@@ -227,13 +224,12 @@ def test_a_null_id_is_an_id() -> None:
 
 
 def test_scans_come_by_name() -> None:
-    """One after the other, whatever the order of the tasks; a collection without tasks has none."""
     tasks = {"users": frozenset({TaskTrigger("u", 1)}), "none": frozenset[TaskTrigger](), **BOTH}
     assert [scan.collection for scan in scans(Progress(), tasks)] == ["orders", "users"]
 
 
 def test_a_sweep_begins_a_day_after_the_last_one() -> None:
-    """mongodash: 24 h; and at once where none has ended."""
+    """mongodash: 24 h, and at once if none has ended."""
     last = Instant(0)
     assert decide_sweep(Sweeps(last), 1, last + (DAY - 1)) == SweepLater(last + DAY)
     assert decide_sweep(Sweeps(last), 1, last + DAY) == BeginSweep(Sweeps(last, 1))
@@ -241,7 +237,7 @@ def test_a_sweep_begins_a_day_after_the_last_one() -> None:
 
 
 def test_the_epoch_is_the_lock_of_a_sweep() -> None:
-    """The next leader takes over what an earlier one has left, and that one's end is not written."""
+    """The next leader takes over an unfinished sweep, and the earlier one's end is not written."""
     cell, now = Sweeps(Instant(0), 2), Instant(9)
     assert decide_sweep(cell, 2, now, 5) == SkipSweep(WhyNoSweep.RUNNING)
     assert decide_sweep(cell, 1, now, 5) == SkipSweep(WhyNoSweep.FENCED)
@@ -254,7 +250,6 @@ def test_the_epoch_is_the_lock_of_a_sweep() -> None:
 
 
 def test_what_is_decided_prints_on_one_line() -> None:
-    """For logs."""
     assert str(Scan("orders", frozenset({A, B}))) == "scan orders for orders.a, orders.b from the start"
     assert str(Scan("orders", frozenset({A, B}), HALF)) == "scan orders for orders.a, orders.b after 24"
     assert str(HALF) == "orders up to 24"
@@ -262,7 +257,6 @@ def test_what_is_decided_prints_on_one_line() -> None:
 
 
 MODULE: Final[Any] = reconciliation
-"""The same, for what the type checkers refuse."""
 
 
 @pytest.mark.parametrize(
@@ -303,6 +297,5 @@ MODULE: Final[Any] = reconciliation
     ],
 )
 def test_what_means_nothing_is_refused(construct: Callable[[], object]) -> None:
-    """Two triggers of a task, a checkpoint of another scan, other types, and two clocks."""
     with pytest.raises(Misuse):
         _ = construct()

@@ -1,5 +1,3 @@
-"""Which records are meant, in which order, and page by page: laws RQ1 and RQ2."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -35,7 +33,6 @@ STOCKS: Final = st.lists(
     ),
     max_size=9,
 )
-"""Records of two tasks, in whose dates may stand what somebody else has written."""
 
 
 def stock(drawn: Stock) -> dict[str, tuple[Document, ...]]:
@@ -49,7 +46,6 @@ def stock(drawn: Stock) -> dict[str, tuple[Document, ...]]:
 
 
 def listed(world: World, query: Query, order: Order, limit: int) -> list[RecordRow]:
-    """Page by page."""
     rows: list[RecordRow] = []
     page, _ = run(DESK.list_records(query, order=order, limit=limit), world)
     rows += page.rows
@@ -61,7 +57,7 @@ def listed(world: World, query: Query, order: Order, limit: int) -> list[RecordR
 
 @given(STOCKS, st.sampled_from(Order), st.integers(1, 4))
 def test_page_by_page_each_record_is_listed_once_in_order(drawn: Stock, order: Order, limit: int) -> None:
-    """Laws RQ1 and RQ2: of two collections together, whatever stands in the dates."""
+    """Laws RQ1 and RQ2, over two collections, with any values in the dates."""
     there = stock(drawn)
     world = world_with(there)
     rows = listed(world, Query(), order, limit)
@@ -131,7 +127,6 @@ PENDING: Final = attrs.evolve(RECORD, status=TaskStatus.PENDING, next_run_at=Ins
     ],
 )
 def test_a_query_means_what_it_says(query: Query, failed: bool, pending: bool) -> None:
-    """All of it, of the tasks that are asked about."""
     for record, key, is_meant in ((RECORD, 7, failed), (PENDING, "7", pending)):
         doc = stored(record, "bill", key)
         found = matches(query.where(("bill",)), doc, lambda: NEVER) and query.wants(row(doc).record)
@@ -142,7 +137,7 @@ def test_a_query_means_what_it_says(query: Query, failed: bool, pending: bool) -
 @given(st.lists(st.sampled_from(("time-out", "no")), max_size=30), st.integers(1, 3))
 @example(["no"] * 30, 1)
 def test_a_text_is_looked_for_page_by_page(errors: list[str], limit: int) -> None:
-    """Law RQ2, where the store cannot look for it."""
+    """Law RQ2, where the store cannot search the text."""
     docs = tuple(stored(attrs.evolve(RECORD, last_error=text), "bill", n) for n, text in enumerate(errors))
     rows = listed(world_with({"orders_tasks": docs}), Query(error="TIME"), Order.CHANGED, limit)
     assert [row.document for row in rows] == sorted(
@@ -151,7 +146,7 @@ def test_a_text_is_looked_for_page_by_page(errors: list[str], limit: int) -> Non
 
 
 def test_what_holds_no_record_is_listed_with_what_is_wrong() -> None:
-    """So that one of them hides no other, and nothing of it is shown."""
+    """It hides no other record, and its contents are not shown."""
     world = world_with({"orders_tasks": (Document.of({"_id": "bill/x", "task": "bill", "secret": "s3cret"}),)})
     page, _ = run(DESK.list_records(Query()), world)
     (found,) = page.rows
@@ -190,11 +185,9 @@ def test_what_holds_no_record_is_listed_with_what_is_wrong() -> None:
     ],
 )
 def test_what_nobody_can_mean_is_said_at_once(wrong: Callable[[], object]) -> None:
-    """Before anybody is asked."""
     with pytest.raises(Misuse):
         wrong()
 
 
 def test_a_page_that_goes_on_nowhere_has_no_end() -> None:
-    """What there is no more of has no next page."""
     assert run(DESK.list_records(Query(), limit=5), world_with({}))[0] == RecordPage(())

@@ -1,5 +1,3 @@
-"""Did anything that is watched change?"""
-
 from __future__ import annotations
 
 import hashlib
@@ -50,7 +48,6 @@ def doc(**items: object) -> Document:
 
 
 def taken(document: Document, projection: Projection) -> Document:
-    """A snapshot that nothing is in the way of."""
     result = snapshot(document, projection)
     assert isinstance(result, Document)
     return result
@@ -63,7 +60,6 @@ AB = st.sampled_from(("a", "b"))
 
 @st.composite
 def watched(draw: st.DrawFn) -> Watched:
-    """Two documents of few keys, deep enough for paths to lead somewhere, and what is watched of them."""
     before, after = draw(foreign_document_pairs(AB))
     few = st.sampled_from(((), ("a",), ("a.b",), ("a.a", "a.b"), ("b.a.b",), ("b.a", "a"), ("a.a.a", "a.b", "b.b")))
     return before, after, draw(st.one_of(few.map(Projection), strategies.projections()))
@@ -134,22 +130,22 @@ def check_n7(take: Take) -> None:
 
 
 def test_what_is_not_watched_is_not_seen() -> None:
-    """Law N3; mongodash: another field, no run."""
+    """Law N3; mongodash: another field makes no run."""
     check_n3(taken, changed)
 
 
 def test_what_is_read_again_is_unchanged() -> None:
-    """Law N4; a NaN that differed from itself would trigger for ever."""
+    """Law N4; a NaN that differed from itself would trigger forever."""
     check_n4(changed)
 
 
 def test_no_watched_change_is_lost() -> None:
-    """Law N5; mongodash: either watched field, a run."""
+    """Law N5; mongodash: either watched field makes a run."""
     check_n5(taken, changed)
 
 
 def test_the_patch_of_a_change_tells_all() -> None:
-    """Law N6; at first sight it adds the whole snapshot."""
+    """Law N6; at first sight the patch adds the whole snapshot."""
     check_n6(changed)
 
 
@@ -159,12 +155,12 @@ def test_a_snapshot_of_a_snapshot_is_that_snapshot() -> None:
 
 
 def everything(document: Document, _: Projection) -> Document:
-    """Planted bug: the projection is forgotten."""
+    """Planted bug: the projection is ignored."""
     return document
 
 
 def nulls(document: Document, projection: Projection) -> Document:
-    """Planted bug: what is missing is written as null."""
+    """Planted bug: a missing value is written as null."""
     whole = {way[0].name: document.get(way[0]) for way, _ in projection.ways}
     return Document(tuple(whole.items())) if whole else document
 
@@ -181,7 +177,6 @@ def flat(document: Document, projection: Projection) -> Document:
 
 
 def never(_: Document | None, __: Document) -> SnapshotVerdict:
-    """Planted bug: nothing is a change, not even first sight."""
     return Unchanged()
 
 
@@ -192,7 +187,7 @@ def by_identity(before: Document | None, after: Document) -> SnapshotVerdict:
 
 
 def by_python(before: Document | None, after: Document) -> SnapshotVerdict:
-    """Planted bug: Python compares, so NaN is a change; True for 1 and another order of keys are not."""
+    """Planted bug: Python compares: NaN is a change; True for 1 and another key order are not."""
 
     def plain(value: Value) -> object:
         match value:
@@ -201,7 +196,7 @@ def by_python(before: Document | None, after: Document) -> SnapshotVerdict:
             case tuple():
                 return [plain(item) for item in value]
             case float():
-                return float(str(value))  # another object, for a list compares by identity first
+                return float(str(value))  # a new object: a list compares by identity first
             case _:
                 return value
 
@@ -209,13 +204,12 @@ def by_python(before: Document | None, after: Document) -> SnapshotVerdict:
 
 
 def backwards(before: Document | None, after: Document) -> SnapshotVerdict:
-    """Planted bug: the patch leads from after to before."""
     verdict = changed(before, after)
     return Changed(difference(after, before)) if isinstance(verdict, Changed) and before is not None else verdict
 
 
 def shallow(before: Document | None, after: Document) -> SnapshotVerdict:
-    """Planted bug: the patch leaves out what is equal though of another type."""
+    """Planted bug: the patch omits values that are equal but of another type."""
     if before is None or equal(before, after):
         return changed(before, after)
     old, new = dict(before.items), dict(after.items)
@@ -225,34 +219,29 @@ def shallow(before: Document | None, after: Document) -> SnapshotVerdict:
 
 @pytest.mark.parametrize("planted", [everything])
 def test_a_planted_bug_breaks_n3(planted: Take) -> None:
-    """A law that no bug breaks proves nothing."""
     with pytest.raises(AssertionError):
         check_n3(planted, changed)
 
 
 @pytest.mark.parametrize("planted", [by_identity, by_python])
 def test_a_planted_bug_breaks_n4(planted: Judge) -> None:
-    """A law that no bug breaks proves nothing."""
     with pytest.raises(AssertionError):
         check_n4(planted)
 
 
 @pytest.mark.parametrize(("take", "judge"), [(nulls, changed), (taken, by_python), (taken, never)])
 def test_a_planted_bug_breaks_n5(take: Take, judge: Judge) -> None:
-    """A law that no bug breaks proves nothing."""
     with pytest.raises(AssertionError):
         check_n5(take, judge)
 
 
 @pytest.mark.parametrize("planted", [never, backwards, shallow])
 def test_a_planted_bug_breaks_n6(planted: Judge) -> None:
-    """A law that no bug breaks proves nothing."""
     with pytest.raises(AssertionError):
         check_n6(planted)
 
 
 def test_a_planted_bug_breaks_n7() -> None:
-    """A law that no bug breaks proves nothing."""
     with pytest.raises(AssertionError):
         check_n7(flat)
 
@@ -284,27 +273,26 @@ def check_n9(judge: Callable[[Kept, Document], SnapshotVerdict], digest: Callabl
 
 
 def test_a_digest_sees_what_the_snapshot_would() -> None:
-    """Law N9; the comparison of MongoDB, over what was forgotten."""
+    """Law N9; MongoDB's comparison still holds after hashing."""
     check_n9(changed, digest)
 
 
 def of_text(document: Document) -> Digest:
-    """Planted bug: 1 and 1.0 have different texts."""
+    """Planted bug: 1 and 1.0 hash differently."""
     return Digest(hashlib.sha256(str(document).encode()).hexdigest())
 
 
 def of_sorted_keys(document: Document) -> Digest:
-    """Planted bug: the order of keys is lost."""
     return digest(Document.of(json.loads(json.dumps(to_json(document), sort_keys=True))))
 
 
 def of_parts(document: Document) -> Digest:
-    """Planted bug: where one part ends and the next begins is not marked."""
+    """Planted bug: the boundary between parts is not marked."""
     return Digest(hashlib.sha256(str(document).translate(dict.fromkeys(map(ord, '[]{}", :'))).encode()).hexdigest())
 
 
 def by_double(document: Document) -> Digest:
-    """Planted bug: every number is the nearest double, so that 2**53 + 1 is 2**53."""
+    """Planted bug: numbers become the nearest double, so 2**53 + 1 equals 2**53."""
 
     def nearest(value: Value) -> Value:
         match value:
@@ -320,8 +308,6 @@ def by_double(document: Document) -> Digest:
 
 @pytest.mark.parametrize("planted", [of_text, of_sorted_keys, of_parts, by_double])
 def test_a_planted_bug_breaks_n9(planted: Callable[[Document], Digest]) -> None:
-    """A law that no bug breaks proves nothing."""
-
     def judge(before: Kept, after: Document) -> SnapshotVerdict:
         return Unchanged() if before == planted(after) else Differs()
 
@@ -331,7 +317,6 @@ def test_a_planted_bug_breaks_n9(planted: Callable[[Document], Digest]) -> None:
 
 @given(st.dictionaries(AB, st.one_of(foreigns(), strategies.values()), max_size=2).map(Document.of), st.integers(0, 99))
 def test_what_is_small_enough_is_kept_as_it_is(document: Document, bytes_max: int) -> None:
-    """A snapshot is kept up to the limit, and its digest beyond it; either tells that nothing has changed."""
     there = remembered(document, bytes_max)
 
     assert there in (document, digest(document))
@@ -341,14 +326,14 @@ def test_what_is_small_enough_is_kept_as_it_is(document: Document, bytes_max: in
 
 
 def test_a_number_takes_no_more_than_a_double() -> None:
-    """A tenth is not a power of two: written in full, a hundred of them would take six thousand bytes."""
+    """0.1 is no power of two: in full, a hundred of them would take 6,000 bytes."""
     document = doc(a=tuple(each / 10 for each in range(100)), b=(5e-324, 1e300, decimal(5, -1)))
 
     assert remembered(document, 1_000) == document
 
 
 def test_the_digest_of_a_document_is_pinned() -> None:
-    """Digests are stored: another release has to find the same ones."""
+    """Digests are stored, so every release must compute the same."""
     document = doc(a=(1, 1.5, None, True, "x"), b=b"", c=Instant(MILLISECOND), d=decimal(-15, -1), e=regex("^a", "i"))
 
     assert str(digest(document)) == "sha256:0c6886af263b7a53f43a804f5ad921398e8b8061f18c379b559de5291f2e7bc2"
@@ -367,7 +352,7 @@ TOTAL = Projection.of({"total": Computed(total, {"$multiply": ["$price", "$quant
 
 
 def test_a_computed_value_is_watched() -> None:
-    """mongodash: price x quantity from 10 x 2 to 5 x 4 is not a change, to 5 x 5 it is one."""
+    """mongodash: price x quantity from 10 x 2 to 5 x 4 is no change, to 5 x 5 it is one."""
     before = taken(doc(price=10, quantity=2), TOTAL)
 
     assert before == doc(total=20)
@@ -376,7 +361,7 @@ def test_a_computed_value_is_watched() -> None:
 
 
 def test_a_filter_may_be_computed() -> None:
-    """mongodash: filtered and reduced arrays; the snapshot holds what was computed."""
+    """mongodash: filtered and reduced arrays; the snapshot holds the computed value."""
 
     def open_items(document: Document) -> Value:
         return tuple(item for item in document[Field[tuple[Document, ...]]("items")] if item[Field[bool]("open")])
@@ -388,7 +373,7 @@ def test_a_filter_may_be_computed() -> None:
 
 
 def test_computed_instants_are_cut_to_milliseconds() -> None:
-    """As MongoDB cuts dates, towards the past; otherwise a snapshot that was stored would differ from itself."""
+    """MongoDB cuts dates towards the past; otherwise a stored snapshot would differ from itself."""
 
     def late(_: Document) -> Value:
         return (Instant(1_999), (Instant(-1),), 1)
@@ -397,8 +382,6 @@ def test_computed_instants_are_cut_to_milliseconds() -> None:
 
 
 class Pair(NamedTuple):
-    """A tuple that would come back as a plain one."""
-
     a: int
     b: int
 
@@ -430,24 +413,21 @@ def check_n10(snapshot: Callable[[Document, Projection], Document | NotComputed]
 
 
 def test_what_cannot_be_computed_is_reported() -> None:
-    """Law N10; in mongodash a computed value that fails costs the whole batch its changes."""
+    """Law N10; in mongodash a failing computed value costs the whole batch its changes."""
     check_n10(snapshot)
 
 
 def left_out(document: Document, projection: Projection) -> Document | NotComputed:
-    """Planted bug: what fails is left out, as if it were missing."""
     result = snapshot(document, projection)
     return document if isinstance(result, NotComputed) else result
 
 
 def never_computed(document: Document, projection: Projection) -> Document | NotComputed:
-    """Planted bug: no computed value is ever trusted."""
     return NotComputed("z.fails", "it is computed") if projection.computed else snapshot(document, projection)
 
 
 @pytest.mark.parametrize("planted", [left_out, never_computed])
 def test_a_planted_bug_breaks_n10(planted: Callable[[Document, Projection], Document | NotComputed]) -> None:
-    """A law that no bug breaks proves nothing."""
     with pytest.raises(AssertionError):
         check_n10(planted)
 
@@ -465,13 +445,11 @@ def test_a_planted_bug_breaks_n10(planted: Callable[[Document, Projection], Docu
     ],
 )
 def test_a_failure_says_where_and_of_which_kind(computed: Computed, why: str) -> None:
-    """By type alone: what was raised, or given, may hold payload."""
     assert snapshot(doc(), Projection.of({"x.y": computed})) == NotComputed("x.y", why)
     assert str(NotComputed("x.y", why)) == f"x.y cannot be computed: {why}"
 
 
 def test_a_computed_value_is_as_deep_as_a_document() -> None:
-    """So that a snapshot with it exists."""
     assert isinstance(snapshot(doc(), Projection.of({"x.y": gives(nested(DEPTH_MAX - 2))})), Document)
 
 
@@ -482,7 +460,6 @@ MISSING = object()
 
 
 def dumb_expression(paths: tuple[str, ...]) -> Plain:
-    """What mongodash sends to MongoDB for these paths: {a: {b: "$a.b"}}."""
     whole: Plain = {}
     for path in paths:
         *parents, leaf = path.split(".")
@@ -494,7 +471,7 @@ def dumb_expression(paths: tuple[str, ...]) -> Plain:
 
 
 def evaluated(term: object, document: Plain) -> object:
-    """The term of an aggregation as the manual of MongoDB describes it."""
+    """Evaluates an aggregation term as MongoDB's manual describes."""
     match term:
         case "$$ROOT":
             return document
@@ -568,29 +545,26 @@ def check_n11(
 
 
 def test_the_server_sees_the_same() -> None:
-    """Law N11, by a dumb twin of the aggregation; MongoDB itself agrees in the integration tests."""
+    """Law N11, with a naive twin of the aggregation. The integration tests compare with MongoDB."""
     check_n11(expression, differs)
 
 
 def flat_expression(projection: Projection) -> Value:
-    """Planted bug: dotted keys where nested ones are meant."""
     return (
         Document(tuple((path, f"${path}") for path in projection.paths)) if projection.paths else expression(projection)
     )
 
 
 def without_computed(projection: Projection) -> Value:
-    """Planted bug: what is computed is forgotten."""
     return expression(Projection(projection.paths))
 
 
 def not_literal(projection: Projection, before: Document | str) -> Value:
-    """Planted bug of mongodash: the stored snapshot enters the expression as it is, so "$b" is a field."""
+    """Planted bug of mongodash: the stored snapshot is not quoted, so "$b" is a field."""
     return Document((("$ne", (before, expression(projection))),))
 
 
 def equal_instead(projection: Projection, before: Document | str) -> Value:
-    """Planted bug: it asks for the opposite."""
     return Document((("$eq", differs(projection, before).items[0][1]),))
 
 
@@ -606,21 +580,18 @@ def equal_instead(projection: Projection, before: Document | str) -> Value:
 def test_a_planted_bug_breaks_n11(
     expression: Callable[[Projection], Value], differs: Callable[[Projection, Document | str], Value]
 ) -> None:
-    """A law that no bug breaks proves nothing."""
     with pytest.raises(AssertionError):
         check_n11(expression, differs)
 
 
 @given(strategies.projections())
 def test_paths_are_asked_for_as_mongodash_does(projection: Projection) -> None:
-    """{a: {b: "$a.b"}} for a.b, its keys in the order of the paths; the whole document is the root."""
     opened_by_server = opened(expression(projection))
 
     assert opened_by_server == (dumb_expression(projection.paths) if projection.paths else "$$ROOT")
 
 
 def test_the_expression_leads_to_where_a_snapshot_is_stored() -> None:
-    """A planner compares with the stored snapshot on the server, and lets only ids travel."""
     assert differs(Projection(("a.b", "c")), "$$record.snapshot") == Document.of(
         {"$ne": ["$$record.snapshot", {"a": {"b": "$a.b"}, "c": "$c"}]}
     )
@@ -631,7 +602,7 @@ def test_the_expression_leads_to_where_a_snapshot_is_stored() -> None:
 
 
 def test_without_an_expression_the_server_cannot_be_asked() -> None:
-    """A function has no translation; who wants only ids to travel gives one."""
+    """A function cannot be translated; the user may add an expression."""
     for ask in (expression, lambda projection: differs(projection, "$snapshot")):
         with pytest.raises(Misuse, match="total"):
             ask(Projection.of({"a": 1, "total": Computed(total)}))
@@ -670,7 +641,7 @@ def test_where_the_leaf_is_missing_the_parent_does_not_matter(before: Document, 
     ],
 )
 def test_a_snapshot_is_nested_as_its_paths_are(document: Document, paths: tuple[str, ...], expected: Document) -> None:
-    """The table of mongodash for projections, and what MongoDB makes of a path through an array."""
+    """The table of mongodash for projections, and MongoDB's results for paths through arrays."""
     assert taken(document, Projection(paths)) == expected
 
 
@@ -709,18 +680,18 @@ def test_a_snapshot_is_nested_as_its_paths_are(document: Document, paths: tuple[
     ],
 )
 def test_values_compare_as_in_mongodb(before: Document, after: Document, same: bool) -> None:
-    """The table of mongodash for pairs: missing is not null, 1 is 1.0 but not true, NaN is NaN, order counts."""
+    """Of mongodash: missing is not null, 1 is 1.0 but not true, NaN is NaN, order counts."""
     assert isinstance(changed(before, after), Unchanged) == same
     assert isinstance(changed(after, before), Unchanged) == same
 
 
 def test_first_sight_is_a_change() -> None:
-    """mongodash: an insert always counts, even where nothing that is watched is there."""
+    """mongodash: an insert always counts, even if no watched field exists."""
     assert changed(None, doc()) == Changed((Added("", doc()),))
 
 
 def test_an_element_without_the_leaf_is_invisible() -> None:
-    """Known not to work, as in MongoDB: the position of a leaf among elements that lack it is not seen."""
+    """Known limit, as in MongoDB: a leaf's position among elements without it is not seen."""
     one, other = doc(a=(doc(b=1), doc())), doc(a=(doc(), doc(b=1)))
 
     assert changed(taken(one, A_B), taken(other, A_B)) == Unchanged()
@@ -741,7 +712,7 @@ def test_an_element_without_the_leaf_is_invisible() -> None:
     ],
 )
 def test_a_path_inside_of_another_is_refused(paths: tuple[str, ...], outer: str, inner: str) -> None:
-    """Where mongodash keeps one of the two silently, both are named, in either order."""
+    """The error names both, in either order; mongodash silently keeps one of them."""
     with pytest.raises(Misuse, match=f"'{outer}' and '{inner}'"):
         Projection(paths)
 
@@ -750,14 +721,12 @@ def test_a_path_inside_of_another_is_refused(paths: tuple[str, ...], outer: str,
     "path", ["", ".", "a.", ".a", "a..b", "$a", "a.$b", "a.$", "a.$[]", "a.0", "0", "a\0b", 1, None, Field[int]("a")]
 )
 def test_a_path_is_made_of_names(path: str) -> None:
-    """Empty, `$`, positional: what means something else in a path of MongoDB is refused at construction."""
     with pytest.raises(Misuse):
         Projection((path,))
 
 
 @pytest.mark.parametrize("paths", ["ab", ["a"], {"a": 1}, None, frozenset({"a"})])
 def test_paths_are_a_tuple(paths: tuple[str, ...]) -> None:
-    """A bare string would be taken apart into letters."""
     with pytest.raises(Misuse):
         Projection(paths)
 
@@ -768,13 +737,12 @@ def test_paths_are_a_tuple(paths: tuple[str, ...]) -> None:
 )
 @pytest.mark.parametrize("path", ["a", "_id"])
 def test_a_path_is_watched_with_1_or_true(path: str, form: object) -> None:
-    """Nothing can be left out, not even _id; and what is computed says so, where mongodash takes all else for it."""
+    """Not even _id can be excluded. mongodash takes any other form for a computed value."""
     with pytest.raises(Misuse, match=f"'{path}'"):
         Projection.of({path: form})
 
 
 def test_a_projection_is_written_as_in_mongodb() -> None:
-    """Paths with 1 or true, nothing for everything, and computed values beside them."""
     computed = Computed(total)
 
     assert Projection.of({}) == WHOLE
@@ -792,7 +760,6 @@ def test_a_projection_is_written_as_in_mongodb() -> None:
 
 @pytest.mark.parametrize("computed", [[("a", FAILING)], ("a", FAILING), (FAILING,), (("a", total),), None])
 def test_computed_values_are_pairs(computed: tuple[tuple[str, Computed], ...]) -> None:
-    """A path, and what computes the value that is to stand there."""
     with pytest.raises(Misuse):
         Projection((), computed)
 
@@ -814,13 +781,11 @@ def test_computed_values_are_pairs(computed: tuple[tuple[str, Computed], ...]) -
 def test_what_computes_nothing_is_refused(
     compute: Callable[[Document], Value], expression: object, version: int
 ) -> None:
-    """A function, an expression, and the number of its version."""
     with pytest.raises(Misuse):
         Computed(compute, expression, version)
 
 
 def test_what_is_watched_is_described_as_data() -> None:
-    """A new version of a function, or another expression, is another description; another function alone cannot be."""
     first = Projection.of({"b": 1, "total": Computed(total, "$total")})
     second = Projection.of({"b": 1, "total": Computed(total, "$total", version=2)})
 
@@ -834,35 +799,30 @@ def test_what_is_watched_is_described_as_data() -> None:
 
 @pytest.mark.parametrize("sha256", ["", "0" * 63, "0" * 65, "A" * 64, "g" * 64, b"0" * 64, None, 0])
 def test_a_digest_is_64_hexadecimal_digits(sha256: str) -> None:
-    """What else is stored there is no digest."""
     with pytest.raises(Misuse):
         Digest(sha256)
 
 
 @pytest.mark.parametrize("bytes_max", [-1, True, 1.5, None, "1"])
 def test_a_limit_is_a_number_of_bytes(bytes_max: int) -> None:
-    """From 0 on."""
     with pytest.raises(Misuse):
         remembered(doc(), bytes_max)
 
 
 @given(kept(), digests(), verdicts())
 def test_what_is_kept_and_what_is_said_print_on_one_line(there: Kept, other: Digest, verdict: SnapshotVerdict) -> None:
-    """Values for people: a digest names its function, a verdict says whether something changed."""
     assert len(str(there).splitlines()) == len(str(other).splitlines()) == 1
     assert str(verdict).startswith(("changed", "unchanged"))
     assert hash(verdict) == hash(verdict)
 
 
 SNAPSHOT: Final[Any] = module
-"""The same, for what the type checkers refuse."""
 
 
 @pytest.mark.parametrize(
     "junk", [2, object(), [1], {"a": 1}, ("a",), True, 10**5_000, int, math.nan], ids=lambda junk: type(junk).__name__
 )
 def test_wrong_types_are_refused(junk: Any) -> None:
-    """Whatever stands where something else belongs is misuse, and nothing was compared."""
     wrong: tuple[Callable[[], object], ...] = (
         lambda: SNAPSHOT.described(junk),
         lambda: SNAPSHOT.changed(junk, doc()),
@@ -889,7 +849,7 @@ def test_wrong_types_are_refused(junk: Any) -> None:
 
 @pytest.mark.parametrize("depth", [97, 98, 100])
 def test_what_no_document_holds_is_not_compared_on_the_server(depth: int) -> None:
-    """The comparison stands around the snapshot, and a document has no more than its hundred levels."""
+    """The comparison nests the snapshot deeper, and a document has at most 100 levels."""
     deep = doc(a=1)
     for _ in range(depth - 1):
         deep = doc(a=deep)
@@ -903,7 +863,6 @@ def test_what_no_document_holds_is_not_compared_on_the_server(depth: int) -> Non
 
 
 def test_a_path_is_at_most_as_deep_as_a_document() -> None:
-    """So that every snapshot of every document exists."""
     deepest = ".".join(["a"] * DEPTH_MAX)
     document = doc(a=1)
     for _ in range(DEPTH_MAX - 1):
@@ -916,14 +875,13 @@ def test_a_path_is_at_most_as_deep_as_a_document() -> None:
 
 
 def test_projections_are_equal_whatever_the_order_of_their_paths() -> None:
-    """Written in another order it is the same projection, and no redeployment changes every document."""
+    """Reordered paths must not make every document look changed after a deployment."""
     assert Projection(("b", "a.c", "a.b")) == Projection(("a.b", "a.c", "b"))
     assert Projection(("b", "a")).paths == ("a", "b")
     assert len({Projection(("b", "a")), Projection(("a", "b"))}) == 1
 
 
 def test_verdicts_and_projections_print_on_one_line() -> None:
-    """What a person pastes into an issue."""
     assert str(changed(doc(a=1, b="x"), doc(a=2))) == 'changed: remove "/b"; replace "/a": 2'
     assert str(changed(doc(), doc())) == "unchanged"
     assert str(Projection(("b", "a.c"))) == "a.c, b"

@@ -1,5 +1,3 @@
-"""What has become of a document's task, as a time line: law TL1."""
-
 from __future__ import annotations
 
 import attrs
@@ -33,7 +31,6 @@ def test_moments_come_in_order_and_each_run_once(record: TaskRecord) -> None:
 
 
 def test_a_story_is_told_from_the_first_look_to_what_comes_next() -> None:
-    """As it is shown."""
     failed = RunEnd(2, Ended.FAILED, Instant(9 * SECOND), 2 * SECOND, "no answer")
     record = TaskRecord(
         id="r",

@@ -1,4 +1,4 @@
-"""The record of a stream: whoever takes over shuts out those before, and a history takes its position with it."""
+"""The record of a stream: a take-over fences earlier leaders; a new history has no position."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ TakeOver = Callable[[str, str, int], Program[Elected | None]]
 
 
 class Store:
-    """The record, and what becomes of each request: nobody answers that of a number, though it is done."""
-
     def __init__(self, lost: int | None = None) -> None:
         self.world: World = world_with({STREAMS: ()})
         self.lost, self.asked = lost, 0
@@ -70,8 +68,6 @@ def test_the_next_one_is_told_what_is_stored(position: Position) -> None:
 
 
 def by_any_epoch(streams: str, stream: str, epoch: int) -> Program[Elected | None]:
-    """Takes over whatever epoch is stored."""
-
     async def run() -> Elected | None:
         record = await find_one_and_update(streams, Eq(ID, stream), Put(EPOCH, epoch))
         return None if record is None else Elected(epoch, record[HISTORY], position_of(record))
@@ -80,7 +76,7 @@ def by_any_epoch(streams: str, stream: str, epoch: int) -> Program[Elected | Non
 
 
 def by_its_own_epoch_only(streams: str, stream: str, epoch: int) -> Program[Elected | None]:
-    """Takes over once, so whoever has no answer never learns that it has."""
+    """Takes over once, so after a lost reply it never learns of its success."""
 
     async def run() -> Elected | None:
         older = AllOf((Eq(ID, stream), Lt(EPOCH, epoch)))
@@ -91,7 +87,7 @@ def by_its_own_epoch_only(streams: str, stream: str, epoch: int) -> Program[Elec
 
 
 def shuts_out(takes: TakeOver) -> bool:
-    """Law SR1: whoever is behind takes nothing over, and writes nothing."""
+    """Law SR1: a leader with a lower epoch neither takes over nor writes."""
     store = Store()
     for epoch in (1, 3):
         store.run(take_over(STREAMS, NAME, epoch))
@@ -106,7 +102,6 @@ def shuts_out(takes: TakeOver) -> bool:
 
 
 def learns(takes: TakeOver) -> bool:
-    """A take-over whose reply was lost is asked for again, and told."""
     store = Store()
     store.run(take_over(STREAMS, NAME, 1))
     store.lost = store.asked + 1
@@ -126,7 +121,7 @@ def test_a_lost_reply_is_asked_for_again() -> None:
 
 
 def test_a_history_begins_without_a_position_and_with_nothing_reconciled() -> None:
-    """Law SR2; to ask again does nothing, and a position of the history before is refused."""
+    """Law SR2. Repeating has no effect, and a position of the previous history is refused."""
     store = Store()
     store.run(take_over(STREAMS, NAME, 1))
     store.run(save(STREAMS, NAME, Save(1, 0, After("t"))))

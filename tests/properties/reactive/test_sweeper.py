@@ -1,4 +1,4 @@
-"""A sweep, turn by turn, whatever becomes of a request; how leaders take turns is explored (`test_scenarios`)."""
+"""A sweep, turn by turn, under request failures. Scenarios explore changes of leader."""
 
 from __future__ import annotations
 
@@ -45,7 +45,6 @@ def orphan(task: ReactiveTask, key: object) -> Document:
 
 
 def begun(sweeps: Sweeps | None = None, epoch: int = 3) -> World:
-    """Six orphans of two tasks, under ids of several types, and one record whose document is there."""
     stream = Document.of({"_id": "s", "epoch": epoch, "history": 0})
     if sweeps is not None:
         put = stored_sweeps(sweeps)
@@ -59,8 +58,6 @@ def begun(sweeps: Sweeps | None = None, epoch: int = 3) -> World:
 
 
 class Run:
-    """Programs that are carried out, one after the other; of some requests the reply is lost, others are never done."""
-
     def __init__(self, world: World, lost: tuple[int, ...] = (), refused: tuple[int, ...] = ()) -> None:
         self.world, self.lost, self.refused = world, lost, refused
         self.asked: list[Effect[object]] = []
@@ -68,7 +65,6 @@ class Run:
         self.means = planning()
 
     def of(self, program: Program[T], sleeps: int = 0) -> T | None:
-        """What it answers; None where it goes on after so many pauses."""
         reply: object = None
         try:
             while True:
@@ -105,7 +101,7 @@ class Run:
 
 
 def test_a_turn_removes_what_is_without_a_document_and_says_when_to_ask_again() -> None:
-    """Law SW1: of all tasks, page by page; then it is time in a day."""
+    """Law SW1: all tasks, page by page; the next turn is in a day."""
     run = Run(begun())
     assert run.of(SWEEPER.turn(3)) == DAY
     assert (run.left, run.sweeps) == (1, Sweeps(NOW))
@@ -127,7 +123,6 @@ def test_a_turn_that_is_too_early_or_fenced_writes_nothing(before: Sweeps, after
 
 
 def test_whoever_is_overtaken_ends() -> None:
-    """And so where nothing is stored."""
     run = Run(begun(epoch=4))
     assert run.of(SWEEPER.run(3)) is None
     assert len(run.asked) == 1
@@ -136,9 +131,7 @@ def test_whoever_is_overtaken_ends() -> None:
 
 @pytest.mark.parametrize("lost", range(1, 20))
 def test_a_turn_that_fails_is_begun_again(lost: int) -> None:
-    """Whatever becomes of one request, of those that begin and end it, too. Ours took what is stored of a sweep that has failed
-    for nothing stored, so none was ever begun after it.
-    """
+    """In an earlier version a failed sweep blocked all later ones."""
     run = Run(begun(), (lost,))
     run.of(SWEEPER.run(3), sleeps=1)
     assert (run.left, run.sweeps.epoch) == (1, None)
@@ -147,14 +140,13 @@ def test_a_turn_that_fails_is_begun_again(lost: int) -> None:
 
 
 def test_a_sweep_that_an_earlier_leader_has_left_is_begun_anew() -> None:
-    """Under the new epoch."""
     run = Run(begun(Sweeps(None, 2)))
     assert run.of(SWEEPER.turn(3)) == DAY
     assert (run.left, run.sweeps) == (1, Sweeps(NOW))
 
 
 def test_a_turn_before_whose_write_another_has_written_is_left_to_the_next() -> None:
-    """Law SW2: nothing is looked at for it."""
+    """Law SW2: it removes nothing."""
     run = Run(begun())
     run.between = update_one("streams", Eq(ID, "s"), stored_sweeps(Sweeps(None, 4)))
     assert run.of(SWEEPER.turn(3)) == SECOND
@@ -162,20 +154,17 @@ def test_a_turn_before_whose_write_another_has_written_is_left_to_the_next() -> 
 
 
 def test_it_goes_on_day_after_day() -> None:
-    """By the store's clock."""
     run = Run(begun())
     assert run.of(SWEEPER.run(3), sleeps=3) is None
     assert run.sweeps == Sweeps(NOW + 3 * DAY)
 
 
 def test_what_is_refused_for_good_is_said() -> None:
-    """The store never lets it."""
     with pytest.raises(Refused, match="not authorised"):
         Run(begun(), refused=(4,)).of(SWEEPER.run(3))
 
 
 def test_what_could_not_be_removed_is_answered() -> None:
-    """So that nobody takes it for done."""
     run = Run(begun(), (5,))
     assert run.of(remove_orphans(TASK, 10)) == (1, None, "a", "b")
 

@@ -1,5 +1,3 @@
-"""A task record as a document, and back."""
-
 from __future__ import annotations
 
 from itertools import product
@@ -24,8 +22,6 @@ NOW: Final = Instant(0)
 
 
 def whole(record: TaskRecord) -> TaskRecord:
-    """The record with its times in whole milliseconds, which is what decisions write (law RE14)."""
-
     def rounded(value: Any) -> Any:
         match value:
             case Instant(at, clock):
@@ -58,7 +54,7 @@ OVER: Final = attrs.evolve(RECORD, status=TaskStatus.FAILED, next_run_at=None)
 
 @given(RECORDS)
 def test_what_was_stored_is_loaded_the_same(record: TaskRecord) -> None:
-    """Law TK1. It stands under an id of the task and the document, and what is None is left out."""
+    """Law TK1. Its id combines task and document; None values are omitted."""
     doc = stored(record, "bill", "x")
 
     assert loaded(doc) == record
@@ -68,7 +64,7 @@ def test_what_was_stored_is_loaded_the_same(record: TaskRecord) -> None:
 
 @given(RECORDS, RECORDS)
 def test_what_a_write_has_made_is_loaded_the_same(before: TaskRecord, after: TaskRecord) -> None:
-    """Law TK1, of a write: nothing but what differs is put, and what has no value any more is removed."""
+    """Law TK1 of a write: it sets only fields that differ, and unsets fields that became None."""
     after = attrs.evolve(after, id=before.id, version=before.version + 1)
     changed = changes(before, after)
 
@@ -80,7 +76,7 @@ def test_what_a_write_has_made_is_loaded_the_same(before: TaskRecord, after: Tas
 def test_an_end_is_written_the_same_whether_the_history_was_read_or_not(
     record: TaskRecord, ended: Ended, history_max: int
 ) -> None:
-    """Law TK6: it is appended, and of what the server has as many are kept as the decision keeps."""
+    """Law TK6: the server appends and keeps as many entries as the decision."""
     whole = attrs.evolve(record, history=record.history[-history_max:])
     doc = stored(whole, "bill", "x")
     brief = loaded(Document(tuple((key, held) for key, held in doc.items if Field(key) in {ID, *DECIDED_ON})))
@@ -125,21 +121,19 @@ def test_what_resets_many_does_what_is_decided_for_one() -> None:
 
 @pytest.mark.parametrize("left_out", range(len(RESET)))
 def test_a_reset_without_one_of_its_changes_breaks_the_law(left_out: int) -> None:
-    """Law TK5: none of them can be spared."""
+    """Law TK5: each change of the reset is necessary."""
     with pytest.raises((AssertionError, Misuse)):
         resets_as_decided((*RESET[:left_out], *RESET[left_out + 1 :]))
 
 
 @given(RECORDS)
 def test_a_write_that_changes_nothing_is_misuse(record: TaskRecord) -> None:
-    """Decisions say when nothing is to be written."""
     with pytest.raises(Misuse):
         changes(record, record)
 
 
 @given(RECORDS)
 def test_a_document_that_holds_no_record_is_misuse(record: TaskRecord) -> None:
-    """The message names the field and the record."""
     with pytest.raises(Misuse, match=r"(?s)version.*bill/x"):
         loaded(stored(record, "bill", "x").without(Field[int]("version")))
     with pytest.raises(Misuse):
@@ -157,7 +151,7 @@ FIELDS: Final = st.sampled_from([field.name for field in attrs.fields(TaskRecord
 def test_whatever_a_document_holds_a_record_can_be_made_of_it(
     record: TaskRecord, others: list[tuple[str, Any]]
 ) -> None:
-    """Law TK3: it has failed, is not due, says why and what was there; and only what was read is overwritten."""
+    """Law TK3: it is failed and not due; a write overwrites only the fields that were read."""
     doc = stored(record, "bill", "x")
     for name, value in others:
         doc = doc.put(Field[Any](name), value)
@@ -190,7 +184,7 @@ TASKS: Final = ("a", "a/b", "a#", "a#7", "a%2Fb", "a%")
 @example((Document.of({"a": 1, "b": 2}), Document.of({"a": 1.0, "b": 2})), ("a", "a"))
 @example((Document.of({"a": "1, b: 2"}), Document.of({"a": 1, "b": 2})), ("a", "a"))
 def test_two_documents_have_two_records(documents: tuple[Value, Value], tasks: tuple[str, str]) -> None:
-    """Law TK4: as MongoDB tells ids apart. Ours was `task/document`: of the task a/b and c, and of a and b/c."""
+    """Law TK4. `task/document` would be ambiguous: a/b with c, and a with b/c."""
     if any(isinstance(each, tuple) or is_regex(each) for each in documents):
         with pytest.raises(Misuse):
             [record_id("a", each) for each in documents]
@@ -201,7 +195,7 @@ def test_two_documents_have_two_records(documents: tuple[Value, Value], tasks: t
 
 
 def test_the_ids_of_records_are_those_that_there_were() -> None:
-    """Of documents whose id is a string; and those of others are read by people."""
+    """Documents with string ids keep their old record ids; other ids are readable."""
     oid = Foreign("objectId", bytes(range(12)))
     ids: dict[Value, str] = {
         "x": "bill/x",

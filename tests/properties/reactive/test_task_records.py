@@ -1,5 +1,3 @@
-"""What is known of a document's task: which records there can be."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -50,7 +48,6 @@ from tidegate.reactive.task_records import FINISHED, ONCE_MORE, PROCESSED, Ended
     ],
 )
 def test_a_record_that_cannot_be_is_refused(broken: dict[str, Any]) -> None:
-    """Its invariants are checked where it is made, so that no decision has to."""
     held, _ = taken(first(a=1), at(500))
     with pytest.raises(Misuse):
         attrs.evolve(held, **broken)
@@ -61,13 +58,11 @@ def test_a_record_that_cannot_be_is_refused(broken: dict[str, Any]) -> None:
     [{"next_run_at": None}, {"owner": "w1"}, {"status": TaskStatus.FAILED}, {"status": TaskStatus.PROCESSING_DIRTY}],
 )
 def test_what_is_pending_has_a_time_and_no_owner(broken: dict[str, Any]) -> None:
-    """Whatever else it was made to be is refused."""
     with pytest.raises(Misuse):
         attrs.evolve(first(a=1), **broken)
 
 
 RECORDS: Final[Any] = task_records
-"""The same, for what the type checkers refuse."""
 
 
 @pytest.mark.parametrize(
@@ -83,13 +78,12 @@ RECORDS: Final[Any] = task_records
     ],
 )
 def test_the_end_of_a_run_that_cannot_be_is_refused(construct: Callable[[], object]) -> None:
-    """Exactly what failed has an error."""
     with pytest.raises(Misuse):
         construct()
 
 
 def test_every_status_has_a_next_one() -> None:
-    """The table is total, and whatever has to run once more is due, or will be."""
+    """The table is total, and a record that must run again is due or will be."""
     assert set(ONCE_MORE) == set(TaskStatus)
     assert set(ONCE_MORE.values()) == {TaskStatus.PENDING, TaskStatus.PROCESSING_DIRTY}
     assert PROCESSED.isdisjoint(FINISHED)

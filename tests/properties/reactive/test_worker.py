@@ -1,5 +1,3 @@
-"""What runs of reactive tasks are to a worker, and what they have come to."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -60,11 +58,12 @@ def test_what_a_poll_has_taken() -> None:
 
     assert worker.poll_result("bill", 7, 3, (run_of(1),)) == PollResult((ONE,))
     assert polled(Idle.NOT_CLAIMED) == PollResult((ONE,), lost=1)
-    # There is more that is due, though less was won than was asked for.
+    # More is due, although fewer were claimed than requested.
     assert polled(Idle.NOT_CLAIMED, Idle.NOT_CLAIMED) == PollResult((ONE,), is_more=True, lost=2)
     assert polled(SetAside("r", "torn")) == PollResult((ONE,), is_more=True)
     assert polled(Idle.UNHEARD) == PollResult((ONE,), is_uncertain=True)
-    # What is held is chosen among more the next time, and a late write of it may yet be done.
+    # The next request must ask for more than the held records; a late write of one may still be
+    # carried out.
     assert polled(Idle.HELD) == PollResult((ONE,), lost=1, is_uncertain=True)
 
 
@@ -86,7 +85,7 @@ def test_what_became_of_renewals() -> None:
 def test_a_record_that_has_changed_while_it_was_processed_is_due_at_once(
     verdict: Why | WhyNot | None, is_more: bool
 ) -> None:
-    """Its handler may have ended it, or a request whose reply was lost: something may have changed before that."""
+    """Its handler, or a request whose reply was lost, may have completed it before a change."""
     results = (Result(ONE, 1, Later(5)),)
     left, dues = ((), (5,)) if verdict is not None else (results, ())
     assert worker.write_reply(results, (verdict,)) == WriteReply(left, is_more, dues=dues)

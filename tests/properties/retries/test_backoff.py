@@ -40,8 +40,6 @@ START = Instant(0, WALL)
 
 @attrs.frozen
 class Case:
-    """What is known when a caller asks when."""
-
     policy: Policy
     attempts: int
     since: Instant
@@ -50,7 +48,6 @@ class Case:
 
     @property
     def whole(self) -> Duration | None:
-        """The delay without jitter; None for a cron that is never due."""
         if not isinstance(self.policy.backoff, Cron):
             return delay_after(self.policy.backoff, self.attempts)
         due = self.policy.backoff.next_after(self.policy.backoff.expression, self.now)
@@ -132,7 +129,7 @@ def test_bo7_time_has_no_origin(case: Case, by: Duration) -> None:
 
 test_a_planted_bug_is_found = planted(
     backoff,
-    # A maximum of retries is taken for one of attempts.
+    # The maximum counts retries, not attempts.
     bug(
         "one more", ("attempts >= policy.attempts_max:", "attempts > policy.attempts_max:"),
         test_bo1_attempts_have_a_maximum,
@@ -141,11 +138,11 @@ test_a_planted_bug_is_found = planted(
         "one less", ("attempts >= policy.attempts_max:", "attempts + 1 >= policy.attempts_max:"),
         test_bo6_it_gives_up_for_a_reason,
     ),
-    # mongodash: the elapsed time is compared when an attempt fails, and the delay may lead beyond the maximum.
+    # mongodash compares the elapsed time at the failure, so the delay may exceed the maximum.
     bug("it looks when it fails", ("elapsed + delay >", "elapsed >"), test_bo2_time_has_a_maximum),
-    # pynenc: stop when the elapsed time is the maximum, not only when it is above.
+    # pynenc stops when the elapsed time equals the maximum, not only above it.
     bug("it ends at the bound", ("elapsed + delay >", "elapsed + delay >="), test_bo6_it_gives_up_for_a_reason),
-    # The jitter is added, so delays pass their cap.
+    # The jitter is added, so delays exceed their cap.
     bug(
         "jitter on top",
         (
@@ -166,7 +163,7 @@ test_a_planted_bug_is_found = planted(
     ),
     # The first delay is factor ** 1.
     bug("one step ahead", ("steps = attempts - 1", "steps = attempts"), test_bo3_delays_are_the_formulas),
-    # A factor of 1.5 is worked out as 1 + 0.5 + ..., and rounded each time.
+    # A factor of 1.5 is computed as 1 + 0.5 + ..., with rounding each time.
     bug(
         "in floats", ("import math\n", "import math\nfrom functools import reduce\n"),
         (
@@ -175,7 +172,7 @@ test_a_planted_bug_is_found = planted(
         ),
         test_bo3_delays_are_the_formulas,
     ),
-    # As a machine does it: after 64 doublings nothing is left.
+    # Machine arithmetic: after 64 doublings nothing is left.
     bug(
         "in 64 bits",
         (
@@ -184,7 +181,7 @@ test_a_planted_bug_is_found = planted(
         ),
         test_bo3_delays_are_the_formulas, test_bo3_delays_grow,
     ),
-    # mongodash, where no maximum is named.
+    # mongodash without a maximum.
     bug(
         "no cap", ("min(cap, interval * attempts)", "interval * attempts"),
         test_bo3_delays_are_the_formulas, test_bo3_delays_grow,
@@ -192,7 +189,7 @@ test_a_planted_bug_is_found = planted(
 )  # fmt: skip
 
 
-# --- vectors of the systems that this is learnt from --------------------------------------------------------------------
+# --- vectors from other systems -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -206,12 +203,12 @@ test_a_planted_bug_is_found = planted(
     ],
 )
 def test_delays_are_those_of_mongodash(schedule: Delaying, expected: list[int]) -> None:
-    """The vectors that its tests check, and its default of 10 s."""
+    """The vectors of mongodash's tests, and its default of 10 s."""
     assert expected == [delay_after(schedule, attempts) // SECOND for attempts in range(1, len(expected) + 1)]
 
 
 def test_a_cron_is_due_at_the_next_noon() -> None:
-    """mongodash: "Cron noon" names the next noon, here by a port that knows noons, and never again after a last one."""
+    """mongodash: "Cron noon" names the next noon. The port here ends after a last one."""
     noons = EachPeriod(DAY, end=2 * DAY)
     policy = Policy(backoff=Cron("0 12 * * *", noons), attempts_max=None)
 
@@ -221,7 +218,7 @@ def test_a_cron_is_due_at_the_next_noon() -> None:
 
 
 def test_three_attempts_are_two_retries() -> None:
-    """As in mongodash and pynenc: with a maximum of 3, n = 2 goes on and n = 3 stops; sleeps of 0.1 s and 0.2 s."""
+    """As in mongodash and pynenc: of a maximum of 3, n = 2 retries and n = 3 stops."""
     pynenc = Policy(backoff=Exponential(100 * MILLISECOND, 60 * SECOND), attempts_max=3, elapsed_max=300 * SECOND)
 
     assert backoff.decide(pynenc, 1, START, START) == Retry(START + 100 * MILLISECOND, 100 * MILLISECOND)
@@ -230,7 +227,7 @@ def test_three_attempts_are_two_retries() -> None:
 
 
 def test_five_attempts_are_made_by_default() -> None:
-    """The default of mongodash: 10 s, 20 s, 40 s and 80 s after failures, and no more after the fifth."""
+    """Default of mongodash: 10 s, 20 s, 40 s and 80 s, and none after the fifth failure."""
     delays = [backoff.decide(Policy(), attempts, START, START) for attempts in range(1, 6)]
 
     assert delays == [
@@ -240,7 +237,7 @@ def test_five_attempts_are_made_by_default() -> None:
 
 
 def test_after_an_hour_it_stops() -> None:
-    """mongodash: a maximum duration of an hour goes on after 30 minutes and stops after 61; ours at the bound exactly."""
+    """mongodash: of an hour, 30 minutes retries and 61 stops; ours stops exactly at the bound."""
     policy = Policy(backoff=Fixed(MINUTE), attempts_max=None, elapsed_max=HOUR)
 
     assert isinstance(backoff.decide(policy, 30, START, START + 30 * MINUTE), Retry)
@@ -250,14 +247,14 @@ def test_after_an_hour_it_stops() -> None:
 
 
 def test_without_a_maximum_it_never_gives_up() -> None:
-    """As with `retry_indefinitely` of pynenc and -1 of mongodash, no number of attempts ends it."""
+    """As `retry_indefinitely` in pynenc and -1 in mongodash."""
     policy = Policy(backoff=Exponential(), attempts_max=None)
 
     assert backoff.decide(policy, 10**9, START, START + 999 * DAY) == Retry(START + 1000 * DAY, DAY)
 
 
 def test_mongodb_backs_off_with_full_jitter() -> None:
-    """The drivers' back-off of an overloaded server, jitter * min(10 s, 0.1 s * 2^n), and of a transaction, 5 ms * 1.5^n."""
+    """The drivers: jitter * min(10 s, 0.1 s * 2^n) if overloaded, 5 ms * 1.5^n in transactions."""
     overloaded = Policy(backoff=Exponential(200 * MILLISECOND, 10 * SECOND), attempts_max=3, jitter_ppm=PPM)
     transaction = Exponential(5 * MILLISECOND, 500 * MILLISECOND, 1_500_000)
 
@@ -267,7 +264,6 @@ def test_mongodb_backs_off_with_full_jitter() -> None:
 
 
 def test_without_a_draw_the_delay_is_whole() -> None:
-    """Whoever has no random number at hand gets the policy's own delay."""
     policy = Policy(backoff=Fixed(9 * SECOND), jitter_ppm=PPM)
     whole = Retry(START + 9 * SECOND, 9 * SECOND)
 
@@ -280,13 +276,12 @@ def test_without_a_draw_the_delay_is_whole() -> None:
     [Fixed(1), Linear(1), Exponential(1, LONGEST), Exponential(1, LONGEST, backoff.FACTOR_LEAST), Series((1, 2))],
 )
 def test_any_number_of_attempts_is_answered_at_once(attempts: int, schedule: Delaying) -> None:
-    """2.0 ** 1100 overflows and 2 ** (10**9) takes minutes; neither is worked out."""
+    """2.0 ** 1100 overflows and 2 ** (10**9) takes minutes; neither is computed."""
     assert 0 < delay_after(schedule, attempts) <= LONGEST
 
 
 @given(drawn.crons(), drawn.clock_times())
 def test_a_cron_comes_round_at_each_of_its_times(cron: Cron, now: Instant) -> None:
-    """Agreement with a walk: asked again at each instant that it named, it names the next one, and then none."""
     policy = Policy(backoff=cron, attempts_max=None)
     for attempts in range(1, 4):
         verdict, due = backoff.decide(policy, attempts, now, now), cron.next_after(cron.expression, now)
@@ -297,14 +292,13 @@ def test_a_cron_comes_round_at_each_of_its_times(cron: Cron, now: Instant) -> No
 
 @given(drawn.exponential(), st.integers(1, 200))
 def test_a_power_is_exact_where_it_is_below_the_cap(schedule: Exponential, attempts: int) -> None:
-    """Agreement with fractions, also just below and at the cap, where a float logarithm decides what is worked out."""
+    """Agrees with fractions, also just below and at the cap, where a float logarithm decides."""
     exact = min(Fraction(schedule.cap), schedule.first * Fraction(schedule.factor_ppm, PPM) ** (attempts - 1))
 
     assert exact.__floor__() == delay_after(schedule, attempts)
 
 
 def test_verdicts_say_so_in_one_line() -> None:
-    """Verdicts are printed for people in one line."""
     assert [str(backoff.decide(ARTICLE, attempts, START, START)) for attempts in (1, 2)] == [
         "retry: after 0 s, at 0 s@wall",
         "give up: no more attempts are allowed, after 2",
@@ -316,7 +310,6 @@ def test_verdicts_say_so_in_one_line() -> None:
 
 @pytest.mark.parametrize("delay", [-1, True, 1.5, None, "1", LONGEST + 1, 10**400])
 def test_what_is_not_a_delay_is_refused(delay: int) -> None:
-    """Whole microseconds from 0 to a century; negative, NaN-like and endless delays end here."""
     for build in (Fixed, Linear, Exponential, lambda each: Series((each,)), lambda each: Linear(0, each)):
         with pytest.raises(Misuse):
             build(delay)
@@ -358,28 +351,26 @@ def test_what_is_not_a_delay_is_refused(delay: int) -> None:
     ],
 )
 def test_what_means_nothing_is_refused(wrong: Callable[[], object]) -> None:
-    """A bad configuration is an error at construction, a bad argument one at the call; neither is a crash."""
     with pytest.raises(Misuse):
         wrong()
 
 
 @pytest.mark.parametrize("answer", [START, START + -1, Instant(9, STORE), 5, "noon"])
 def test_a_cron_port_that_breaks_its_contract_ends_it(answer: Instant) -> None:
-    """It names an instant after the given one, on the same clock; else the same instant would be due for ever."""
+    """The instant must be later and on the same clock; otherwise it would be due forever."""
     policy = Policy(backoff=Cron("* * * * *", lambda _, after: answer if after == START else None))
 
     assert backoff.decide(policy, 1, START, START) == GiveUp(GiveUpReason.BROKEN_PORT, 1)
 
 
 def test_a_cron_port_that_raises_ends_it() -> None:
-    """The failure that is being noted must not be lost because an expression is bad."""
+    """A bad expression must not lose the failure that is being recorded."""
     policy = Policy(backoff=Cron("61 * * * *", lambda *_: Instant(1 // 0)))
 
     assert backoff.decide(policy, 2, START, START) == GiveUp(GiveUpReason.BROKEN_PORT, 2)
 
 
 def test_values_are_hashable_and_hold_no_address() -> None:
-    """Policies may be keys, and what is printed is the same in each process."""
     every: tuple[Backoff, ...] = (Fixed(1), Linear(1), Exponential(1), Series((1,)), Cron("@daily", EachPeriod(DAY)))
 
     assert len({Policy(backoff=schedule) for schedule in every}) == len(every)

@@ -1,4 +1,4 @@
-"""Retries are paid for: whatever comes, there are no more of them than the bucket and the answers allow."""
+"""Retries never exceed the bucket plus the credit of successful answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ def rules(draw: st.DrawFn) -> Budget:
 @settings(max_examples=100)
 @given(rules(), st.lists(st.tuples(st.booleans(), st.booleans()), max_size=60))
 def test_a_course_is_paid_for(rules: Budget, course: list[tuple[bool, bool]]) -> None:
-    """Each attempt is a retry or not, and answered or not."""
     left, sent, answers, answered_retries = rules.capacity, 0, 0, 0
     for is_retry, is_answered in course:
         before = left
@@ -73,7 +72,7 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_the_default_is_that_of_mongodb_s_drivers() -> None:
-    """1,000 retries at once, and a tenth of one for each success."""
+    """1,000 retries at once, and a tenth of one per success."""
     assert (Budget().capacity // Budget().cost, Budget().cost // Budget().refund) == (1_000, 10)
 
 

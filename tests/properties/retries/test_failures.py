@@ -92,15 +92,11 @@ def test_fa5_failures_have_a_class(policy: Policy, operation: Operation, tried: 
 
 
 class Weather:
-    """What becomes of one attempt."""
-
     FINE, LOST_BEFORE, NEVER_SENT, LOST_AFTER, NO_MAJORITY, FORBIDDEN = range(6)
 
 
 @attrs.define
 class Server:
-    """One document with a counter; it knows a request that it has counted, unless the operation is blind."""
-
     count: int = 0
     asked: int = 0
 
@@ -129,7 +125,6 @@ class Server:
 
 
 def client(operation: Operation, weathers: Sequence[int]) -> tuple[Server, PassOn | None]:
-    """Do it as the article says; the answer is None for success."""
     server, tried = Server(), None
     sends = True
     for weather in weathers:
@@ -159,7 +154,6 @@ def client(operation: Operation, weathers: Sequence[int]) -> tuple[Server, PassO
 def test_after_two_attempts_in_any_weather_the_caller_knows_the_truth(
     operation: Operation, weathers: tuple[int, int]
 ) -> None:
-    """What is counted, and what the caller learns, after any two attempts in any weather."""
     server, answer = client(operation, (*weathers, Weather.FINE))
     assert server.count <= 1
     assert server.asked <= (1 if weathers[0] == Weather.FORBIDDEN else 2)
@@ -170,7 +164,6 @@ def test_after_two_attempts_in_any_weather_the_caller_knows_the_truth(
 
 
 def test_without_a_draw_the_delay_is_whole() -> None:
-    """Whoever has no random number at hand gets the policy's own delay."""
     policy = Policy(backoff=Fixed(9 * SECOND), jitter_ppm=PPM)
 
     verdict = decide_failure(policy, Operation.READ, failed(Ambiguous(), START), START)
@@ -181,7 +174,7 @@ def test_without_a_draw_the_delay_is_whole() -> None:
 
 test_a_planted_bug_is_found = planted(
     module,
-    # The article's "always retry": whatever the exception, again, up to the maximum.
+    # The article's "always retry": on any exception, up to the maximum.
     bug(
         "anything again",
         (
@@ -198,23 +191,23 @@ test_a_planted_bug_is_found = planted(
         ("STEPS[operation][", "STEPS[operation if operation is Operation.READ else Operation.RECOGNISED]["),
         test_fa2_nothing_counts_twice, test_after_two_attempts_in_any_weather_the_caller_knows_the_truth,
     ),
-    # What the last failure says is taken for what is known of all.
+    # The last failure is taken for the knowledge of all attempts.
     bug(
         "the last word", ("max(before.known, _known_of(failure))", "_known_of(failure)"),
         test_fa2_nothing_counts_twice, test_fa3_knowledge_grows,
         test_after_two_attempts_in_any_weather_the_caller_knows_the_truth,
     ),
-    # A duplicate key is taken for success, whoever was first.
+    # A duplicate key counts as success, whoever was first.
     bug(
         "any is own", ("if made_by == request else Duplicate.ANOTHERS", "if made_by else Duplicate.ANOTHERS"),
         test_fa4_duplicates_are_known,
     ),
-    # As in pynenc, the retry of an insert that was done learns that it was not.
+    # As in pynenc: the retry of a completed insert reports that it was not done.
     bug(
         "none is own", ("Duplicate.OWN if made_by == request else Duplicate.ANOTHERS", "Duplicate.ANOTHERS"),
         test_fa4_duplicates_are_known, test_after_two_attempts_in_any_weather_the_caller_knows_the_truth,
     ),
-    # Ambiguity becomes refusal: the caller of an insert that was done learns that it was not.
+    # Ambiguity becomes refusal: the caller of a completed insert learns that it was not done.
     bug("given up is refused", ("PassOn(when.reason,", "PassOn(NotRetryable.REFUSED,"), test_fa5_failures_have_a_class),
 )  # fmt: skip
 
@@ -223,7 +216,7 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_every_operation_has_a_step_whatever_is_known() -> None:
-    """Totality: each operation x knowledge has an answer; only what would count twice is stopped."""
+    """Totality. Only a retry that would count twice is stopped."""
     assert set(STEPS) == set(Operation)
     assert all(set(steps) == set(Knowledge) for steps in STEPS.values())
     stopped = [
@@ -248,7 +241,7 @@ def test_every_operation_has_a_step_whatever_is_known() -> None:
     ],
 )
 def test_the_four_failures_have_three_classes(failure: Failure, operation: Operation, first: str, second: str) -> None:
-    """Davis 2016: a network error once, a command error never; what comes again after that lasts, and is passed on."""
+    """Davis 2016: retry a network error once, a command error never; a repeated one is lasting."""
     once = failed(failure, START)
     twice = failed(failure, START + 1, once)
 
@@ -269,7 +262,7 @@ def shown(verdict: FailureVerdict) -> str:
 
 
 def test_a_driver_that_has_looked_for_a_primary_for_30_s_is_not_asked_again() -> None:
-    """No server after 30 s is lasting at the first attempt: the driver has retried all that time."""
+    """No server after 30 s is lasting at once: the driver has retried all that time."""
     tried = failed(NotApplied("no server"), START)
     verdict = decide_failure(ARTICLE, Operation.RECOGNISED, tried, START + 30 * SECOND)
 
@@ -278,8 +271,6 @@ def test_a_driver_that_has_looked_for_a_primary_for_30_s_is_not_asked_again() ->
 
 
 def test_a_failure_of_a_kind_that_is_not_known_is_ambiguous() -> None:
-    """Totality: whoever adds a kind of failure says nothing of the effect."""
-
     class Odd(Failure):
         pass
 
@@ -290,7 +281,6 @@ def test_a_failure_of_a_kind_that_is_not_known_is_ambiguous() -> None:
 
 
 def test_a_verdict_says_so_in_one_line() -> None:
-    """With its class, and what is known of the effect."""
     lost = failed(Refused("not authorised"), START, failed(Ambiguous("no reply"), START))
 
     verdict = decide_failure(ARTICLE, Operation.RECOGNISED, lost, START)
@@ -298,7 +288,7 @@ def test_a_verdict_says_so_in_one_line() -> None:
 
 
 def test_every_reason_has_a_class() -> None:
-    """Totality: what is refused is definite, what might count twice ambiguous, and a limit that is met lasting."""
+    """Totality: refusals are definite, possible double counts ambiguous, reached limits lasting."""
     classes = [PassOn(reason, 1, Knowledge.NOT_DONE).error_class for reason in (*NotRetryable, *GiveUpReason)]
     assert classes == [ErrorClass.DEFINITE, ErrorClass.AMBIGUOUS, *[ErrorClass.LASTING] * len(GiveUpReason)]
 
@@ -316,6 +306,5 @@ def test_every_reason_has_a_class() -> None:
     ],
 )
 def test_what_means_nothing_is_refused(wrong: Callable[[], object]) -> None:
-    """A bad configuration is an error at construction, a bad argument one at the call; neither is a crash."""
     with pytest.raises(Misuse):
         wrong()

@@ -62,8 +62,6 @@ REQUESTS = (*get_args(Operation), StoreTime)
 
 
 class GoesOn(Protocol):
-    """Does another attempt follow?"""
-
     def __call__(self, pauses: Pauses, attempts: int | None, made: int, since: Instant | None, /) -> Program[bool]: ...
 
 
@@ -80,7 +78,6 @@ def test_pa2_it_is_the_delay_after_so_many(pauses: Pauses, made: int) -> None:
 
 
 def follows(pauses: Pauses, attempts: int | None, made: int, elapsed: Duration) -> bool:
-    """Whether another attempt follows so long after the first one; it does not before its pause, and nothing waits in vain."""
     slept: Sleep | None = None
     program, reply = goes_on(pauses, attempts, made, Instant(0, WALL)), None
     while isinstance(status := resume(program, reply), Asking):
@@ -132,14 +129,13 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_the_default_is_that_of_mongodb_s_drivers() -> None:
-    """100 ms, doubled, up to 10 s, full jitter (specification "Client Backpressure")."""
+    """Specification "Client Backpressure": 100 ms, doubled, up to 10 s, full jitter."""
     delays = [PAUSES.after(made).duration // MILLISECOND for made in range(1, 10)]
     assert delays == [100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000]
     assert {PAUSES.after(made).least for made in range(1, 10)} == {0}
 
 
 def test_nothing_lies_before_the_first_attempt_nor_where_the_delay_is_nothing() -> None:
-    """A program that need not wait does not ask."""
     assert resume(pause(PAUSES, 0), None) == resume(pause(Pauses(Fixed(0)), 3), None) == Returned(None)
     assert resume(pause(Pauses(Fixed(SECOND), 7), 3), None) == Asking(Sleep(SECOND, 7))
 
@@ -167,7 +163,6 @@ def test_lengths_are_taken_as_python_has_them() -> None:
     ],
 )
 def test_what_means_nothing_is_refused(wrong: Callable[[], object]) -> None:
-    """At construction, or at the call."""
     with pytest.raises(Misuse):
         wrong()
 
@@ -185,7 +180,6 @@ PROGRAMS = (
     ("triggers.all_conditions", "reporter"),
     ("reactive_task.indexed", "planner 1"),
 )
-"""A process of each scenario whose program asks a store again: that is one program, and not a loop of the scenario's."""
 TROUBLE: Mapping[str, Callable[[Effect[object]], object]] = {
     "no reply": lambda _: Ambiguous("no reply"),
     "not sent": lambda _: NotApplied("not sent"),
@@ -196,11 +190,9 @@ TROUBLE: Mapping[str, Callable[[Effect[object]], object]] = {
         0 if isinstance(effect, UpdateOne) else None if isinstance(effect, FindOneAndUpdate) else ...
     ),
 }
-"""What becomes of one request, which is not done; ... for what does not meet that."""
 
 
 def course(process: Process, scenario: str, at: int, trouble: Callable[[Effect[object]], object]) -> Iterator[object]:
-    """What the program asks for where request number `at` meets trouble; None after that one."""
     world: World = shipped(scenario).world
     program, requests = process.birth(0), count()
     reply: object = None
@@ -223,7 +215,6 @@ def course(process: Process, scenario: str, at: int, trouble: Callable[[Effect[o
 
 
 def again_at_once(scenario: str, who: str) -> list[str]:
-    """Requests that met trouble and were asked again without a pause."""
     process = next(each for each in shipped(scenario).actors if isinstance(each, Process) and each.name == who)
     found = []
     for what, trouble in TROUBLE.items():
@@ -240,7 +231,7 @@ def again_at_once(scenario: str, who: str) -> list[str]:
 
 @pytest.mark.parametrize(("scenario", "who"), PROGRAMS)
 def test_no_program_asks_again_at_once(scenario: str, who: str) -> None:
-    """Laws PA1 and TR8, of every program: nothing that had no answer, or came too late, is asked again without a pause."""
+    """Laws PA1 and TR8."""
     assert again_at_once(scenario, who) == []
 
 
@@ -248,12 +239,11 @@ def test_no_program_asks_again_at_once(scenario: str, who: str) -> None:
 def test_without_pauses_every_program_asks_again_at_once(
     scenario: str, who: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So the test above sees the pauses of each."""
     monkeypatch.setattr(pausing.Pauses, "after", lambda *_: Sleep(0))
     assert again_at_once(scenario, who) != []
 
 
-# --- for as long as they may ----------------------------------------------------------------------------------------------
+# --- time limits ----------------------------------------------------------------------------------------------------------
 
 MINUTE_LONG = Pauses(Exponential(100 * MILLISECOND, cap=10 * SECOND), elapsed_max=60 * SECOND)
 CALL = Called("t")
@@ -309,7 +299,6 @@ NAMES: Mapping[str, Callable[[Pauses], Program[object]]] = {
     "lock": lambda pauses: ClaimedRecord("jobs", "x", "q", None, pauses).take(nothing),
     "unlock": lambda pauses: ClaimedRecord("jobs", "x", "q", 10**6, pauses).release("q:1"),
 }
-"""Every program that tries again until it knows, with any number of attempts."""
 AFTER: Mapping[str, str] = {
     "counters.increments._send": "increment",
     "invocations.asking.Asking._brought_about": "list invocations",
@@ -326,7 +315,7 @@ AFTER: Mapping[str, str] = {
     "triggers._starting._registered": "notice",
     "triggers._starting._settle": "notice",
 }
-"""What tries again after something else was answered, so that no row comes to it; and what that was, or why there is none."""
+"""Programs that retry only after an earlier reply, with that reply, or the reason for none."""
 
 
 async def nothing(claim: str) -> str:
@@ -350,7 +339,6 @@ def out_of_reach(_: Effect[object], __: Duration) -> object:
 
 
 def unconfirmed(effect: Effect[object], now: Duration) -> object:
-    """A store that is out of reach for 50 s, and then has no majority."""
     if not isinstance(effect, FindOne):
         return NotDurable("no majority")
     return new_counter("c") if now > 50 * SECOND else NotApplied("no server")
@@ -359,7 +347,6 @@ def unconfirmed(effect: Effect[object], now: Duration) -> object:
 def begun(
     program: Program[object], requests: int, answer: Callable[[Effect[object], Duration], object] = out_of_reach
 ) -> list[Duration]:
-    """When it asks a store, each time for a second, until it ends or has asked that often."""
     now, asked = 0, list[Duration]()
     reply: object = None
     calls = {"whole": b"payload", "facts": (7, "digest")}
@@ -381,7 +368,7 @@ def begun(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_program_tries_as_long_as_it_may(name: str) -> None:
-    """Law PA3, of every program: within a minute, and no further; or for ever, until the store is back."""
+    """Law PA3: it stops within a minute, or goes on until the store is back."""
     within = begun(NAMES[name](MINUTE_LONG), 300)
 
     assert 8 < len(within) < 300
@@ -390,16 +377,14 @@ def test_every_program_tries_as_long_as_it_may(name: str) -> None:
 
 
 def test_a_step_that_is_sent_again_is_an_attempt_like_any_other() -> None:
-    """Of an increment: no more of them are made, and none later, than of looks."""
     minute = begun(increment("counters", "c", "t", attempts=None, pauses=MINUTE_LONG), 300, unconfirmed)
     eight = begun(increment("counters", "c", "t", attempts=8), 300, lambda effect, _: unconfirmed(effect, 60 * SECOND))
 
     assert 50 * SECOND < minute[-1] <= 60 * SECOND
-    assert len(eight) == 1 + 8  # a look, and the step
+    assert len(eight) == 1 + 8  # a read and the step
 
 
 def trying() -> dict[str, object]:
-    """Each coroutine function of the core that asks whether another attempt follows, and its code."""
     found = dict[str, object]()
     for module in walk_packages(tidegate.__path__, "tidegate."):
         if {"sim", "scenarios", "specimens", "strategies", "laws", "__main__"} & {*module.name.split(".")}:
@@ -413,7 +398,6 @@ def trying() -> dict[str, object]:
 
 
 def test_every_program_that_tries_again_has_a_row() -> None:
-    """So whoever adds one says how long it tries."""
     ran = set[object]()
     before = sys.getprofile()
     sys.setprofile(lambda frame, *_: ran.add(frame.f_code))

@@ -23,8 +23,6 @@ SMALL = PollingBounds(least=2, most=9, jitter=3)
 
 @attrs.frozen
 class Case:
-    """What is known when a worker has nothing to do."""
-
     bounds: PollingBounds
     paces: tuple[tuple[str, Pace], ...]
     now: Instant = START
@@ -81,29 +79,21 @@ def test_po3_announcements_are_due(bounds: PollingBounds, pace: Pace, now: Insta
 
 @attrs.frozen
 class Announced:
-    """Something is put into the source; whoever waits learns of it."""
-
     source: str
 
 
 @attrs.frozen
 class Turned:
-    """A worker that has nothing to do takes its turn; the source reads what it has at this instant."""
-
     worker: int
 
 
 @attrs.frozen
 class Answered:
-    """The answer to the worker arrives."""
-
     worker: int
 
 
 @attrs.frozen
 class Passed:
-    """Time passes."""
-
     by: Duration
 
 
@@ -118,8 +108,6 @@ EVENTS = st.one_of(
 
 @attrs.define
 class Process:
-    """Some workers of one process, the sources that they share, and what those hold."""
-
     now: Instant = START
     paces: dict[str, Pace] = attrs.field(factory=lambda: {name: polling.fresh(SMALL, START) for name in "ab"})
     held: dict[str, int] = attrs.field(factory=lambda: {"a": 0, "b": 0})
@@ -148,11 +136,10 @@ class Process:
                 else:
                     self.paces[source] = self.answered(self.paces[source], kept)
             case _:
-                pass  # a worker that is busy takes no turn, and one that asked nothing receives nothing
+                pass  # a busy worker takes no turn, and one without a question gets no answer
 
     @staticmethod
     def answered(now: Pace, kept: Pace) -> Pace:
-        """What becomes of a pace when a look has found nothing: as it is now, and as it was kept at the turn."""
         del kept
         return now
 
@@ -163,7 +150,6 @@ class Process:
 @given(st.lists(EVENTS, max_size=30))
 @example([Turned(0), Announced("a"), Answered(0)])
 def test_po3_announcements_stay_due(events: list[Event]) -> None:
-    """Any interleaving of announcements, turns and late answers of three workers."""
     process = Process()
     for event in events:
         process.take(event)
@@ -209,20 +195,20 @@ test_a_planted_bug_is_found = planted(
         ("Pace(due, min(2 * interval, bounds.most))", "Pace(due, 2 * interval)"),
         test_po1_paces_stay_within, test_po2_gaps_double,
     ),
-    # The interval doubles before the gap is made of it, so the first is twice the least.
+    # The interval doubles before the gap is computed, so the first is twice the minimum.
     bug("doubled first", ("now + (interval +", "now + (min(2 * interval, bounds.most) +"), test_po2_gaps_double),
     bug("in equal steps", ("min(2 * interval,", "min(interval + bounds.least,"), test_po2_gaps_double),
-    # The next look is one interval after the one that was missed, so who was late asks again and again.
+    # The next poll follows the missed one by an interval, so a late worker polls repeatedly.
     bug("from when it was due", ("now + (interval +", "pace.due + (interval +"), test_po6_turns_are_one_workers),
-    # As in mongodash: whatever the clock says is waited for.
+    # As in mongodash: any wait that the clock shows is accepted.
     bug("it waits for its clock", ("0 if wait > bounds.longest else wait", "wait"), test_po7_clocks_may_be_set_back),
-    # The first source that is due is asked, so a busy one starves those behind it.
+    # The first due source is polled, so a busy one starves those behind it.
     bug(
         "in order of name",
         ("key=itemgetter(1)", "key=lambda each: (each[1] > 0, each[1] if each[1] > 0 else each[0])"),
         test_po4_the_longest_due_is_asked,
     ),
-    # Rounded to what a clock can show.
+    # Rounded to the resolution of a clock.
     bug("a little early", ("if wait > 0:", "if wait > 1:"), test_po4_the_longest_due_is_asked),
     bug(
         "it waits for the last", ("Wait(now + wait, wait)", "Wait(now + max(waits.values()), max(waits.values()))"),
@@ -232,12 +218,12 @@ test_a_planted_bug_is_found = planted(
         "it sleeps as long as is ever slept", ("Wait(now + wait, wait)", "Wait(now + bounds.longest, bounds.longest)"),
         test_po5_waits_end,
     ),
-    # The interval falls back, but the look that is planned stays where it is.
+    # The interval resets, but the planned poll stays.
     bug(
         "only faster", ("pace.due if pace.due - now < 0 else now", "pace.due"),
         test_po3_announcements_are_due, test_po3_announcements_stay_due,
     ),
-    # As in mongodash: a source that is overdue goes behind those that are due less long.
+    # As in mongodash: an overdue source goes behind sources that are less overdue.
     bug("due now", ("pace.due if pace.due - now < 0 else now", "now"), test_po3_announcements_are_due),
     bug(
         "not faster", ("pace.due - now < 0 else now, bounds.least", "pace.due - now < 0 else now, 2 * pace.interval"),
@@ -247,7 +233,6 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_a_planted_pace_that_is_kept_after_the_answer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is written when the answer is there, over what was announced meanwhile."""
     monkeypatch.setattr(Process, "answered", staticmethod(lambda _, kept: kept))
     with pytest.raises(AssertionError):
         test_po3_announcements_stay_due()
@@ -257,7 +242,7 @@ def test_a_planted_pace_that_is_kept_after_the_answer_is_found(monkeypatch: pyte
 
 
 def test_an_idle_worker_looks_ever_more_rarely() -> None:
-    """The gaps of mongodash, in milliseconds: 200, 400, ... 6400, 10000, 10000, plus 0 to 100."""
+    """The gaps of mongodash in ms: 200, 400, ... 6400, 10000, 10000, plus 0 to 100."""
     bounds, now = PollingBounds(), START
     pace, gaps = polling.fresh(bounds, now), list[int]()
     for draw in (0, 0, 0, 0, 0, 0, 0, PPM // 2, PPM):
@@ -270,7 +255,6 @@ def test_an_idle_worker_looks_ever_more_rarely() -> None:
 
 
 def test_what_is_found_is_followed_by_the_next_look() -> None:
-    """A source that had something is due at once and from the least interval on; its neighbour keeps its pace."""
     found = polling.woken(SMALL, Pace(START + 7, 9), START + 1)
 
     assert found == Pace(START + 1, 2)
@@ -280,7 +264,7 @@ def test_what_is_found_is_followed_by_the_next_look() -> None:
 
 
 def test_a_busy_source_does_not_starve_another() -> None:
-    """Something is found in `a` at every turn, and still `b`, due at 3, is asked as soon as it is due longer than `a`."""
+    """`a` is never empty; `b`, due at 3, is polled once it is overdue longer than `a`."""
     paces = {"a": polling.fresh(SMALL, START), "b": Pace(START + 3, 2)}
     asked = list[str]()
     for at in range(6):
@@ -294,7 +278,6 @@ def test_a_busy_source_does_not_starve_another() -> None:
 
 
 def test_verdicts_say_why() -> None:
-    """Ask, wait or nothing, in one line each; a bound that was narrowed since takes hold at the next turn."""
     wide = Pace(START, 500)
     plain = polling.turn(PollingBounds(jitter=LONGEST), {"tasks": wide}, START)
 
@@ -311,7 +294,6 @@ def test_verdicts_say_why() -> None:
 
 @given(CASES)
 def test_the_order_of_sources_matters_only_among_equals(each: Case) -> None:
-    """Metamorphic: reversed, the same wait is answered, or a source that is due just as long."""
     done, other = each.done(), attrs.evolve(each, paces=each.paces[::-1]).done()
     dues = {source: pace.due for source, pace in each.paces}
 
@@ -350,6 +332,5 @@ def test_the_order_of_sources_matters_only_among_equals(each: Case) -> None:
     ],
 )
 def test_what_means_nothing_is_refused(wrong: Callable[[], object]) -> None:
-    """A bad configuration is an error at construction, a bad argument one at the call; neither is a crash."""
     with pytest.raises(Misuse):
         wrong()

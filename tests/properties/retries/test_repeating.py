@@ -1,4 +1,4 @@
-"""A program that is repeated answers what its last run has, and is begun anew where that may help, as often as it may be."""
+"""A repeated program returns its last run's result; laws AN1 to AN3."""
 
 from __future__ import annotations
 
@@ -27,19 +27,14 @@ from tidegate.retries.strategies import pauses as drawn
 from tidegate.sim.automaton import Asking, Failed, Returned, resume
 
 PLENTY: Final = 30
-"""After so many runs that have failed, one is answered: then an endless one ends."""
+"""A limit for endless repetitions without pauses; at most nine runs fail."""
 TROUBLE: Final = (NotApplied("a"), Ambiguous("b"), NotDurable("c"), Refused("d"), Unreadable("e"))
 
 
 @final
 @attrs.frozen
 class Replies:
-    """What each of the first runs of a program, which asks twice, hears; those after them hear numbers.
-
-    Attributes:
-        runs: Of each, which request fails, the first or the second, and how.
-        takes: How long a request takes, in microseconds.
-    """
+    """Per run, which of its two requests fails and how; later replies are numbers."""
 
     runs: tuple[tuple[int, Failure], ...]
     takes: Duration = 0
@@ -47,15 +42,6 @@ class Replies:
 
 @attrs.define
 class Course:
-    """What a program that was repeated has come to.
-
-    Attributes:
-        ends: What each of its runs has come to.
-        end: What it has come to itself.
-        elapsed: How long that took, in microseconds.
-        slept: What lay between two runs each, if anything.
-    """
-
     ends: list[object] = attrs.field(factory=list)
     end: object = None
     elapsed: Duration = 0
@@ -63,7 +49,6 @@ class Course:
 
 
 def course(replies: Replies, attempts: int | None, pauses: Pauses) -> Course:
-    """What it comes to where it is answered so."""
     seen, numbers, asked, now = Course(), count(), [0], 0
 
     async def twice() -> tuple[object, ...]:
@@ -132,13 +117,13 @@ def test_it_keeps_the_law(law: str, replies: Replies, attempts: int | None, paus
 
 test_a_planted_bug_is_found = planted(
     repeating,
-    # As it was: the first request without an answer ends it.
+    # Our first version: the first missing reply ends it.
     bug("it gives up at once", ("except PASSING as", "except () as"), partial(test_it_keeps_the_law, "AN3")),
-    # A refusal is asked about again, too.
+    # A refusal is repeated too.
     bug("it insists", ("except PASSING as", "except Failure as"), partial(test_it_keeps_the_law, "AN2")),
-    # Nobody answers: so there is nothing.
+    # No reply is taken for no result.
     bug("it says nothing", ("raise failure", "return None"), partial(test_it_keeps_the_law, "AN1")),
-    # What is told in the end is what went wrong first.
+    # The first failure is reported, not the last.
     bug(
         "it tells the first", ("failure = passing.fresh()", "failure = passing.fresh() if made == 1 else failure"),
         partial(test_it_keeps_the_law, "AN1"),
@@ -151,15 +136,13 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_between_two_runs_lies_the_pause_after_so_many() -> None:
-    """Laws PA1 and PA2, and none before the first one."""
+    """Laws PA1 and PA2."""
     seen = course(Replies(((0, Ambiguous("a")),) * 9), ATTEMPTS, PAUSES)
     assert [each for each in seen.slept if each is not None] == [PAUSES.after(made) for made in range(1, ATTEMPTS)]
     assert seen.slept[0] is None
 
 
 def test_one_that_is_repeated_by_itself_keeps_its_name_and_arguments() -> None:
-    """Logs name it."""
-
     @repeated
     async def named(first: int, *, second: int) -> int:
         return first + second + (await Now()).at
@@ -174,7 +157,6 @@ def test_one_that_is_repeated_by_itself_keeps_its_name_and_arguments() -> None:
 
 
 def test_an_effect_is_sent_again() -> None:
-    """What makes one effect makes a program, too."""
     program = repeat(partial(find_one, "things", Eq(ID, "x")), 2, Pauses(Fixed(0)))
     assert resume(program, None) == Asking(find_one("things", Eq(ID, "x")))
     assert resume(program, Ambiguous("a")) == Asking(find_one("things", Eq(ID, "x")))
@@ -197,5 +179,4 @@ def test_what_means_nothing_is_refused(wrong: Callable[[], object]) -> None:
 
 
 def test_what_may_be_otherwise_the_next_time_is_no_refusal() -> None:
-    """Each class of failures is one or the other."""
     assert {type(each) for each in TROUBLE if isinstance(each, PASSING)} == {NotApplied, Ambiguous, NotDurable}

@@ -1,4 +1,4 @@
-"""What is said of an effect that was sent until it was known is true, whatever the network and others do."""
+"""The result of a resent effect is true under any faults and any other writers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,6 @@ async def made(name: str) -> Sent[None]:
 
 
 async def alter() -> None:
-    """Another one changes what is there, so that its maker does not know it again."""
     await update_one(ALL, KEY, Put(MADE_BY, "another"))
 
 
@@ -116,7 +115,7 @@ def _ends(state: State, name: str, kind: type) -> bool:
 
 
 def test_what_is_said_of_an_insert_is_true() -> None:
-    """Laws RS1 and RS2, with any two faults."""
+    """Laws RS1 and RS2."""
     report = explore(inserting())
     assert report.trace is None, report.trace
     assert report.verdict is Verdict.COMPLETE, report
@@ -124,14 +123,14 @@ def test_what_is_said_of_an_insert_is_true() -> None:
 
 test_a_planted_bug_is_found = planted(
     resending,
-    # As the article's first draft has it: a duplicate key is one's own success.
+    # The article's first draft: a duplicate key is one's own success.
     bug("a duplicate is success", ("await _looked(look)", "Duplicate.OWN"), test_what_is_said_of_an_insert_is_true),
-    # Whoever gives up says that it was not done.
+    # Giving up reports that it was not done.
     bug(
         "giving up is not done", ("NotDone if tried.known is Knowledge.NOT_DONE else Unknown", "NotDone"),
         test_what_is_said_of_an_insert_is_true,
     ),
-    # Another's content is taken for a proof that one's own never stood there.
+    # Foreign content is taken for a proof that one's own was never there.
     bug(
         "another's content is not done",
         (
@@ -143,7 +142,7 @@ test_a_planted_bug_is_found = planted(
 )  # fmt: skip
 
 
-# --- in words, reply by reply -------------------------------------------------------------------------------------------
+# --- texts and replies --------------------------------------------------------------------------------------------------
 
 START: Final = Instant(0, WALL)
 TAKEN: Final = duplicate_key("_id")
@@ -174,7 +173,6 @@ THRICE: Final = Policy(backoff=Fixed(SECOND), attempts_max=3, jitter_ppm=7)
 
 
 def ended(program: Program[Any], replies: tuple[object, ...]) -> object:
-    """What the program ends with, when what it asks of the store is answered so; it uses up all the answers."""
     left, now = list(replies), START
     reply: object = None
     while isinstance(status := resume(program, reply), Asking):
@@ -204,7 +202,6 @@ def test_an_insert_ends_with_what_is_known_of_all_attempts(course: str) -> None:
 
 
 def test_nothing_is_sent_when_the_time_of_the_policy_is_over() -> None:
-    """Counted from the first attempt, whatever becomes of it."""
     policy = attrs.evolve(THRICE, attempts_max=9, elapsed_max=2 * SECOND)
     deletes, inserts = [Ambiguous("a")] * 3, [TAKEN, None] * 3
     assert ended(send(delete_one(ALL, KEY), Operation.RECOGNISED, policy), (*deletes,)) == Unknown(Ambiguous("a"), 3)
@@ -213,7 +210,7 @@ def test_nothing_is_sent_when_the_time_of_the_policy_is_over() -> None:
 
 @pytest.mark.parametrize("failure", [Ambiguous("a"), NotDurable("a")])
 def test_what_would_count_twice_is_not_sent_again(failure: Failure) -> None:
-    """Law RS3: nor where it was done and no majority has confirmed it (on a real MongoDB it was counted twice)."""
+    """Law RS3: nor if it is done without a majority (a real MongoDB counted twice)."""
     blind = update_one(ALL, KEY, Put(MADE_BY, "a"))
     assert ended(send(blind, Operation.BLIND, THRICE), (failure,)) == Unknown(failure, 1)
     assert ended(send(blind, Operation.BLIND, THRICE), (NotApplied("b"), failure)) == Unknown(failure, 2)
@@ -234,7 +231,6 @@ def test_what_means_nothing_is_refused(wrong: Callable[[], Program[Any]]) -> Non
 
 
 def test_what_is_said_says_what_to_do() -> None:
-    """Each end in a line."""
     assert str(Done(1)) == "done (attempts: 1)"
     assert str(NotDone(NotApplied("no server"), 2)) == "not done: no server (attempts: 2; send it again)"
     assert "correct what was asked" in str(NotDone(Refused("no")))

@@ -114,16 +114,12 @@ def test_sc7_nonsense_changes_nothing(schedule: Schedule, cell: ScheduleCell | N
 
 @attrs.define
 class Looker:
-    """Somebody who looks: what it has read and decided, and has not written yet."""
-
     seen: ScheduleCell | None = None
     found: Look | None = None
 
 
 @attrs.define
 class Race:
-    """A cell, those who look at it, and what came of it."""
-
     schedule: Schedule
     line: tuple[Instant, ...]
     now: Instant = EPOCH
@@ -134,21 +130,17 @@ class Race:
 
     @staticmethod
     def swapped(current: ScheduleCell | None, seen: ScheduleCell | None) -> bool:
-        """A compare-and-set on the version, and an insert where there is none."""
         return (current and current.version) == (seen and seen.version)
 
     @staticmethod
     def registered(cell: ScheduleCell | None) -> ScheduleCell | None:
-        """What becomes of a cell whose cron is registered again."""
         return cell
 
     def read(self, who: Looker) -> None:
-        """Read the cell and decide."""
         who.seen = self.cell
         who.found = look(self.schedule, port(self.line), self.cell, self.now)
 
     def write(self, who: Looker) -> None:
-        """Write what was decided, if the cell is still as it was read."""
         found, who.found = who.found, None
         if not isinstance(found, (FirstSeen, Due, TooLate)) or not self.swapped(self.cell, who.seen):
             return
@@ -158,18 +150,15 @@ class Race:
             self.written.append((who.seen, found))
 
     def close(self, who: Looker) -> None:
-        """The oldest pending instant was fired."""
         if self.cell is not None and self.cell.pending:
             self.cell = closed(self.cell, self.cell.pending[:1])
         del who
 
     def register(self, who: Looker) -> None:
-        """A process starts, and registers the cron that is there already."""
         self.cell = self.registered(self.cell)
         del who
 
     def rest(self) -> None:
-        """One looks until nothing is due."""
         for _ in range(5 * len(self.line) + 5):
             self.read(self.lookers[0])
             self.write(self.lookers[0])
@@ -209,12 +198,12 @@ def test_sc1_sc6_those_who_race_look_once(
 
 test_a_planted_bug_is_found = planted(
     module,
-    # As pynenc has it.
+    # As in pynenc.
     bug(
         "a firing is named by now", ("return Due(\n        due,", "return Due(\n        now,"),
         test_sc2_the_next_is_due,
     ),
-    # A window as pynenc has it: what is looked at late is lost, and nothing is reported.
+    # As in pynenc: a late instant is lost without a report.
     bug(
         "never late",
         ("    if len(cell.pending) >=", "    if late > 1:\n        return Never()\n    if len(cell.pending) >="),
@@ -231,18 +220,18 @@ test_a_planted_bug_is_found = planted(
         "at first sight", ("FirstSeen(ScheduleCell(now))", "Due(now, ScheduleCell(now, 1, (now,)))"),
         test_sc3_first_sight_is_not_due,
     ),
-    # What is exactly as late as allowed is skipped.
+    # An instant exactly at the allowed lateness is skipped.
     bug(
         "one too strict", ("late > schedule.late_max:", "late >= schedule.late_max:"),
         test_sc4_only_late_ones_are_skipped,
     ),
-    # One that is too late takes with it those that are not.
+    # One instant that is too late takes the others with it.
     bug(
         "skipped to now", ("ScheduleCell(oldest_allowed + -MICROSECOND,", "ScheduleCell(now,"),
         test_sc4_only_late_ones_are_skipped,
     ),
     bug("what is pending is forgotten", ("(*cell.pending, due)", "(due,)"), test_sc5_it_moves_by_one_version),
-    # An instant that was not fired goes with a later one that was.
+    # An older pending instant goes with a later one that has fired.
     bug(
         "closed up to the latest", ("if at not in fired)", "if all(each - at < 0 for each in fired))"),
         test_sc5_it_moves_by_one_version,
@@ -251,7 +240,7 @@ test_a_planted_bug_is_found = planted(
         "no version", ("ScheduleCell(cell.last, cell.version + 1, left)", "attrs.evolve(cell, pending=left)"),
         test_sc5_it_moves_by_one_version,
     ),
-    # Whatever the port says is due, and what it raises is an end of all crons, not of one.
+    # The port's answers go unchecked, and its exception stops all crons.
     bug(
         "the port is trusted",
         ("if isinstance(due, Broken):\n        return due", "if isinstance(due, Broken):\n        return Never()"),
@@ -263,7 +252,7 @@ test_a_planted_bug_is_found = planted(
 @pytest.mark.parametrize(
     ("step", "wrong"),
     [
-        # An expected value of none is taken for no condition at all (pynenc, in memory and SQLite), and so is any other.
+        # An expected value of none means no condition (pynenc, in memory and SQLite).
         ("swapped", lambda current, seen: True),  # noqa: ARG005
         ("registered", lambda cell: None),  # noqa: ARG005
     ],
@@ -280,8 +269,6 @@ NOON = Instant(12 * 60 * MINUTE)
 
 
 def every(period: Duration, phase: Duration = 0) -> NextAfter:
-    """A port that knows one expression: every so often."""
-
     def next_after(expression: str, after: Instant) -> Instant:
         assert len(expression.split()) == 5
         return after + (period - (after.at - phase) % period)
@@ -303,7 +290,7 @@ DAILY = every(24 * 60 * MINUTE, NOON.at)
     ],
 )
 def test_a_cron_at_noon(late_max: Duration | None, seconds: int, kind: type[Look]) -> None:
-    """12:00:30 yes, 12:01:30 not within 60 s but within 120 s (pynenc, case 35); without a bound it is made up for."""
+    """pynenc, case 35. Without a bound the instant is made up for."""
     cron = Schedule("0 12 * * *", late_max=late_max)
     found = look(cron, DAILY, ScheduleCell(NOON + -60 * MINUTE), NOON + seconds * SECOND)
 
@@ -312,7 +299,7 @@ def test_a_cron_at_noon(late_max: Duration | None, seconds: int, kind: type[Look
 
 @pytest.mark.parametrize(("minutes", "due"), [(3, False), (5, True), (10, True)])
 def test_a_cron_every_five_minutes(minutes: int, due: bool) -> None:
-    """Last at 12:00: not at 12:03, but at 12:05 and at 12:10, where one firing makes up for two (pynenc, case 36)."""
+    """pynenc, case 36; at 12:10 one firing makes up for two."""
     now = NOON + minutes * MINUTE
     found = look(Schedule("*/5 * * * *"), every(5 * MINUTE), ScheduleCell(NOON), now)
 
@@ -321,7 +308,7 @@ def test_a_cron_every_five_minutes(minutes: int, due: bool) -> None:
 
 
 def test_an_hourly_cron_is_not_due_at_half_past() -> None:
-    """Last at 12:00, now 12:30 (pynenc, case 37)."""
+    """pynenc, case 37."""
     found = look(Schedule("0 * * * *"), every(60 * MINUTE), ScheduleCell(NOON), NOON + 30 * MINUTE)
 
     assert found == Waiting(NOON + 60 * MINUTE)
@@ -329,20 +316,19 @@ def test_an_hourly_cron_is_not_due_at_half_past() -> None:
 
 @pytest.mark.parametrize("expression", ["0 0 0 12 * * *", "* * * *", "", "@daily", "CRON_TZ=UTC * * * *"])
 def test_a_cron_has_five_fields_or_six(expression: str) -> None:
-    """Six are a ValueError for pynenc (case 38); here they begin with the second."""
+    """pynenc, case 38: six raise ValueError there; here the first field is seconds."""
     with pytest.raises(ValueError, match="fields"):
         Schedule(expression)
 
 
 def test_spaces_between_fields_do_not_matter() -> None:
-    """Two spellings of one schedule are one."""
     assert Schedule(" 0  12 *\t* * ") == Schedule("0 12 * * *")
     assert str(Schedule(" 0  12 *\t* * ")) == "'0 12 * * *'"
     assert Schedule(" CRON_TZ=Europe/Berlin  0 0 12 * * *").expression == "CRON_TZ=Europe/Berlin 0 0 12 * * *"
 
 
 def test_no_minute_is_blind() -> None:
-    """`3-59/5`, looked at in the first half of each cycle of five minutes: pynenc fired it 0 times of 24."""
+    """`3-59/5`, polled in the first half of each five minutes: pynenc fired it 0 times of 24."""
     cell, fired = ScheduleCell(NOON), 0
     for cycle in range(1, 25):
         for second in range(0, 150, 30):
@@ -354,7 +340,7 @@ def test_no_minute_is_blind() -> None:
 
 
 def test_an_hourly_cron_that_is_looked_at_late_is_made_up_for() -> None:
-    """Five minutes late, which pynenc skips; and under the name of its hour, whoever looks."""
+    """pynenc: skips it at five minutes late."""
     found = look(Schedule("0 * * * *"), every(60 * MINUTE), ScheduleCell(NOON), NOON + 65 * MINUTE)
 
     assert isinstance(found, Due)
@@ -362,7 +348,6 @@ def test_an_hourly_cron_that_is_looked_at_late_is_made_up_for() -> None:
 
 
 def test_what_is_too_late_is_reported_and_then_the_rest_is_due() -> None:
-    """A span is skipped in one step, however many instants are in it."""
     cron = Schedule("* * * * *", Missed.EACH, 2 * MINUTE)
     now = NOON + 600 * MINUTE
     skipped = look(cron, every(MINUTE), ScheduleCell(NOON), now)
@@ -375,18 +360,16 @@ def test_what_is_too_late_is_reported_and_then_the_rest_is_due() -> None:
 
 
 def test_a_cron_without_instants_waits_for_ever() -> None:
-    """The 30th of February."""
     assert look(ONCE, lambda _, __: None, ScheduleCell(NOON), NOON) == Never()
     assert look(ONCE, lambda _, __: None, None, NOON) == FirstSeen(ScheduleCell(NOON))
 
 
 def test_a_clock_that_steps_back_waits() -> None:
-    """Nothing is due twice: what lies before `last` was looked at."""
     assert look(ONCE, every(MINUTE), ScheduleCell(NOON), NOON + -600 * MINUTE) == Waiting(NOON + MINUTE)
 
 
 def test_a_cell_that_nobody_empties_is_full_in_the_end() -> None:
-    """Then nothing is written, and no instant is lost: they wait in the schedule."""
+    """It is not written then, and no instant is lost: they wait in the schedule."""
     cell, now = ScheduleCell(NOON), NOON + 1000 * MINUTE
     while isinstance(found := look(EACH, every(MINUTE), cell, now), Due):
         cell = found.cell
@@ -397,7 +380,7 @@ def test_a_cell_that_nobody_empties_is_full_in_the_end() -> None:
 
 
 def test_a_broken_port_says_what_it_did() -> None:
-    """By the type of the error alone, for its text may be secret."""
+    """Only the type of the error: its text may be secret."""
 
     def fails(expression: str, after: Instant) -> Instant:
         raise KeyError(f"the password is {expression} {after}")
@@ -412,7 +395,6 @@ def test_a_broken_port_says_what_it_did() -> None:
     "wrong", [None, True, -1, 1.5, "x", b"x", object(), (None,), Missed, EPOCH], ids=lambda wrong: type(wrong).__name__
 )
 def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
-    """Whatever stands in one place of a call, only tidegate's own error comes out."""
     none: Any = object()
     instant: Any = none if wrong == EPOCH else wrong
     calls: list[Callable[[], object]] = [
@@ -438,12 +420,11 @@ def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
 
 @pytest.mark.parametrize("pending", [(2, 1), (1, 1), (1, 4)])
 def test_pending_instants_are_in_order(pending: tuple[int, ...]) -> None:
-    """Each once, oldest first, and none after the last that was looked at."""
     with pytest.raises(Misuse, match="not in order"):
         ScheduleCell(Instant(3), 1, tuple(map(Instant, pending)))
 
 
 def test_two_clocks_are_not_compared() -> None:
-    """Law T2 of instants: a cell of the store's clock is not looked at by the clock of a machine."""
+    """Law T2 of instants."""
     with pytest.raises(Misuse, match="compare"):
         look(ONCE, every(MINUTE), ScheduleCell(NOON), Instant(0, WALL))

@@ -1,4 +1,4 @@
-"""Which records does a worker claim, where others look at the same time? Laws SP1 to SP4, and looks that are simulated."""
+"""Which records a worker claims while others poll: laws SP1 to SP4, and simulated polls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RECORDS = st.lists(st.text(max_size=5), max_size=30, unique=True).map(tuple)
 
 @given(RECORDS, st.integers(1, 40), st.text(min_size=1, max_size=5))
 def test_what_is_drawn_is_of_what_was_found(records: tuple[str, ...], most: int, draw: str) -> None:
-    """Laws SP1 and SP2: in order, each once, the same for the same draw; all where no more were found."""
+    """Laws SP1 and SP2."""
     places = drawn(records, most, draw)
     assert len(places) == min(most, len(records))
     assert [*places] == sorted({*places})
@@ -30,7 +30,7 @@ def test_what_is_drawn_is_of_what_was_found(records: tuple[str, ...], most: int,
 
 @given(st.integers(1, FACTOR_MAX), st.integers(0, 50), st.integers(0, 50))
 def test_where_claims_are_lost_the_next_look_is_wider(factor: int, won: int, lost: int) -> None:
-    """Law SP2: it comes back to what is due longest where none is."""
+    """Law SP2."""
     after = widened(factor, won, lost)
     assert 1 <= after <= FACTOR_MAX
     assert after >= factor if lost else after <= factor
@@ -42,7 +42,7 @@ def test_where_claims_are_lost_the_next_look_is_wider(factor: int, won: int, los
 
 @pytest.mark.parametrize("factor", [2, 4, 8])
 def test_two_workers_share_what_chance_has(factor: int) -> None:
-    """Law SP3: of 50 that each draws, one in so many, within a tenth of all over two hundred draws; and each is drawn as often."""
+    """Law SP3: 200 draws of 50 overlap as expected within a tenth, and draw each record alike."""
     records, most = tuple(f"bill/{number}" for number in range(50 * factor)), 50
     draws = [[{*drawn(records, most, f"{worker} {look}")} for worker in "ab"] for look in range(200)]
     assert mean(len(one & other) for one, other in draws) == pytest.approx(most / factor, rel=0.1)
@@ -52,7 +52,6 @@ def test_two_workers_share_what_chance_has(factor: int) -> None:
 
 
 def won_a_look(workers: int, *, adapts: bool) -> float:
-    """How many claims a look of 25 wins where so many workers look at once, of a backlog that is longer than all windows."""
     most, looks, won = 25, 0, 0
     backlog = [f"bill/{number}" for number in range(4_000)]
     factors = [1] * workers
@@ -63,7 +62,7 @@ def won_a_look(workers: int, *, adapts: bool) -> float:
         }
         taken: set[str] = set()
         first = looks % 7
-        for worker in (*range(first % workers, workers), *range(first % workers)):  # who writes first has them
+        for worker in (*range(first % workers, workers), *range(first % workers)):  # the first writer has them
             mine = {*claims[worker]} - taken
             taken |= mine
             looks, won = looks + 1, won + len(mine)
@@ -73,14 +72,12 @@ def won_a_look(workers: int, *, adapts: bool) -> float:
 
 
 def test_of_four_workers_each_wins_most_of_what_it_asks_for() -> None:
-    """Without a draw, one of four wins all, and the others nothing; with it, each wins half at least."""
     assert won_a_look(4, adapts=False) == 25 / 4
     assert won_a_look(4, adapts=True) > 25 / 2
     assert won_a_look(1, adapts=True) == 25
 
 
 def test_a_draw_is_checked() -> None:
-    """Before anything is drawn."""
     for wrong in (lambda: drawn(("a",), 0, "x"), lambda: drawn(("a",), 1, ""), lambda: widened(9, 1, 1)):
         with pytest.raises(Misuse):
             wrong()
@@ -109,6 +106,5 @@ def test_of_each_as_many_are_drawn() -> None:
 
 
 def test_law_sp4_notices() -> None:
-    """Whoever draws among all of them."""
     with pytest.raises(AssertionError):
         check_sp4(lambda records, most, draw, _: drawn(records, most, draw))

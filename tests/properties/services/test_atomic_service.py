@@ -54,8 +54,6 @@ LONG_AGO = Instant(-10_000 * MINUTE)
 
 @attrs.frozen
 class View:
-    """What all runners know, and the time."""
-
     service: AtomicService
     runners: tuple[Runner, ...]
     now: Instant
@@ -70,7 +68,6 @@ class View:
         )
 
     def cycle(self) -> list[Instant]:
-        """Each instant of the cycle that now is in."""
         start = self.now + -(self.now.at % self.service.interval)
         return [start + elapsed for elapsed in range(self.service.interval)]
 
@@ -90,7 +87,6 @@ def crowd(count: int) -> tuple[Runner, ...]:
 
 @st.composite
 def small_views(draw: st.DrawFn, *, grace: bool = False) -> View:
-    """So small that each instant of a cycle can be asked."""
     service = draw(atomic_services(st.integers(1, 24), grace=grace))
     now = Instant(draw(st.integers(-60, 60)))
     created = [now + -draw(st.integers(-5, 50)) for _ in range(draw(st.integers(1, 5)))]
@@ -99,7 +95,6 @@ def small_views(draw: st.DrawFn, *, grace: bool = False) -> View:
 
 @st.composite
 def large_views(draw: st.DrawFn) -> View:
-    """Real lengths, and instants close to the edges of slots."""
     service = draw(atomic_services(st.sampled_from([MINUTE, 5 * MINUTE, 7 * SECOND])))
     count = draw(st.integers(1, 40))
     edge = draw(st.integers(0, count)) * service.interval // count
@@ -111,7 +106,7 @@ views = st.one_of(small_views(), small_views(grace=True), large_views())
 
 
 def tiny(*, interval: int, spread: int, stabilisation: int = 0, **told: int) -> AtomicService:
-    """Of a few microseconds, of which every instant is tried; as plain numbers they would be taken for a mistake."""
+    """Microseconds, which the plain constructor would refuse as a mistake."""
     cycle, margin, grace = (timedelta(microseconds=each) for each in (interval, spread, stabilisation))
     return AtomicService(interval=cycle, spread=margin, stabilisation=grace, **told)
 
@@ -128,14 +123,14 @@ SEVENTEEN = View(UNGUARDED, crowd(17), Instant(IN_2027))
 @given(views)
 @example(THIRTEEN)
 def test_at_most_one_runner_is_cleared_at_an_instant(view: View) -> None:
-    """Law A1, for one clock. pynenc: exactly one runner processes the services at any given time."""
+    """Law A1, one clock. pynenc: one runner at a time processes the services."""
     assert laws.one_runner_is_cleared(view.claims())
 
 
 @given(small_views())
 @example(View(tiny(interval=12, spread=4, start_fraction_ppm=PPM), crowd(2), EPOCH))
 def test_at_most_one_runner_is_cleared_when_clocks_differ_by_the_margin(view: View) -> None:
-    """Law A1, for clocks: the margin is a guard time."""
+    """Law A1, several clocks: the margin is a guard time."""
     margin = view.service.spread
     instants = [*view.cycle(), *(view.cycle()[-1] + late for late in range(1, margin + 1))]
     claims = [view.claims(now) for now in instants]
@@ -150,7 +145,7 @@ def test_at_most_one_runner_is_cleared_when_clocks_differ_by_the_margin(view: Vi
 @given(views)
 @example(SEVENTEEN)
 def test_windows_follow_each_other_with_the_margin_between_them(view: View) -> None:
-    """Law A2: no window overlaps another, and no instant is lost beyond the margin."""
+    """Law A2."""
     windows = [claim.window for claim in view.claims() if claim.window is not None]
 
     assert not windows or laws.gaps_are_the_margin(windows, view.service)
@@ -158,7 +153,7 @@ def test_windows_follow_each_other_with_the_margin_between_them(view: View) -> N
 
 @given(small_views())
 def test_every_runner_has_its_turn_in_each_cycle(view: View) -> None:
-    """Law A3, by asking at each instant of small cycles; and nobody has one where a slot is all margin."""
+    """Law A3, at each instant of small cycles; no turns if a slot is all margin."""
     count = len(view.runners)
     claims = [claim for now in view.cycle() for claim in view.claims(now)]
     expected = view.runners if count == 1 or view.service.interval // count > view.service.spread else ()
@@ -169,7 +164,7 @@ def test_every_runner_has_its_turn_in_each_cycle(view: View) -> None:
 @given(views, st.integers(-3, 3))
 @example(View(tiny(interval=10, spread=0), crowd(1), Instant(-3)), 1)
 def test_a_whole_cycle_later_all_is_the_same(view: View, cycles: int) -> None:
-    """Law A4, before the epoch too."""
+    """Law A4."""
     by = cycles * view.service.interval
 
     assert all(
@@ -181,14 +176,14 @@ def test_a_whole_cycle_later_all_is_the_same(view: View, cycles: int) -> None:
 @given(views)
 @example(View(tiny(interval=10, spread=0), crowd(3), Instant(3)))
 def test_the_cleared_runner_is_the_assigned_one(view: View) -> None:
-    """Law A5: the index that is given agrees with the windows, at the edges of slots too."""
+    """Law A5."""
     assert all(map(laws.the_assigned_is_cleared, view.claims()))
 
 
 @given(small_views(grace=True))
 @example(View(tiny(interval=10, spread=0, stabilisation=5), (Runner("a", EPOCH),), Instant(1)))
 def test_the_slot_of_a_newcomer_stays_empty(view: View) -> None:
-    """Law A6. pynenc: keep new runners in membership while temporarily non-runnable."""
+    """Law A6. pynenc: new runners are members but do not run yet."""
     claims = view.claims()
 
     assert all(laws.newcomers_are_spared(claim, view.service, view.runners, view.now) for claim in claims)
@@ -197,14 +192,14 @@ def test_the_slot_of_a_newcomer_stays_empty(view: View) -> None:
 @given(views)
 @example(View(attrs.evolve(UNGUARDED, start_fraction_ppm=PPM // 2), crowd(1), EPOCH + (150 * SECOND + 1)))
 def test_no_start_is_late(view: View) -> None:
-    """Law A7. pynenc: abort starts that consume too much of the assigned slot."""
+    """Law A7. pynenc: refuse starts that use too much of the slot."""
     assert all(laws.no_start_is_late(claim, view.service, view.now) for claim in view.claims())
 
 
 @given(views)
 @example(View(tiny(interval=12, spread=4), crowd(3), EPOCH))
 def test_the_tolerance_names_how_many_runners_have_windows(view: View) -> None:
-    """Law A8: beyond that number every runner is refused for its window, and up to it none is."""
+    """Law A8."""
     assert all(map(laws.refused_beyond_what_it_bears, view.claims()))
 
 
@@ -212,7 +207,7 @@ def test_the_tolerance_names_how_many_runners_have_windows(view: View) -> None:
 @example(View(tiny(interval=20, spread=4), crowd(2), EPOCH))
 @example(View(tiny(interval=20, spread=4, start_fraction_ppm=0), crowd(3), EPOCH))
 def test_the_tolerance_names_the_difference_of_clocks(view: View) -> None:
-    """Law A9: at all pairs of instants of two cycles; the number is the largest, not only large enough."""
+    """Law A9, for all pairs of instants of two cycles; the number is the largest."""
     instants = [*view.cycle(), *(now + view.service.interval for now in view.cycle())]
     claims = [view.claims(now) for now in instants]
 
@@ -231,7 +226,7 @@ Claims = list[AtomicServiceClaim]
 def test_start_up_knows_for_how_many_runners_polls_suffice(
     service: AtomicService, claiming: Claiming, gaps: list[int]
 ) -> None:
-    """Law A10: whatever the phase of the polls; and for one runner more there is a phase that misses."""
+    """Law A10, at any phase of the polls; one more runner misses at some phase."""
     polled_max = check_start_up(service, claiming, 1).polled_max
     irregular = [min(gap, claiming.period) for gap in gaps] + [claiming.period] * service.interval
     regular = [claiming.period] * service.interval
@@ -251,13 +246,12 @@ def test_start_up_knows_for_how_many_runners_polls_suffice(
 
 
 def polled(cycle: list[Claims], phase: int, gaps: list[int]) -> list[Claims]:
-    """What is answered at the polls of one cycle, the first of them at `phase`."""
     return [cycle[at] for at in takewhile(lambda at: at < len(cycle), accumulate(gaps, initial=phase))]
 
 
 @given(small_views(), st.integers(-3, 3))
 def test_without_grace_creations_do_not_matter(view: View, cycles: int) -> None:
-    """Law A4 without grace: creations may stay where they are."""
+    """Law A4."""
     by = cycles * view.service.interval
     claims = view.claims()
     later = view.claims(view.now + by)
@@ -265,11 +259,11 @@ def test_without_grace_creations_do_not_matter(view: View, cycles: int) -> None:
     assert all(laws.moved_by_whole_cycles(claim, other, by) for claim, other in zip(claims, later, strict=True))
 
 
-# --- a dumb twin, and what goes wrong with it -------------------------------------------------------------------------
+# --- a naive twin, and planted faults of it ---------------------------------------------------------------------------
 
 
 class Twin:
-    """The same decision from fractions and a search, and its parts to be broken one by one."""
+    """A naive decision with fractions and a search, in parts that can be broken."""
 
     def cycle_start(self, now: Instant, service: AtomicService) -> Instant:
         return Instant(math.floor(Fraction(now.at, service.interval)) * service.interval, now.clock)
@@ -374,7 +368,7 @@ OF_FLOATS = """
 
 test_a_planted_bug_is_found = planted(
     atomic_service,
-    # pynenc's windows: start and end each from its own floating-point sum, rounded to microseconds.
+    # pynenc: each edge is its own float sum, rounded to microseconds.
     bug(
         "windows of floats", ("    return Window(\n", f"{OF_FLOATS}    return Window(\n"),
         test_at_most_one_runner_is_cleared_at_an_instant, test_windows_follow_each_other_with_the_margin_between_them,
@@ -384,7 +378,7 @@ test_a_planted_bug_is_found = planted(
         "the end is included", ("now - window.start < window.length:", "now - window.start <= window.length:"),
         test_at_most_one_runner_is_cleared_at_an_instant,
     ),
-    # The margin is shared by the two slots that it lies between, and taken off once.
+    # The margin is shared by both slots beside it, and subtracted once.
     bug(
         "half a margin", ("count) - service.spread)", "count) - service.spread // 2)"),
         test_at_most_one_runner_is_cleared_when_clocks_differ_by_the_margin,
@@ -394,13 +388,13 @@ test_a_planted_bug_is_found = planted(
         "the start is excluded", ("not 0 <= now - window.start", "not 0 < now - window.start"),
         test_every_runner_has_its_turn_in_each_cycle,
     ),
-    # Around the epoch two cycles are one.
+    # Two cycles around the epoch become one.
     bug(
         "a cycle is rounded to zero",
         ("now + -(now.at % self.interval)", "Instant(int(now.at / self.interval) * self.interval, now.clock)"),
         test_a_whole_cycle_later_all_is_the_same,
     ),
-    # pynenc's index: another one than the windows' where an edge was rounded down.
+    # pynenc: its index differs from its windows at an edge that was rounded down.
     bug(
         "assigned by division", ("((elapsed + 1) * count - 1) // interval", "elapsed * count // interval"),
         test_the_cleared_runner_is_the_assigned_one,
@@ -413,24 +407,24 @@ test_a_planted_bug_is_found = planted(
         "late is rounded down", ("-((window.start - now) * PPM //", "((now - window.start) * PPM //"),
         test_no_start_is_late,
     ),
-    # As if the last slot needed a margin of its own.
+    # The last slot gets its own margin.
     bug(
         "one runner too few",
         ("_most_runners(service, 1)\n    if runners <= 1", "_most_runners(service, 1) - 1\n    if runners <= 1"),
         test_the_tolerance_names_how_many_runners_have_windows,
     ),
-    # The late guard keeps runners further apart than the margin does, and nobody says so.
+    # The late guard separates runners by more than the margin, unreported.
     bug(
         "the difference is the margin",
         ("Shared(slot - 1 - _last_start(service, slot - service.spread)", "Shared(service.spread"),
         test_the_tolerance_names_the_difference_of_clocks,
     ),
-    # The difference at which two are cleared is reported as one that is borne.
+    # The difference that clears two is reported as tolerated.
     bug(
         "the difference is one too large", ("Shared(slot - 1 -", "Shared(slot -"),
         test_the_tolerance_names_the_difference_of_clocks,
     ),
-    # A comparison as pynenc's: of the time between polls with the window, whatever part of it clears.
+    # pynenc compares the poll gap with the window, not with its clearing part.
     bug(
         "polls by the whole window",
         (
@@ -461,14 +455,12 @@ test_a_planted_bug_is_found = planted(
 
 @given(views, st.integers(0, 40))
 def test_the_decision_agrees_with_a_dumb_twin(view: View, place: int) -> None:
-    """Fractions and a search give the same claim, for runners and for a stranger."""
     caller = f"r{place}"
 
     assert view.claim(caller, twin=Twin()) == view.claim(caller)
 
 
 def test_the_decision_is_total_over_a_small_world() -> None:
-    """Every interval to 6 us, margin, number of runners, instant of three cycles and caller has its claim."""
     twin, asked = Twin(), 0
     for interval in range(1, 7):
         for spread in range(interval):
@@ -485,7 +477,7 @@ def test_the_decision_is_total_over_a_small_world() -> None:
 
 
 def test_the_float_windows_of_pynenc_overlap_and_leave_gaps() -> None:
-    """In doubles, at the instants where it was seen, two runners of 13 are cleared and none of 17; ours clears one."""
+    """Of pynenc's 13 runners two are cleared, of 17 none; ours clears one."""
     cycle = 1_800_000_000.0
 
     def cleared(count: int, now: float) -> list[int]:
@@ -514,8 +506,6 @@ ANY_TIME = AtomicService(start_fraction_ppm=PPM)
 
 @attrs.frozen
 class Vector:
-    """A question, and what is to be answered; windows in seconds."""
-
     caller: str
     runners: tuple[Runner, ...]
     service: AtomicService
@@ -549,7 +539,7 @@ class Vector:
     ],
 )
 def test_the_described_vectors_hold(vector: Vector) -> None:
-    """What pynenc answered when it ran at its defaults: interval 300 s, margin 60 s, start fraction 0.5."""
+    """Answers of pynenc at its defaults: 300 s, margin 60 s, start fraction 0.5."""
     now = Instant(vector.now_ms * MILLISECOND)
     claim = View(vector.service, vector.runners, now).claim(vector.caller)
 
@@ -563,7 +553,7 @@ def test_the_described_vectors_hold(vector: Vector) -> None:
 
 
 def test_an_invalid_window_comes_before_grace() -> None:
-    """Of five runners at the defaults none has a window, so it does not matter that the assigned one is new (pynenc)."""
+    """No window of five runners at the defaults is valid, so grace is irrelevant (pynenc)."""
     runners = tuple(Runner(f"r{place}", EPOCH) for place in range(5))
     view = View(GRACE, runners, EPOCH + 10 * SECOND)
 
@@ -582,7 +572,7 @@ def test_an_invalid_window_comes_before_grace() -> None:
     ],
 )
 def test_the_cleared_seconds_of_the_defaults(count: int, windows: list[tuple[int, int]]) -> None:
-    """With 1 to 6 runners, each is cleared in the first half of its window, its middle included (pynenc's table)."""
+    """Table of pynenc: 1 to 6 runners are cleared in the first half of their window."""
     view = View(DEFAULT, crowd(count), EPOCH)
     at_the_start = view.claims()
 
@@ -623,7 +613,7 @@ def test_lengths_and_points_of_time_are_taken_as_python_has_them() -> None:
 
 
 def test_a_single_runner_is_cleared_at_the_start() -> None:
-    """One runner, t = 0, no margin: it runs, and the run is recorded in full (pynenc, case 11)."""
+    """pynenc, case 11."""
     claim = asked("a", listed("a"), AtomicService(spread=0), 0)
 
     window = Window(EPOCH, EPOCH + 5 * MINUTE)
@@ -631,7 +621,7 @@ def test_a_single_runner_is_cleared_at_the_start() -> None:
 
 
 def test_a_late_start_tells_how_late() -> None:
-    """Interval 60 s, t = 45 s: late by three quarters; with a fraction of 1 it runs (pynenc, case 12)."""
+    """pynenc, case 12: 60 s, t = 45 s; with a fraction of 1 it runs."""
     service = AtomicService(interval=MINUTE, spread=0)
     late = asked("a", listed("a"), service, 45)
 
@@ -645,7 +635,7 @@ def test_a_late_start_tells_how_late() -> None:
     [(30, 60, True), (59, 60, True), (60, 60, False), (120, 60, False), (1, 0, False)],
 )
 def test_grace_is_for_a_single_runner_too(age: int, stabilisation: int, in_grace: bool) -> None:
-    """By the age of the assigned runner; an age of exactly the stabilisation passes (pynenc, case 13)."""
+    """pynenc, case 13: an age equal to the stabilisation passes."""
     service = AtomicService(stabilisation=stabilisation * SECOND, start_fraction_ppm=PPM)
     claim = asked("a", (Runner("a", EPOCH + (130 - age) * SECOND),), service, 130)
 
@@ -653,7 +643,7 @@ def test_grace_is_for_a_single_runner_too(age: int, stabilisation: int, in_grace
 
 
 def test_an_invalid_window_tells_the_count_and_the_margin() -> None:
-    """Three runners, 180 s, margin 120 s (pynenc, case 14)."""
+    """pynenc, case 14."""
     claim = asked("a", ABC, AtomicService(interval=3 * MINUTE, spread=2 * MINUTE), 0)
 
     assert claim.verdict == SlotWindowInvalid(MINUTE, 2 * MINUTE)
@@ -662,7 +652,7 @@ def test_an_invalid_window_tells_the_count_and_the_margin() -> None:
 
 
 def test_three_runners_take_turns() -> None:
-    """360 s, margin 60 s (pynenc, case 15)."""
+    """pynenc, case 15."""
     service = AtomicService(interval=6 * MINUTE)
 
     assert isinstance(asked("a", ABC, service, 0).verdict, Assigned)
@@ -672,12 +662,12 @@ def test_three_runners_take_turns() -> None:
 
 
 def test_that_there_is_nobody_is_reported_to_nobody() -> None:
-    """An empty list (pynenc, case 16)."""
+    """pynenc, case 16."""
     assert asked("a", (), DEFAULT, 0).verdict == NoStableRunners()
 
 
 def test_grace_is_reported_to_every_caller() -> None:
-    """Two runners, the assigned one in grace: both learn of it, and who it is (pynenc, case 17)."""
+    """pynenc, case 17."""
     claims = [asked(caller, YOUNG, GRACE, 160) for caller in ("a", "b")]
 
     assert {(claim.verdict, claim.assigned) for claim in claims} == {
@@ -686,7 +676,7 @@ def test_grace_is_reported_to_every_caller() -> None:
 
 
 def test_a_runner_that_joins_takes_the_rest_of_the_cycle() -> None:
-    """By lists of the moment a is cleared alone, then b owns the second half: the gate must hold (pynenc, case 23)."""
+    """pynenc, case 23: a is cleared alone, then b owns the second half; the gate must hold."""
     service = AtomicService(interval=MINUTE, spread=0)
 
     assert isinstance(asked("a", listed("a"), service, 0).verdict, Assigned)
@@ -696,14 +686,13 @@ def test_a_runner_that_joins_takes_the_rest_of_the_cycle() -> None:
 
 @pytest.mark.parametrize(("now", "start"), [(0, 0), (299, 0), (300, 300), (-1, -300)])
 def test_a_cycle_begins_at_a_multiple_of_the_interval(now: int, start: int) -> None:
-    """Before the epoch too, and on the clock that was read; a claim says the same."""
     at = Instant(now * SECOND, WALL)
     assert AtomicService().cycle_start(at) == Instant(start * SECOND, WALL)
     assert asked("a", AB, AtomicService(), now).cycle_start == Instant(start * SECOND)
 
 
 def test_ten_slots_of_four_runners_have_a_winner_each() -> None:
-    """Whoever's slot it is, and nobody else (pynenc, case 24, its pure part)."""
+    """pynenc, case 24, its pure part."""
     service = AtomicService(interval=4 * MINUTE, spread=0)
     winners = [laws.cleared(View(service, crowd(4), EPOCH + slot * MINUTE).claims()) for slot in range(10)]
 
@@ -711,7 +700,7 @@ def test_ten_slots_of_four_runners_have_a_winner_each() -> None:
 
 
 def test_a_latecomer_does_not_take_the_slot_of_the_first() -> None:
-    """The third runner joins late, t = 2 (pynenc, case 25)."""
+    """pynenc, case 25."""
     claim = asked("c", ABC, DEFAULT, 2)
 
     assert claim.verdict == NotAssignedSlot()
@@ -719,7 +708,7 @@ def test_a_latecomer_does_not_take_the_slot_of_the_first() -> None:
 
 
 def test_slots_that_exceed_the_margin_by_less_than_a_microsecond_are_invalid() -> None:
-    """Ours: 10 us for 3 runners with a margin of 3 us would leave windows of 0, 0 and 1 us."""
+    """Ours: 10 us for 3 runners, margin 3 us, would give windows of 0, 0 and 1 us."""
     claims = View(tiny(interval=10, spread=3), crowd(3), EPOCH).claims()
 
     assert {claim.verdict for claim in claims} == {SlotWindowInvalid(3, 3)}
@@ -729,7 +718,7 @@ def test_slots_that_exceed_the_margin_by_less_than_a_microsecond_are_invalid() -
 def test_the_fraction_reported_is_above_the_limit_exactly_when_late(
     limit: int, interval: int, data: st.DataObject
 ) -> None:
-    """A late fraction is rounded up, so the number reported agrees with the exact comparison."""
+    """It is rounded up to agree with the exact comparison."""
     service = tiny(interval=interval, spread=0, start_fraction_ppm=limit)
     elapsed = data.draw(st.integers(0, interval - 1) | st.just(min(interval - 1, limit * interval // PPM + 1)))
     verdict = View(service, crowd(1), Instant(elapsed)).claim("r0").verdict
@@ -739,12 +728,12 @@ def test_the_fraction_reported_is_above_the_limit_exactly_when_late(
 
 
 def test_two_lists_clear_two_runners() -> None:
-    """Known not to work: a sees {a, c} and b sees {b, c}, and both are cleared at t = 10 (pynenc, seen when it ran)."""
+    """Known limit (pynenc too): a sees {a, c}, b sees {b, c}; both are cleared at t = 10."""
     assert isinstance(asked("a", listed("a", "c"), DEFAULT, 10).verdict, Assigned)
     assert isinstance(asked("b", listed("b", "c"), DEFAULT, 10).verdict, Assigned)
 
 
-# --- what a configuration bears ---------------------------------------------------------------------------------------
+# --- tolerances of a configuration ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -762,7 +751,7 @@ def test_two_lists_clear_two_runners() -> None:
     ],
 )
 def test_the_tolerance_of_the_defaults(count: int, service: AtomicService, expected: Tolerance) -> None:
-    """What pynenc tells are the least differences that clear two (105, 80, 67.5 s); a microsecond less is borne."""
+    """Of pynenc: the least differences that clear two: 105, 80, 67.5 s."""
     assert tolerance(service, count) == expected
 
 
@@ -788,7 +777,7 @@ def test_the_tolerance_of_the_defaults(count: int, service: AtomicService, expec
     ],
 )
 def test_start_up_tells_what_will_not_work(service: AtomicService, runners: int, expected: StartUp) -> None:
-    """By the window of two, as pynenc looks at it, all would be well with four that are polled past their 7.5 s."""
+    """pynenc: it judges the window of two runners, and accepts four that miss their 7.5 s."""
     assert check_start_up(service, Claiming(), runners) == expected
 
 
@@ -804,12 +793,10 @@ def test_start_up_tells_what_will_not_work(service: AtomicService, runners: int,
     ],
 )
 def test_a_concern_says_what_to_do(concern: Concern, text: str) -> None:
-    """In one line, for the log of a runner that starts."""
     assert str(concern) == text
 
 
 def test_a_cycle_of_any_length_is_judged_at_once() -> None:
-    """The numbers come from formulas, so an extreme size costs nothing."""
     service = AtomicService(interval=10**30, spread=0)
 
     assert check_start_up(service, Claiming(), 10**9).runners_max == 10**30
@@ -818,8 +805,6 @@ def test_a_cycle_of_any_length_is_judged_at_once() -> None:
 
 @pytest.mark.parametrize("case", [*get_args(ClaimVerdict), *get_args(Tolerance), *get_args(Concern)])
 def test_every_case_is_drawn(case: type) -> None:
-    """The strategies reach each verdict, each tolerance, and each concern."""
-
     def has_the_case(drawn: AtomicServiceClaim | StartUp) -> bool:
         parts = drawn.concerns if isinstance(drawn, StartUp) else (drawn.verdict, drawn.tolerance)
         return case in map(type, parts)
@@ -852,14 +837,12 @@ def test_every_case_is_drawn(case: type) -> None:
     ],
 )
 def test_settings_that_mean_nothing_are_refused(settings: dict[str, int]) -> None:
-    """At construction, with tidegate's own error."""
     with pytest.raises(Misuse):
         AtomicService(**settings)
 
 
 @pytest.mark.parametrize("name", ["", None, 7, b"a"])
 def test_a_name_is_a_string_that_is_not_empty(name: str) -> None:
-    """A runner's, the caller's and the run's."""
     with pytest.raises(Misuse):
         Runner(name, EPOCH)
     with pytest.raises(Misuse):
@@ -879,7 +862,7 @@ def test_a_name_is_a_string_that_is_not_empty(name: str) -> None:
     ],
 )
 def test_a_way_of_asking_that_means_nothing_is_refused(settings: dict[str, int]) -> None:
-    """At construction, with tidegate's own error; pynenc refuses a check interval of 0 when a runner starts."""
+    """pynenc: refuses a check interval of 0 at start-up."""
     with pytest.raises(Misuse):
         Claiming(**settings)
 
@@ -889,7 +872,6 @@ NONSENSE: list[Any] = [None, True, -1, 1.5, "x", b"x", [], {}, object(), DEFAULT
 
 @pytest.mark.parametrize("wrong", NONSENSE, ids=lambda wrong: type(wrong).__name__)
 def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
-    """Whatever stands in one place of a call, only tidegate's own error comes out."""
     good: dict[str, Any] = {"service": DEFAULT, "runner_id": "a", "runners": AB, "now": EPOCH, "run_id": "run"}
     calls: list[Callable[[], object]] = [
         *(
@@ -909,7 +891,7 @@ def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
 
 
 def test_two_clocks_are_not_compared() -> None:
-    """Law T2 of instants: a runner that was created on another clock has no age."""
+    """Law T2 of instants."""
     with pytest.raises(Misuse, match="compare"):
         View(GRACE, (Runner("a", Instant(0, WALL)),), Instant(0, STORE)).claim("a")
 
@@ -958,5 +940,4 @@ def test_two_clocks_are_not_compared() -> None:
 def test_a_claim_reads_as_one_line(
     caller: str, runners: tuple[Runner, ...], service: AtomicService, second: int, text: str
 ) -> None:
-    """What a person can paste into an issue, whatever the ids hold."""
     assert str(asked(caller, runners, service, second)) == text

@@ -134,8 +134,6 @@ def test_ex9_only_the_run_in_the_gate_leaves(gate: Gate, run_id: str, token: int
 
 @attrs.define
 class World:
-    """The gate and the history that runners race for; a write of the gate is a compare-and-set."""
-
     lost: list[bool]
     gate: Gate = attrs.field(factory=Gate)
     history: dict[str, Execution] = attrs.field(factory=dict)
@@ -144,7 +142,7 @@ class World:
     tokens: list[int] = attrs.field(factory=list)
 
     def swap(self, seen: Gate, to: Gate) -> bool:
-        """Tell whether the caller learns that it has won; what it does not learn may have happened."""
+        """Return whether the caller learns of its success; unreported writes may have happened."""
         if self.gate != seen:
             return False
         self.gate = to
@@ -157,7 +155,6 @@ class World:
 
 
 def life(world: World, me: str) -> Generator[None, None, None]:
-    """A runner that is cleared all the time, as if nobody agreed on the slots."""
     for number in range(3):
         run = run_of(me, f"{me}.{number}")
         while True:
@@ -233,7 +230,6 @@ def step(world: World, lives: dict[str, Generator[None, None, None]], me: str, w
 
 
 def settle(world: World) -> None:
-    """Everybody has finished or is gone: a newcomer is let in, and what it reaps is recorded."""
     world.live = {"new"}
     admission = executions.admit(world.gate, run_of("new", "new"), live=world.live, now=world.now)
 
@@ -247,18 +243,18 @@ def settle(world: World) -> None:
 
 test_a_planted_bug_is_found = planted(
     executions,
-    # A gate as pynenc ships it: a runner that is killed at work blocks all for good.
+    # pynenc's shipped gate: a runner killed at work blocks it forever.
     bug(
         "nobody is reaped", ("if active is not None and active.runner_id in live:", "if active is not None:"),
         partial(test_an_admission_keeps, "EX3"), test_runners_race_and_are_killed,
     ),
-    # Every run that is under way is taken for one that was left behind.
+    # Every running run is taken for an abandoned one.
     bug(
         "whoever comes is let in", ("if active is not None and active.runner_id in live:", "if False:"),
         ("(active,), live=live", "(active,), live=()"),
         partial(test_an_admission_keeps, "EX1"), test_runners_race_and_are_killed,
     ),
-    # Whoever was reaped cannot be distinguished from whoever is in.
+    # A reaped run and the admitted one look alike.
     bug(
         "one token", ("Gate(gate.token + 1, entered)", "Gate(max(1, gate.token), entered)"),
         partial(test_an_admission_keeps, "EX2"), test_runners_race_and_are_killed,
@@ -277,19 +273,19 @@ test_a_planted_bug_is_found = planted(
         ("each.end is None and each.runner_id not in live", "each.runner_id not in live"),
         test_ex6_exactly_the_gone_are_reaped,
     ),
-    # A setting as pynenc ships it: documented, and read nowhere.
+    # pynenc: a documented setting that no code reads.
     bug(
         "the margin is not read", ("Enough(left) if left >= max(1, least) else NoMargin(left, least)", "Enough(left)"),
         test_ex7_work_has_its_margin,
     ),
-    # A query as pynenc has it.
+    # As in pynenc.
     bug(
         "what is under way counts by its start alone",
         ("(each.end is None or each.end - since >= 0)", "(each.end or each.start) - since >= 0"),
         test_ex8_a_range_is_that,
     ),
     bug("oldest first", ("[: max(0, limit)]", "[: max(0, limit)][::-1]"), test_ex8_a_range_is_that),
-    # Who lost the gate empties it for whom it belongs to now.
+    # The runner that lost the gate empties it for its new holder.
     bug(
         "whoever is in leaves",
         ("if gate.active is None or gate.active.id != run_id or gate.token != token:", "if False:"),
@@ -307,7 +303,6 @@ test_a_planted_bug_is_found = planted(
 
 @given(claims())
 def test_a_skip_is_recorded_where_somebody_should_know(claim: AtomicServiceClaim) -> None:
-    """Three reasons leave a row of no width, the others are not news."""
     left = skipped(claim, run_id="run", now=FAR)
 
     is_recorded = isinstance(claim.verdict, (SlotWindowInvalid, ScheduledRunnerInGrace, LateStart))
@@ -316,7 +311,7 @@ def test_a_skip_is_recorded_where_somebody_should_know(claim: AtomicServiceClaim
 
 
 def test_a_late_start_leaves_a_row_and_a_timely_one_none() -> None:
-    """Interval 60 s, t = 45 s; with a fraction of 1 there is no blocked row (pynenc, case 12)."""
+    """pynenc, case 12: 60 s, t = 45 s."""
     service, runner = AtomicService(interval=MINUTE, spread=0), (Runner("a", EPOCH),)
     rows_left = [
         skipped(
@@ -334,7 +329,7 @@ def test_a_late_start_leaves_a_row_and_a_timely_one_none() -> None:
 
 
 def test_of_sixteen_that_are_cleared_one_is_let_in() -> None:
-    """The others leave blocked rows that name the run before them (pynenc, cases 21 and 22)."""
+    """pynenc, cases 21 and 22: the blocked rows name the run before them."""
     live = {f"r{number}" for number in range(16)}
     gate, blocked = Gate(), list[Execution]()
     for runner in sorted(live):
@@ -349,7 +344,7 @@ def test_of_sixteen_that_are_cleared_one_is_let_in() -> None:
 
 
 def test_a_joiner_whose_slot_it_is_finds_the_gate_taken() -> None:
-    """A was cleared alone, b joins and owns the slot: no run, one blocked row for b (pynenc, case 23)."""
+    """pynenc, case 23."""
     service = AtomicService(interval=MINUTE, spread=0)
     both = (Runner("a", EPOCH), Runner("b", EPOCH))
     ask = {"service": service, "run_id": "run"}
@@ -365,7 +360,7 @@ def test_a_joiner_whose_slot_it_is_finds_the_gate_taken() -> None:
 
 
 def test_a_runner_knows_itself_again() -> None:
-    """The reply to the write of the gate was lost: asked again, the run is in already, under the same token."""
+    """Its gate write got no reply; the retry finds the run under the same token."""
     run = run_of("r0", "x")
     first = executions.admit(Gate(7), run, live={"r0"}, now=EPOCH)
     assert isinstance(first, Admitted)
@@ -375,7 +370,7 @@ def test_a_runner_knows_itself_again() -> None:
 
 
 def test_a_runner_that_was_killed_at_work_is_reaped() -> None:
-    """At the next claim of anybody: pynenc's documents say so, and its shipped gate stays shut for ever."""
+    """pynenc: documented, but its shipped gate stays shut."""
     admission = executions.admit(IN, run_of("r1", "y"), live={"r1"}, now=FAR)
 
     assert isinstance(admission, Admitted)
@@ -398,19 +393,17 @@ def test_a_runner_that_was_killed_at_work_is_reaped() -> None:
     ],
 )
 def test_a_claim_at_the_end_of_its_slot_does_no_work(least: int, at: int, expected: Enough | NoMargin) -> None:
-    """A claim that pynenc grants: 10 ms before the end of the slot."""
+    """pynenc: grants a claim 10 ms before the end of the slot."""
     run = run_of("a", "x", Window(EPOCH, Instant(90 * SECOND)))
 
     assert executions.margin(run, least, Instant(at)) == expected
 
 
 def test_no_margin_reads_as_one_line() -> None:
-    """The reason begins with the word that pynenc's documents have for it."""
     assert str(NoMargin(SECOND, 2 * SECOND)) == f"{NO_MARGIN}: 1 s of the window are left, and 2 s are needed"
 
 
 def test_an_end_tells_how_long_it_took() -> None:
-    """From the start of the row; a row that is missing has no width; and the clock may step back."""
     row, run = Execution(id="x", runner_id="r0", start=Instant(10), reason="old"), run_of("r0", "x")
     ended = executions.ended(row, run, ExecutionStatus.COMPLETED, now=Instant(15))
     missing = executions.ended(None, run, ExecutionStatus.ABANDONED, reason="exception:ValueError", now=Instant(15))
@@ -435,7 +428,7 @@ def finished(name: str, start: int, length: Duration, runner: str = "r0") -> Exe
 
 
 def test_a_range_can_be_narrowed() -> None:
-    """Newest first (pynenc, case 26), by duration (case 30), by runner, and by nothing at all."""
+    """pynenc, cases 26 and 30."""
     history = (finished("a", 1, SECOND // 2), finished("b", 2, 1_200 * MILLISECOND), finished("c", 3, SECOND, "r1"))
 
     def found(**narrowed: Any) -> str:
@@ -449,7 +442,7 @@ def test_a_range_can_be_narrowed() -> None:
 
 
 def test_a_history_is_cut_and_keeps_what_runs() -> None:
-    """Retention of executions (pynenc, cases 27 to 29): a running row stays, whatever its age."""
+    """pynenc, cases 27 to 29: a running row stays at any age."""
     history = (
         Execution(id="runs", runner_id="r0", start=EPOCH),
         *(finished(str(number), number, 0) for number in range(5)),
@@ -465,7 +458,6 @@ def test_a_history_is_cut_and_keeps_what_runs() -> None:
 
 
 def test_an_execution_reads_as_one_line() -> None:
-    """What a person can paste into an issue."""
     assert str(finished("x", 1, 5)) == "run 'x' of 'r0' from 1 s@store, completed"
     assert str(skipped_row()) == "run 'y' of 'r1' from 0 s@store, blocked: prior_running:x runner:r0"
 
@@ -500,7 +492,6 @@ ROW: dict[str, Any] = {"id": "x", "runner_id": "r0", "start": Instant(5)}
     ids=lambda wrong: type(wrong).__name__,
 )
 def test_an_execution_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
-    """It has an end exactly when it is over, not before it starts, and blocked ones take no time."""
     with pytest.raises(Misuse):
         Execution(**{**ROW, **wrong})
 
@@ -511,7 +502,6 @@ def test_an_execution_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
     ids=lambda wrong: type(wrong).__name__,
 )
 def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
-    """Whatever stands in one place of a call, only tidegate's own error comes out."""
     run = run_of("r0", "x")
     none: Any = object()
     instant: Any = none if wrong == FAR else wrong
@@ -554,7 +544,6 @@ def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
 
 
 def test_a_run_ends_as_completed_or_abandoned_and_in_its_own_row() -> None:
-    """Nothing else is an end, and the row of another run is not touched."""
     with pytest.raises(Misuse, match="as completed or as abandoned"):
         executions.ended(None, run_of("r0", "x"), ExecutionStatus.BLOCKED, now=FAR)
     with pytest.raises(Misuse, match="is not run 'y'"):
@@ -562,7 +551,7 @@ def test_a_run_ends_as_completed_or_abandoned_and_in_its_own_row() -> None:
 
 
 def test_two_clocks_are_not_compared() -> None:
-    """Law T2 of instants: what was timed by the store is not ended by the clock of a machine."""
+    """Law T2 of instants."""
     with pytest.raises(Misuse, match="compare"):
         executions.admit(IN, run_of("r1", "y"), live={"r1"}, now=Instant(5, WALL))
 
@@ -579,5 +568,4 @@ def test_two_clocks_are_not_compared() -> None:
     ],
 )
 def test_every_case_is_drawn(drawn: st.SearchStrategy[object], case: Callable[[object], bool]) -> None:
-    """The strategies reach each verdict, and a run that is let in in the place of another."""
     must_draw(drawn, case)

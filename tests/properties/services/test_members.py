@@ -1,5 +1,3 @@
-"""Members on a document store: a life begins once, and ends once."""
-
 from __future__ import annotations
 
 from itertools import count, product
@@ -51,7 +49,7 @@ def joined() -> Plain:
 
 
 def test_a_join_that_is_done_again_changes_nothing() -> None:
-    """Law MP1: also when time has passed; a record without instants is not a member yet."""
+    """Law MP1, also later; a record without instants is no member yet."""
     record = joined().read(document(MEMBERS, "a"))
     assert record is not None
     zero = Instant(0)
@@ -64,7 +62,7 @@ def test_a_join_that_is_done_again_changes_nothing() -> None:
 
 
 def test_whoever_has_left_is_not_a_member_again() -> None:
-    """Law MP2: neither a beat nor another join brings it back."""
+    """Law MP2, against a beat and a second join."""
     left = done(joined(), leave(MEMBERS, "a"))
     for effect in (beat(MEMBERS, "a"), begin(MEMBERS, "a"), insert_one(MEMBERS, new_member("a"))):
         assert done(left.write(CLOCK, Instant(5_000)), effect).read(document(MEMBERS, "a")) == left.read(
@@ -75,7 +73,7 @@ def test_whoever_has_left_is_not_a_member_again() -> None:
 
 
 def test_who_is_presumed_dead_is_not_a_member_again() -> None:
-    """Law MP2: a beat that comes after so much silence changes nothing, and replies nothing."""
+    """Law MP2: a late beat changes nothing and gets no reply."""
     alive, dead = (joined().write(CLOCK, Instant(at)) for at in (4_000, 5_000))
 
     ((_, beaten),) = perform(beat(MEMBERS, "a", 5_000), alive, "a")
@@ -88,7 +86,7 @@ def test_who_is_presumed_dead_is_not_a_member_again() -> None:
 
 @pytest.mark.parametrize("back", [1_000, 2_000_000])
 def test_a_member_is_read_where_the_clock_of_the_store_was_set_back(back: int) -> None:
-    """Law MP3: it beats, and it joins again, under a primary whose clock is behind; later beats count again."""
+    """Law MP3: it beats and rejoins under a primary whose clock is behind."""
     zero = Instant(0)
     failed_over = joined().write(CLOCK, Instant(-back))
     for again in (
@@ -108,7 +106,7 @@ def test_a_member_is_read_where_the_clock_of_the_store_was_set_back(back: int) -
 
 @given(st.integers(-9, 9), st.integers(-9, 9), st.integers(-9, 9))
 def test_whatever_the_clock_has_shown_is_a_member(created: int, since: int, seen: int) -> None:
-    """Law MP3: no instant comes before the one that it followed, and none is earlier than it was written."""
+    """Law MP3."""
     times = {"created": Instant(created * 1_000), "joined": Instant(since * 1_000), "seen": Instant(seen * 1_000)}
     found = member_of(Document.of(times | {"_id": "a", "left": None}))
     assert found is not None
@@ -117,7 +115,6 @@ def test_whatever_the_clock_has_shown_is_a_member(created: int, since: int, seen
 
 
 def ran(world: Plain, program: Program[T]) -> tuple[Plain, T]:
-    """The world after a program that is alone, and what it returns."""
     reply: object = None
     try:
         while True:
@@ -132,7 +129,7 @@ DEAD_AFTER = 10_000
 
 
 def test_the_next_life_of_a_name_takes_the_place_of_one_that_is_alive() -> None:
-    """Law MP4: a restart moves nobody, and is as young as it is; after one that is gone it stands at the end."""
+    """Law MP4: a restart keeps its place; the successor of a dead life goes to the end."""
     world, first = ran(world_with({}), join(MEMBERS, "a-1", DEAD_AFTER, name="a"))
     zero, five, late = Instant(0), Instant(5_000), Instant(30_000)
     one = Member(id="a-1", name="a", life=1, runner=None, created=zero, joined=zero, seen=zero)
@@ -149,7 +146,7 @@ def test_the_next_life_of_a_name_takes_the_place_of_one_that_is_alive() -> None:
 
 
 def test_a_worker_joins_a_runner_that_is_alive() -> None:
-    """Law MP4: it is no runner, and goes with the one that it has."""
+    """Law MP4: it goes with its runner."""
     world, _ = ran(world_with({}), join(MEMBERS, "a", DEAD_AFTER))
     world, worker = ran(world, join(MEMBERS, "w", DEAD_AFTER, runner="a"))
     assert isinstance(worker, Joined)
@@ -162,7 +159,7 @@ def test_a_worker_joins_a_runner_that_is_alive() -> None:
 
 
 def test_everybody_is_read_however_many_there_are() -> None:
-    """More than two replies hold; whoever joins learns of one on the last page."""
+    """There are more members than two replies hold, the sought one on the last page."""
     times = dict.fromkeys(("created", "joined", "seen"), Instant(0))
     docs = tuple(Document.of({"_id": f"{number:04}", "left": None, **times}) for number in range(2 * FOUND_MAX + 1))
     world, records = ran(world_with({MEMBERS: docs}), everybody(MEMBERS))
@@ -172,7 +169,7 @@ def test_everybody_is_read_however_many_there_are() -> None:
 
 
 def test_who_has_been_gone_for_long_is_forgotten() -> None:
-    """Law MP5: workers first, then lives in their order; who was seen since, or is the runner of one who was, stays."""
+    """Law MP5: workers first, then lives in order; seen members and their runners stay."""
     world, _ = ran(world_with({}), join(MEMBERS, "a-1", DEAD_AFTER, name="a"))
     world, _ = ran(world, join(MEMBERS, "a-2", DEAD_AFTER, name="a"))
     world, _ = ran(world, join(MEMBERS, "w", DEAD_AFTER, runner="a-2"))
@@ -188,7 +185,7 @@ def test_who_has_been_gone_for_long_is_forgotten() -> None:
 
 
 def obeys(revived: str, at: int) -> bool:
-    """Whether law MP5 holds of a pass before whose effect of that number a late beat arrives; two lives of a name, and a worker."""
+    """Check law MP5 if a late beat arrives before effect `at`."""
 
     def known() -> tuple[Membership, set[str]]:
         found = membership_of(contents(world, MEMBERS), DEAD_AFTER)
@@ -237,12 +234,12 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_who_comes_to_life_while_others_are_forgotten_stays() -> None:
-    """Law MP5: the delete is refused, and so are those that come after it, for they may be its runner or its name's."""
+    """Law MP5: its delete is refused, and so are those of its possible runners."""
     world, _ = ran(world_with({}), join(MEMBERS, "a", DEAD_AFTER))
     world, _ = ran(world, join(MEMBERS, "w", DEAD_AFTER, runner="a"))
     late = world.write(CLOCK, Instant(9 * DEAD_AFTER))
     program, reply = forget(MEMBERS, DEAD_AFTER, DEAD_AFTER), None
-    for _ in range(2):  # who is there, and when
+    for _ in range(2):  # members and times
         ((_, reply),) = perform(program.send(reply), late, "a")
     revived = done(late, beat(MEMBERS, "w"))
     delete = program.send(reply)
@@ -255,7 +252,7 @@ def test_who_comes_to_life_while_others_are_forgotten_stays() -> None:
 @pytest.mark.parametrize("stops", range(1, 6))
 @pytest.mark.parametrize("name", [None, "a"])
 def test_a_join_that_stops_half_way_is_done_again(stops: int, name: str | None) -> None:
-    """Laws MP1 and MP4: after each of its writes, later on, and under a name too."""
+    """Laws MP1 and MP4, after each of its writes."""
     world, _ = ran(world_with({}), join(MEMBERS, "a-1", DEAD_AFTER, name="a"))
     half, reply = join(MEMBERS, "a-2", DEAD_AFTER, name=name), None
     for _ in range(stops):
@@ -270,7 +267,6 @@ def test_a_join_that_stops_half_way_is_done_again(stops: int, name: str | None) 
 
 
 def test_what_is_not_a_member_is_misuse() -> None:
-    """A record that lacks fields, and a name that is empty."""
     with pytest.raises(Misuse):
         member_of(Document.of({"_id": "x", "created": Instant(0), "joined": Instant(0)}))
     with pytest.raises(Misuse):
@@ -278,7 +274,6 @@ def test_what_is_not_a_member_is_misuse() -> None:
 
 
 def test_a_record_that_another_has_spoiled_is_read_or_misuse() -> None:
-    """Whatever stands in a field, or is missing."""
     times = dict.fromkeys(("created", "joined", "seen"), Instant(0))
     named = {"_id": "x", "left": None, "name": "pod", "life": 2, "runner": "r"}
     assert is_read_or_misuse(member_of, Document.of({**times, **named}))

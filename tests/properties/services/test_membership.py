@@ -50,13 +50,11 @@ from tidegate.services.membership import (
 )
 from tidegate.services.strategies.membership import answers_to_members, livenesses, memberships, short_times
 
-# --- random lives of a group ------------------------------------------------------------------------------------------
+# --- random histories of a group --------------------------------------------------------------------------------------
 
 
 @attrs.frozen
 class Joins:
-    """A process joins, with a name or without, perhaps as a worker of somebody, by a list that is some writes old."""
-
     name: str | None
     runner: int | None
     stale: int = 0
@@ -64,36 +62,26 @@ class Joins:
 
 @attrs.frozen
 class Beats:
-    """Somebody who joined once beats."""
-
     who: int
 
 
 @attrs.frozen
 class Leaves:
-    """Somebody who joined once leaves."""
-
     who: int
 
 
 @attrs.frozen
 class Passes:
-    """Time passes."""
-
     duration: Duration
 
 
 @attrs.frozen
 class Forgets:
-    """Some of what may be forgotten is."""
-
     count: int
 
 
 Event: TypeAlias = Joins | Beats | Leaves | Passes | Forgets
 SILENCE = 4
-"""How long one must be silent here; so small that instants meet."""
-
 somebody, names = st.integers(0, 5), st.sampled_from((None, "a", "b"))
 joining = st.builds(Joins, names, st.sampled_from((None, None, None, 0, 1, 2)), st.sampled_from((0, 0, 0, 1, 2)))
 events = st.one_of(
@@ -110,8 +98,6 @@ lives = st.lists(events, max_size=24)
 
 @attrs.frozen
 class Moment:
-    """What is known at an instant, and what was done to bring it about."""
-
     known: Membership
     now: Instant
     event: Event | None = None
@@ -123,7 +109,6 @@ def everybody(known: Membership, now: Instant) -> dict[str, Liveness]:
 
 
 def play(happened: list[Event]) -> list[Moment]:
-    """All moments, one a write; each id is given out once, and a later one is not the higher one."""
     moments = [Moment(Membership(dead_after=SILENCE), Instant(0))]
     ids: list[str] = []
     for event in happened:
@@ -255,14 +240,14 @@ def test_m6_of_any_members(known: Membership, now: Instant, longer: Duration) ->
 @example([Joins("a", None), Joins("b", None), Passes(1), Joins("a", None)])
 @example([Joins("a", None), Passes(SILENCE), Joins("a", None)])
 def test_m7_an_instant_keeps_its_list(happened: list[Event]) -> None:
-    # Nobody is forgotten, and nobody joins by an old list: see what is known not to work.
+    # Without forgetting and joins by old lists, which are known limits.
     kept: list[Event] = [
         attrs.evolve(each, stale=0) if isinstance(each, Joins) else each
         for each in happened
         if not isinstance(each, Forgets)
     ]
     moments = play(kept)
-    over = {moment.now: moment.known for moment in moments}  # the last one of each instant
+    over = {moment.now: moment.known for moment in moments}  # the last of each instant
     last = moments[-1].known
     for at, known in over.items():
         assert laws.an_instant_keeps_its_list(runners(known, at), runners(last, at), last, at)
@@ -274,7 +259,6 @@ BROUGHT_BACK = (
     ("if not isinstance(found, Alive):", "if isinstance(found, Unseen):"),
     ("seen=_later(member.seen, now)", "seen=now, left=None"),
 )
-"""What pynenc does: the record is overwritten, whatever was found out meanwhile."""
 COVERED = (
     "    runner = None if member.runner is None else",
     "    member = membership.by_id.get(member.runner, member)\n    runner = None if member.runner is None else",
@@ -288,12 +272,12 @@ test_a_planted_bug_is_found = planted(
         "beats are not looked at", ("if now - member.seen >=", "if now - member.joined >="),
         test_m1_of_any_members, test_m1_over_time,
     ),
-    # What pynenc asks: silent for longer than the limit.
+    # pynenc: silent for longer than the limit.
     bug(
         "silent a little later", ("if now - member.seen >=", "if now - member.seen >"),
         test_m1_over_time,
     ),
-    # As in pynenc: that there is a later life does not matter, nor what it said.
+    # pynenc ignores a later life and its messages.
     bug(
         "whoever beats is alive",
         ("    if member.left is not None:\n        return", "    return None\n    if True:\n        return"),
@@ -301,26 +285,26 @@ test_a_planted_bug_is_found = planted(
     ),
     bug("beats bring back", *BROUGHT_BACK, test_m2_who_is_gone_stays_gone),
     bug("beats bring back who is as alive as its runner", COVERED, *BROUGHT_BACK, test_m2_who_is_gone_stays_gone),
-    # As with pynenc's flag: each beat says anew whether its sender may run the service.
+    # pynenc: each beat sets anew whether its sender may run the service.
     bug(
         "beats make a runner", ("seen=_later(member.seen, now)", "seen=_later(member.seen, now), runner=None"),
         WORKERS_TOO, test_m3_runners_are_the_living,
     ),
     bug("workers are listed, too", WORKERS_TOO, test_m3_runners_are_the_living),
-    # As in pynenc's list: by id, so a restarted runner is two until its former life is silent.
+    # pynenc's list is by id: a restarted runner is two until its former life is silent.
     bug(
         "former lives are listed, too", ("        member.name: member\n", "        member.id: member\n"),
         test_m3_runners_are_the_living, test_m5_a_restart_moves_nobody,
     ),
     bug("by the last beat", ("key=_by_creation", "key=lambda each: -each.seen.at"), test_m4_nobody_overtakes),
-    # A restart goes to the end, and everybody behind it moves up.
+    # A restart goes to the end, and runners behind it move up.
     bug("by age", ("key=_by_creation", "key=lambda each: (each.joined.at, each.id)"), test_m4_nobody_overtakes),
     bug(
         "a restart is a newcomer", ("created=former.created, joined", "created=since, joined"),
         test_m5_a_restart_moves_nobody,
     ),
     bug("lives are not counted", ("life=former.life + 1", "life=1"), test_m5_a_restart_moves_nobody),
-    # No stabilisation, while its former life may be at work.
+    # No stabilisation, although its former life may still work.
     bug(
         "a restart takes over the age", ("joined=since, seen", "joined=former.created, seen"),
         test_m5_a_restart_moves_nobody,
@@ -331,7 +315,7 @@ test_a_planted_bug_is_found = planted(
         ("(each.runner is None, *_by_life(each))", "(each.runner is not None, -each.life)"),
         test_m6_along_the_way, test_m6_of_any_members,
     ),
-    # With what says that their workers are orphans.
+    # It also forgets the evidence that their workers are orphans.
     bug(
         "the departed go at once",
         ("if now - member.seen < retention or member.place in kept or member.id in kept:", "if member.left is None:"),
@@ -363,13 +347,11 @@ START = Instant(1_800_000_000 * SECOND)
 
 
 def member(who: str, **changes: object) -> Member:
-    """A runner that joined at the start, but for what is said otherwise."""
     plain = Member(id=who, name=who, life=1, runner=None, created=START, joined=START, seen=START)
     return attrs.evolve(plain, **changes)  # type: ignore[arg-type]
 
 
 def on_the_wall(who: str) -> Member:
-    """A runner that was seen by another clock."""
     at = Instant(START.at, WALL)
     return member(who, created=at, joined=at, seen=at)
 
@@ -421,7 +403,6 @@ GROUP = of(
     ],
 )
 def test_it_is_said_who_is_alive_and_why_not(who: str, after: Duration, expected: Liveness, text: str) -> None:
-    """Each case once, and both sides of the limit; a worker called like a runner is not its next life."""
     found = liveness(GROUP, who, START + after)
 
     assert found == expected
@@ -430,7 +411,6 @@ def test_it_is_said_who_is_alive_and_why_not(who: str, after: Duration, expected
 
 @given(st.integers(-3, 3))
 def test_silence_begins_when_the_filter_of_the_store_says_so(late: Duration) -> None:
-    """Agreement with `OlderThan`, which judges the same beat by the store's clock."""
     now = START + (DEAD_AFTER + late * MILLISECOND)
     older = matches(
         OlderThan(Field[Instant]("seen"), DEAD_AFTER), Document.of({"_id": "a", "seen": START}), lambda: now
@@ -440,14 +420,14 @@ def test_silence_begins_when_the_filter_of_the_store_says_so(late: Duration) -> 
 
 
 def test_runners_stand_by_creation_then_by_name() -> None:
-    """Registered in one batch as 2, 1, 3 they stand as 1, 2, 3 (pynenc, case 18); who is older stands before."""
+    """pynenc, case 18; older ones come first."""
     known = of(member("2"), member("1"), member("3"), member("9", created=START + -1))
 
     assert ids(runners(known, START)) == ["9", "1", "2", "3"]
 
 
 def test_a_later_beat_moves_nobody() -> None:
-    """Not by the oldest (pynenc, case 19)."""
+    """Unlike an order by the oldest beat (pynenc, case 19)."""
     known = of(member("1"), member("2", created=START + -1), member("3"))
     beaten = beat(known, "2", START + MINUTE)
 
@@ -456,7 +436,7 @@ def test_a_later_beat_moves_nobody() -> None:
 
 
 def test_workers_never_take_part() -> None:
-    """However they are called and whoever beats (pynenc, case 20); a runner does while it is alive."""
+    """pynenc, case 20."""
     known = of(member("1"), member("1-w", runner="1", created=START + -1), member("2", left=START))
 
     assert ids(runners(known, START)) == ["1"]
@@ -464,7 +444,6 @@ def test_workers_never_take_part() -> None:
 
 
 def restarted(known: Membership, now: Instant, *, named: bool, leaves: bool = False) -> Membership:
-    """Two runners that were restarted twice, a minute apart, and beat in between."""
     for life in range(3):
         for name in ("a", "b"):
             known = added(known, join(known, f"{name}-{life}", now, name=name if named else None))
@@ -478,7 +457,7 @@ def restarted(known: Membership, now: Instant, *, named: bool, leaves: bool = Fa
 
 
 def test_ghosts_take_no_slots() -> None:
-    """Two runners that restart twice are six to pynenc for ten minutes, and its defaults stop at five."""
+    """pynenc: counts two twice-restarted runners as six for ten minutes; it allows five."""
     later = START + 3 * MINUTE
 
     assert len(runners(restarted(Membership(), START, named=False), later)) == 6
@@ -487,7 +466,7 @@ def test_ghosts_take_no_slots() -> None:
 
 
 def test_a_restarted_runner_takes_its_place_and_waits_for_stabilisation() -> None:
-    """Its slot stays where it was, and empty, for its former life may still be at work in it."""
+    """Its former life may still be at work in the slot."""
     service = AtomicService(stabilisation=5 * MINUTE)
     now = START + 10 * SECOND  # the first slot of a cycle
     known = of(member("a-1", name="a"), member("b"))
@@ -504,7 +483,6 @@ def test_a_restarted_runner_takes_its_place_and_waits_for_stabilisation() -> Non
 
 
 def test_of_two_that_join_at_once_under_a_name_one_counts() -> None:
-    """Both read the list before the other was in it: they are told apart by their ids, the same for all who look."""
     known = of(member("a-1", name="a"))
     both = added(added(known, join(known, "x", START, name="a")), join(known, "y", START, name="a"))
 
@@ -517,7 +495,6 @@ def test_of_two_that_join_at_once_under_a_name_one_counts() -> None:
 
 
 def test_a_join_may_be_repeated_and_takes_no_id_of_another() -> None:
-    """After a lost reply it learns that it is in; an id of another kind, name or runner, or of the dead, is taken."""
     known = of(member("a"), member("w", runner="a", name="worker"), member("d", left=START))
     now = START + SECOND
 
@@ -531,7 +508,6 @@ def test_a_join_may_be_repeated_and_takes_no_id_of_another() -> None:
 
 
 def test_a_worker_joins_a_runner_that_is_alive() -> None:
-    """Else there is nobody who would take it along when it goes."""
     known = of(member("a"), member("d", left=START))
 
     assert join(known, "w", START, runner="a") == Joined(member("w", runner="a"))
@@ -540,7 +516,7 @@ def test_a_worker_joins_a_runner_that_is_alive() -> None:
 
 
 def test_a_name_is_of_all_workers() -> None:
-    """Known not to work: a worker that is called like one of another runner is its next life."""
+    """Known limit: a worker with the name of another runner's worker is its next life."""
     known = of(member("a"), member("b"))
     known = added(known, join(known, "a-w", START, name="1", runner="a"))
     known = added(known, join(known, "b-w", START, name="1", runner="b"))
@@ -549,7 +525,6 @@ def test_a_name_is_of_all_workers() -> None:
 
 
 def test_whoever_is_not_alive_does_not_beat() -> None:
-    """It learns why, and joins anew: at the end of the order, as the next life of its name."""
     known = of(member("a"), member("b", created=START + 1, joined=START + 1, seen=START + DEAD_AFTER))
     now = START + DEAD_AFTER
 
@@ -562,7 +537,6 @@ def test_whoever_is_not_alive_does_not_beat() -> None:
 
 
 def test_leaving_is_said_as_often_as_one_likes() -> None:
-    """By the dead, too: a reply may be lost, and a stalled process may come to its end late."""
     known = of(member("a", left=START), member("b"))
 
     assert leave(known, "a", START) == Left(known.by_id["a"])
@@ -571,7 +545,7 @@ def test_leaving_is_said_as_often_as_one_likes() -> None:
 
 
 def test_a_clock_that_is_set_back_takes_nobody_back() -> None:
-    """A beat does not make the last one earlier, and the next life does not begin before its place was taken."""
+    """A beat does not make the last one earlier, nor a life begin before its place was taken."""
     known = of(member("a", seen=START + MINUTE))
     before = START + -MINUTE
 
@@ -580,7 +554,7 @@ def test_a_clock_that_is_set_back_takes_nobody_back() -> None:
 
 
 def test_what_is_forgotten_goes_in_order() -> None:
-    """Earlier lives before later ones, workers before their runners; what is needed to tell that it is gone stays."""
+    """Earlier lives before later ones, workers before their runners."""
     known = of(
         member("a-2", name="a", life=2),
         member("w", runner="a-2"),
@@ -600,7 +574,6 @@ def test_what_is_forgotten_goes_in_order() -> None:
 def test_neither_the_order_of_records_nor_the_epoch_matters(
     known: Membership, now: Instant, by: Duration, data: st.DataObject
 ) -> None:
-    """Metamorphic: the same members in another order, and all of it at another time."""
     shuffled = data.draw(st.permutations(known.members))
     moved = tuple(
         attrs.evolve(
@@ -644,7 +617,6 @@ def test_neither_the_order_of_records_nor_the_epoch_matters(
     ],
 )
 def test_what_makes_no_sense_is_refused(wrong: Callable[[], object], complaint: str) -> None:
-    """With what is wrong; two clocks are never compared."""
     with pytest.raises(Misuse, match=complaint):
         _ = wrong()
 
@@ -663,12 +635,10 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_wrong_types_meet_misuse_and_nothing_else(name: str) -> None:
-    """Each argument of each public constructor and function, one at a time; each refuses what is of no type at all."""
     refuses_wrong_types(*CALLS[name], START)
 
 
 def test_a_membership_is_a_value() -> None:
-    """Equal members are equal and hash alike; what is looked up in them is not shown."""
     assert Membership(GROUP.members) == GROUP
     assert hash(Membership(GROUP.members)) == hash(GROUP)
     assert repr(of(member("a"))).count("'a'") == 2
@@ -682,5 +652,4 @@ def test_a_membership_is_a_value() -> None:
     ],
 )
 def test_every_case_is_drawn(drawn: st.SearchStrategy[object], case: type) -> None:
-    """The strategies reach each verdict."""
     must_draw(drawn, lambda each: isinstance(each, case))

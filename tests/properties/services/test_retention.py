@@ -37,7 +37,7 @@ def test_a_cut_keeps_the_law(
     protected: set[str],
     now: int,
 ) -> None:
-    """Laws RN1 to RN3, as the header of `tidegate.services.retention` states them."""
+    """Laws RN1 to RN3."""
     gone = surplus(history, bounds, protected=protected, now=Instant(now))
 
     assert law(history, bounds, protected, Instant(now), gone)
@@ -57,13 +57,13 @@ def test_rn4_nothing_more_goes(histories: tuple[tuple[Row, ...], list[Row]], bou
 
 test_a_planted_bug_is_found = planted(
     retention,
-    # A count as pynenc's memory backend has it: of all that is unprotected.
+    # pynenc's memory backend counts all unprotected rows.
     bug(
         "a running row goes",
         ("row.end) for row in rows if row.end is not None and row.id", "(row.end or now)) for row in rows if row.id"),
         partial(test_a_cut_keeps_the_law, laws.goes_for_a_reason),
     ),
-    # A count as pynenc's SQLite backend has it.
+    # pynenc's SQLite backend.
     bug(
         "a protected row pushes out another", (" and row.id not in spared", ""),
         ("if row_id in gone", "if row_id in gone - spared"),
@@ -97,35 +97,34 @@ def ago(name: str, minutes: int, seconds: int = 0) -> Row:
 
 
 def test_a_row_of_five_minutes_goes_and_one_of_ten_seconds_stays() -> None:
-    """Retention of one minute (pynenc, case 27); an age of exactly a minute stays."""
+    """pynenc, case 27; an age of exactly a minute stays."""
     history = (ago("old", 5), ago("minute", 1), ago("new", 0, 10))
 
     assert surplus(history, Retention(age=MINUTE), now=NOW) == ("old",)
 
 
 def test_of_five_rows_the_newest_three_stay() -> None:
-    """A cap of three (pynenc, case 28)."""
+    """pynenc, case 28."""
     history = tuple(ago(str(minutes), minutes) for minutes in range(5))
 
     assert surplus(history, Retention(age=0, count=3), now=NOW) == ("4", "3")
 
 
 def test_a_row_that_others_refer_to_stays() -> None:
-    """Old or in excess, it survives (pynenc, case 29)."""
+    """pynenc, case 29."""
     history = (ago("old", 90), ago("older", 100), ago("excess", 2), ago("new", 1))
 
     assert surplus(history, Retention(count=1), protected={"old", "excess"}, now=NOW) == ("older",)
 
 
 def test_nothing_goes_when_both_are_off() -> None:
-    """An age and a count of 0 keep everything (pynenc, case 44, its last part)."""
+    """pynenc, case 44, last part."""
     assert surplus(HISTORY, Retention(age=0, count=0), now=NOW) == ()
 
 
 @pytest.mark.parametrize("field", ["age", "count"])
 @pytest.mark.parametrize("wrong", [-1, True, 1.5, None, "3"])
 def test_a_retention_that_means_nothing_is_refused(field: str, wrong: Any) -> None:
-    """Whole numbers from 0 on."""
     with pytest.raises(Misuse):
         Retention(**{field: wrong})
 
@@ -134,7 +133,6 @@ def test_a_retention_that_means_nothing_is_refused(field: str, wrong: Any) -> No
     "wrong", [None, 3, "x", object(), [3], {"a": 1}, Instant(0)], ids=lambda wrong: type(wrong).__name__
 )
 def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
-    """Whatever stands in one place of a call, only tidegate's own error comes out."""
     calls: list[Callable[[], object]] = [
         lambda: surplus(wrong, Retention(), now=NOW),
         lambda: surplus((), wrong, now=NOW),
@@ -149,12 +147,12 @@ def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
 
 
 def test_an_id_says_which_row_goes() -> None:
-    """Of two with one id, one over and one under way, the one that may go would take the other with it."""
+    """Two rows share an id; removing one would remove the running one."""
     with pytest.raises(Misuse, match="one id"):
         surplus((row("a", 0, 1), row("a", 0, None)), Retention(age=1), now=NOW)
 
 
 def test_rows_and_now_are_of_one_clock() -> None:
-    """Law T2 of instants."""
+    """Law T2."""
     with pytest.raises(Misuse, match="compare"):
         surplus((row("a", 0, 1),), Retention(), now=Instant(5, WALL))

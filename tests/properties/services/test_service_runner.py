@@ -1,4 +1,4 @@
-"""The record of a gate, and the work of a run; what runners do with a gate is explored in the scenarios `atomic_service`."""
+"""A gate's record and the work of a run. Scenarios explore gates (`atomic_service`)."""
 
 from __future__ import annotations
 
@@ -28,13 +28,11 @@ HELD = Document.of({"_id": "x", "token": 1, "run": "r", "runner": "a", "started"
 
 
 def test_a_gate_is_what_its_record_says() -> None:
-    """A new one is empty; one that was entered holds the run, under its token."""
     assert service_runner.gate_of(service_runner.new_gate("x")) == Gate()
     assert service_runner.gate_of(HELD) == Gate(1, Execution(id="r", runner_id="a", start=Instant(0)))
 
 
 def test_what_is_not_a_gate_is_misuse() -> None:
-    """A record that lacks fields, and a name that is empty."""
     with pytest.raises(Misuse):
         service_runner.gate_of(Document.of({"_id": "x"}))
     with pytest.raises(Misuse):
@@ -57,7 +55,6 @@ NO_TRIGGERS = Evaluator(triggers=(), next_after=lambda _, __: None)
 
 
 async def evaluates(run: AtomicServiceRun, token: int) -> bool:
-    """Triggers are evaluated in each run, under its id."""
     assert token == 1
     await NO_TRIGGERS.evaluate(run.run_id)
     return True
@@ -83,7 +80,6 @@ async def seen_from_outside(runner: service_runner.ServiceRunner) -> object:
 
 
 def left_behind(work: service_runner.Work, keep: Retention) -> tuple[object, list[tuple[str, str, str]]]:
-    """What a runner that is alone answers, and the rows that stand in the history at rest, when the gate was left."""
     runner = service_runner.ServiceRunner(me="a", service=AtomicService(), key=KEY, work=work, polls=1, keep=keep)
     rows = list[tuple[str, str, str]]()
 
@@ -111,22 +107,17 @@ ROW = ("old", "completed", "")
     ],
 )
 def test_the_work_of_a_run_is_a_program_of_the_user(work: service_runner.Work, outcome: object, status: object) -> None:
-    """It says whether it was refused; triggers may be evaluated by it; the gate is left, and the history has a row."""
     assert left_behind(work, Retention()) == (Returned((outcome,)), [status, ROW])
 
 
 def test_work_that_raises_leaves_the_gate_first() -> None:
-    """Law AP4: its row says what it raised, and then it is raised again."""
+    """Law AP4: its row has the error, which is then raised again."""
     rows = [("a.0", "abandoned", "failed: ValueError"), ROW]
     assert left_behind(raises, Retention()) == (Returned(("a.0", 1)), rows)
 
 
 @pytest.mark.parametrize("answers", [3 * SECOND, -SECOND, None, "raised", "no reply"])
 def test_a_row_tells_how_long_the_work_took(answers: int | str | None) -> None:
-    """By the store's clock, which the work has read, or is asked where that has failed; where nobody knows it, or the clock was
-    set back, it ends as it starts.
-    """
-
     async def works(run: AtomicServiceRun, token: int) -> bool | Instant:
         del run, token
         await Sleep(2 * SECOND)
@@ -145,7 +136,6 @@ def test_a_row_tells_how_long_the_work_took(answers: int | str | None) -> None:
 
 
 def test_a_run_cuts_the_history() -> None:
-    """By age and by count, and by neither where they are 0; what has just ended stays."""
     mine = ("a.0", "completed", "")
     for keep in (Retention(age=SECOND), Retention(age=0, count=1)):
         assert left_behind(evaluates, keep)[1] == [mine]
@@ -154,7 +144,6 @@ def test_a_run_cuts_the_history() -> None:
 
 
 def test_a_history_of_more_rows_than_a_reply_holds_is_cut() -> None:
-    """What is too old, or too much, is found among all rows, and not among the first by id."""
     late = OLD.put(ID, "z")
     begun, ended = (Field[Instant](name) for name in ("start", "end"))
     rows = tuple(
@@ -170,11 +159,9 @@ def test_a_history_of_more_rows_than_a_reply_holds_is_cut() -> None:
 
 
 def test_what_is_not_a_row_is_misuse() -> None:
-    """Whatever stands in a field, or is missing; a row that is one is read."""
     assert service_runner.execution_of(OLD).row == Row("old", Instant(-9 * SECOND), Instant(-9 * SECOND))
     assert is_read_or_misuse(service_runner.execution_of, OLD)
 
 
 def test_a_record_that_another_has_spoiled_is_read_or_misuse() -> None:
-    """Whatever stands in a field, or is missing."""
     assert is_read_or_misuse(service_runner.gate_of, HELD)

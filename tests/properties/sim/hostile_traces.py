@@ -1,5 +1,3 @@
-"""Runs that say hostile things wherever a run can say anything, for tests of the page."""
-
 from __future__ import annotations
 
 from itertools import pairwise
@@ -60,7 +58,6 @@ payloads = st.dictionaries(keys, hostile | strategies.values(), max_size=3).map(
 
 @st.composite
 def traces(draw: st.DrawFn) -> Trace:
-    """Runs in which every text is hostile, and every patch fits."""
     states = draw(st.lists(payloads, min_size=1, max_size=4))
     return Trace(
         scenario=draw(hostile),
@@ -78,14 +75,12 @@ def traces(draw: st.DrawFn) -> Trace:
 
 
 def everywhere(text: str) -> Trace:
-    """A run that says `text` wherever a trace can say anything, twice as a fault."""
     key = text.replace("\0", "")
     after = Document(((key, text), ("again", (Document(((key, text),)),))))
     return telling(text, difference(Document(), after))
 
 
 def telling(text: str, patch: Patch) -> Trace:
-    """A run of two steps that says `text` in each of its fields; the first one has the patch."""
     choice, done = Choice((Option(text, text, text),), 0), Done(text, (text,), text)
     step = TraceStep(text, text, text, patch, 7, StepKind.WRITE, choice, (done,), ((text, Truth.BROKEN),), (), text)
     steps = (step, attrs.evolve(step, patch=(), causes=(1,)))
@@ -104,12 +99,11 @@ PLAIN: Final = everywhere("plain")
 
 
 def everywhere_outside_of_documents(text: str) -> Trace:
-    """As `everywhere`; documents refuse lone surrogates, and other texts of a trace do not."""
+    """As `everywhere`, but documents refuse lone surrogates."""
     return telling(text, ())
 
 
 def counting(steps: int) -> Trace:
-    """A run of steps that are numbered, and that count in the state."""
     states = [Document((("at", number),)) for number in range(steps + 1)]
     made = tuple(TraceStep("a", f"step {n}", "", difference(*pair)) for n, pair in enumerate(pairwise(states), 1))
     return attrs.evolve(PLAIN, initial=states[0], steps=made, passing=None, original=None)

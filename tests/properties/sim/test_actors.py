@@ -1,4 +1,4 @@
-"""Faults: what the caller receives and what the world knows, exactly; budgets, lives, late requests, clocks."""
+"""Faults: the caller's reply and the state of the world; budgets, lives, late requests, clocks."""
 
 from __future__ import annotations
 
@@ -101,7 +101,6 @@ def scenario(
 
 
 def checked(scenario: Scenario) -> Found:
-    """All that happens, once both searches agree on it."""
     agree(scenario)
     return plain_search(scenario)
 
@@ -113,7 +112,6 @@ def number(world: World) -> int:
 
 
 def ends(found: Found) -> set[tuple[str, int, int]]:
-    """Where the program has come to an end: how, what is stored by then, and how many requests are under way."""
     return {
         (str(here.status("p0")), number(here.world), len(here.read(FLIGHT)))
         for here in found.states.values()
@@ -122,7 +120,6 @@ def ends(found: Found) -> set[tuple[str, int, int]]:
 
 
 async def adds(_: int) -> object:
-    """Adds one, and says what it received."""
     try:
         row = await ADD
     except Failure as failure:
@@ -161,7 +158,6 @@ TABLE: Mapping[tuple[Fault, ...], set[tuple[str, int, int]]] = {
 
 @pytest.mark.parametrize("kinds", TABLE, ids=lambda kinds: "+".join(kinds) or "none")
 def test_each_fault_does_what_the_table_says_and_nothing_else(kinds: tuple[Fault, ...]) -> None:
-    """What the caller receives, and what the world knows; without a budget nothing happens but the effect."""
     faults = Faults.of(*kinds)
     assert ends(checked(scenario(adds, faults=faults))) == TABLE[kinds]
     assert ends(checked(scenario(adds, faults=faults, budget=0))) == {DONE}
@@ -175,7 +171,6 @@ async def asks_no_user() -> None:
 
 
 def test_what_no_code_of_the_users_answers_always_returns() -> None:
-    """A note, a sleep and a clock ask nobody, and the store is none of it."""
     process = Process("p", factory(asks_no_user), Faults.of(Fault.NEVER_RETURNS))
     asking = Scenario(
         name="s", summary="", world=Plain(), actors=(process,), budget=1, clock=Clock(SECOND, moves=1),
@@ -186,7 +181,6 @@ def test_what_no_code_of_the_users_answers_always_returns() -> None:
 
 @pytest.mark.parametrize("kind", [Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE])
 def test_a_fault_strikes_only_what_it_may_strike(kind: Fault) -> None:
-    """A scenario says which effects; crashes and restarts strike whatever comes."""
     found = checked(scenario(adds, faults=Faults({kind: no_effects})))
     assert ends(found) == {DONE}
     assert found.faults == {}
@@ -194,8 +188,6 @@ def test_a_fault_strikes_only_what_it_may_strike(kind: Fault) -> None:
 
 @pytest.mark.parametrize("budget", [0, 1, 2, 3])
 def test_no_more_faults_strike_than_the_budget_has(budget: int) -> None:
-    """All kinds together; each occurrence spends one."""
-
     async def adds_three_times(_: int) -> object:
         troubles = 0
         for _again in range(3):
@@ -212,8 +204,6 @@ def test_no_more_faults_strike_than_the_budget_has(budget: int) -> None:
 
 
 def test_each_outcome_of_an_effect_may_lose_its_reply() -> None:
-    """Several outcomes: the caller receives none, and the world knows one of them."""
-
     def either(effect: Effect[object], world: World, who: str) -> Outcomes:
         yield from perform(effect, world, who)
         yield world, None
@@ -226,8 +216,6 @@ def test_each_outcome_of_an_effect_may_lose_its_reply() -> None:
 
 
 def test_an_effect_that_must_wait_can_still_be_lost() -> None:
-    """It has no outcome yet, so no reply can be lost; but the request can, and the process can die."""
-
     def never(effect: Effect[object], world: World, who: str) -> Outcomes:
         del effect, world, who
         return iter(())
@@ -244,7 +232,6 @@ async def asks_nobody(_: int) -> object:
 
 
 def test_what_asks_nobody_meets_no_trouble_of_the_network() -> None:
-    """A note, a sleep and a look at one's own clock cannot be lost, whatever the faults may strike."""
     network = Faults.of(Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE, on=all_effects)
     found = checked(scenario(asks_nobody, faults=network, clock=Clock(SECOND, moves=1)))
     assert found.faults == {}
@@ -264,7 +251,6 @@ def lives(found: Found) -> set[tuple[int, ...]]:
 
 
 def test_a_restart_is_a_new_life() -> None:
-    """The program is born again, and receives the number of its life: it uses new request ids, and may do its work twice."""
     crashes = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.RESTART)
     found = checked(scenario(signs, faults=Faults.of(*crashes), budget=4))
     assert lives(found) == {(), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)}
@@ -275,14 +261,12 @@ DEATHS: Final = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CANCELLED)
 
 
 def mortal(*names: str, comes_back: bool, budget: int = 2) -> Scenario:
-    """Processes that may die; whoever does not come back may be restarted, which is a fault more."""
     faults = Faults.of(*DEATHS, *(() if comes_back else (Fault.RESTART,)))
     processes = tuple(Process(name, signs, faults, comes_back=comes_back) for name in names)
     return attrs.evolve(scenario(faults=faults, budget=budget), actors=processes)
 
 
 def test_who_comes_back_lives_as_often_as_it_dies() -> None:
-    """A restart that must come costs nothing, and is the same new life as one that may come."""
     back, may = checked(mortal("p0", comes_back=True)), checked(mortal("p0", comes_back=False, budget=4))
     assert lives(back) == {(), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)}
     assert lives(back) <= lives(may)
@@ -296,7 +280,7 @@ def is_done(state: State) -> bool:
 
 @pytest.mark.parametrize("symmetric", [(), (("p0", "p1"),)])
 def test_what_comes_in_the_end_comes_where_the_dead_come_back(symmetric: tuple[tuple[str, ...], ...]) -> None:
-    """And where a restart is only a fault that may happen, a run in which the dead stay dead is told."""
+    """If a restart is only a fault, a run in which the dead stay dead is reported."""
     back, may = (
         attrs.evolve(mortal("p0", "p1", comes_back=each), eventually={"both are done": is_done}, symmetric=symmetric)
         for each in (True, False)
@@ -307,7 +291,6 @@ def test_what_comes_in_the_end_comes_where_the_dead_come_back(symmetric: tuple[t
 
 
 def test_a_restart_is_one_also_where_it_must_come() -> None:
-    """In the trace; and the run is replayed."""
     twice = attrs.evolve(
         mortal("p0", comes_back=True), always={"it lives once": lambda state: state.read(life("p0")) == 0}
     )
@@ -318,7 +301,6 @@ def test_a_restart_is_one_also_where_it_must_come() -> None:
 
 
 def test_a_restart_must_come_or_may_come() -> None:
-    """Not both."""
     with pytest.raises(Misuse, match="comes back, and may be restarted"):
         Process("p", signs, Faults.of(Fault.RESTART), comes_back=True)
 
@@ -329,8 +311,6 @@ async def sleeps_first(_: int) -> object:
 
 
 def test_the_dead_neither_sleep_nor_say_anything() -> None:
-    """What a process keeps of itself dies with it: its alarm and its notes."""
-
     async def notes_and_sleeps(_: int) -> object:
         await Note("at", 1)
         await Sleep(SECOND)
@@ -344,7 +324,7 @@ def test_the_dead_neither_sleep_nor_say_anything() -> None:
 
 
 def test_a_note_dies_with_its_process_also_where_it_stood_before() -> None:
-    """A process may come back to a place where it stood before it had said anything; a crash there silences it all the same."""
+    """Also if it returns to a place where it stood before its first note."""
 
     async def notes_now_and_then(_: int) -> object:
         while True:
@@ -368,7 +348,6 @@ async def refused(_: int) -> object:
 
 
 def test_whoever_has_failed_or_finished_moves_no_more() -> None:
-    """Only a crash after the last effect may come."""
     every = Faults.of(*Fault)
     failing = scenario(refused, faults=every, meaning=calling({"ask": (Refused("no"),)}))
     found = checked(failing)
@@ -379,8 +358,6 @@ def test_whoever_has_failed_or_finished_moves_no_more() -> None:
 
 
 def test_who_has_failed_may_crash_too_and_start_again() -> None:
-    """A supervisor starts again what a failure has ended."""
-
     async def signs_and_asks(life: int) -> object:
         await update_one("rows", ROW, Push(LIVES, life))
         await Call("ask")
@@ -395,8 +372,6 @@ def test_who_has_failed_may_crash_too_and_start_again() -> None:
 
 
 def test_a_late_request_arrives_at_any_later_point() -> None:
-    """Between any two things that happen after it, and after all of them; nobody receives its reply."""
-
     async def sends_and_goes_on(_: int) -> object:
         try:
             await ADD
@@ -413,7 +388,6 @@ def test_a_late_request_arrives_at_any_later_point() -> None:
 
 
 async def adds_or_skips(_: int) -> object:
-    """Adds one; before that it asks for less if one of its requests could not be sent."""
     with suppress(NotApplied):
         await find_one("rows", ROW)
         await find_one("rows", ROW)
@@ -422,7 +396,7 @@ async def adds_or_skips(_: int) -> object:
 
 @pytest.mark.parametrize("budget", [1, 2, 3])
 def test_a_crash_under_way_takes_two_faults_wherever_it_is_met_first(budget: int) -> None:
-    """A step that takes twice from one budget is not remembered under whether anything is left."""
+    """A step that takes twice from a budget is not cached under "is any left"."""
     faults = Faults.of(Fault.CRASH_BEFORE, Fault.RESTART, Fault.LATE, Fault.UNSENT)
     checked(scenario(adds_or_skips, faults=faults, budget=budget))
     checked(scenario(adds, adds_or_skips, faults=faults, budget=budget))
@@ -430,7 +404,6 @@ def test_a_crash_under_way_takes_two_faults_wherever_it_is_met_first(budget: int
 
 @pytest.mark.parametrize("crash", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
 def test_a_late_request_outlives_its_sender(crash: Fault) -> None:
-    """The sender crashes, is born again, and its old request still arrives."""
     late = Faults.of(Fault.LATE, crash, Fault.RESTART)
     assert (0, 1) in lives(checked(scenario(signs_anyway, faults=late, budget=3)))
     assert (1, 0) in lives(checked(scenario(signs_anyway, faults=late, budget=3)))
@@ -448,8 +421,6 @@ V = Field[object]("n")
 
 @pytest.mark.parametrize("values", [(1, 2), (1, True), (1, 1)], ids=["different", "equal", "the same"])
 def test_late_requests_overtake_each_other(values: tuple[object, object]) -> None:
-    """In either order, also where one is equal to the other and not the same; two that are the same are one step."""
-
     async def puts_both(_: int) -> object:
         for value in values:
             with suppress(Ambiguous):
@@ -482,7 +453,6 @@ INSERTED: Final = insert_many("rows", *(Document.of({"_id": key, "n": 1}) for ke
 
 
 def test_an_insert_of_many_may_end_after_any_of_them() -> None:
-    """Nobody is told which; what comes late comes one by one."""
     made = Scenario(
         name="many",
         summary="",
@@ -506,7 +476,6 @@ async def writes_many(effect: Many | UpdateOne) -> str:
 
 
 def of_many(effect: Many, fault: Fault) -> set[tuple[str, int, str]]:
-    """How the process stands, how much is under way, and which documents are as they were, in every state."""
     rows = tuple(Document.of({"_id": key, "n": 0}) for key in "xyz")
     made = Scenario(
         name="many",
@@ -528,7 +497,6 @@ def of_many(effect: Many, fault: Fault) -> set[tuple[str, int, str]]:
 
 @pytest.mark.parametrize("effect", MANY, ids=str)
 def test_a_write_of_many_may_end_after_any_of_them(effect: Many) -> None:
-    """Nobody is told which."""
     some = {"x", "y", "z", "xy", "xz", "yz"}
     assert of_many(effect, Fault.PARTLY_DONE) == {('"3"', 0, ""), *(('"?"', 0, left) for left in some)}
 
@@ -538,7 +506,7 @@ def test_a_write_of_many_may_end_after_any_of_them(effect: Many) -> None:
     [(6, 2**6 - 2), (7, 2**7 - 2), (24, 2**7 - 2), pytest.param(1_200, 2**7 - 2, marks=pytest.mark.long)],
 )
 def test_of_a_write_of_very_many_the_last_ones_are_done_apart(count: int, partly: int) -> None:
-    """All others are done together or not at all, as where others may act in the middle; else it would take all subsets."""
+    """All others are written together or not at all; all subsets would be too many."""
     rows = tuple(Document.of({"_id": f"{number:04}", "n": 0}) for number in range(count))
     seen = set[tuple[object, ...]]()
 
@@ -558,14 +526,12 @@ def test_of_a_write_of_very_many_the_last_ones_are_done_apart(count: int, partly
 
 @pytest.mark.parametrize("effect", MANY, ids=str)
 def test_a_late_write_of_many_is_seen_in_parts(effect: Many) -> None:
-    """Once it has begun, its documents are written one by one, in any order; a scan goes on for what comes to match."""
     late = {*((left, 1) for left in ("xyz", "xy", "xz", "yz", "x", "y", "z")), ("", 0)}
     late |= set() if isinstance(effect, BulkUpdate) else {("", 1)}
     assert of_many(effect, Fault.LATE) == {('"3"', 0, ""), *(('"?"', flying, left) for left, flying in late)}
 
 
 def test_a_document_that_matches_no_longer_is_left_alone_by_what_arrives_late() -> None:
-    """Its part looks at it once more, as a server does."""
     made = Scenario(
         name="many",
         summary="",
@@ -597,7 +563,6 @@ async def counts() -> tuple[int, int]:
     ids=str,
 )
 def test_others_look_in_between_the_documents_of_a_write(effect: Many, seen: set[tuple[int, int]]) -> None:
-    """Whoever writes may crash there; the caller gets the same total."""
     writer = Process("p0", factory(writes_many, effect), Faults.of(Fault.CRASH_BEFORE))
     rows = world_with({"rows": tuple(Document.of({"_id": key, "n": 0}) for key in "xyz")})
     made = Scenario(name="many", summary="", world=rows, actors=(writer, Process("p1", factory(counts))), budget=1)
@@ -612,7 +577,7 @@ def test_others_look_in_between_the_documents_of_a_write(effect: Many, seen: set
 
 
 def test_a_write_of_many_meets_what_begins_to_match_meanwhile_or_does_not() -> None:
-    """Law: it is one scan of the collection and no snapshot; nothing is written twice."""
+    """A bulk write is one scan, no snapshot; no document is written twice."""
 
     async def comes() -> None:
         if await find_one("rows", AllOf((ROW, Eq(N, 1)))):
@@ -673,7 +638,6 @@ async def sees_and_upserts() -> str:
 def test_an_upsert_that_asks_for_more_than_an_id_looks_and_inserts_later(
     process: Process, other: Process | Network, said: set[str]
 ) -> None:
-    """What comes in between takes its id, though it matches; later it does not."""
     made = Scenario(name="upsert", summary="", world=world_with({"rows": ()}), actors=(process, other), budget=1)
     status = [here.status("p0") for here in checked(made).states.values()]
     assert {each.value for each in status if isinstance(each, Returned)} == said
@@ -681,7 +645,6 @@ def test_an_upsert_that_asks_for_more_than_an_id_looks_and_inserts_later(
 
 @pytest.mark.parametrize("faults", [(), (Fault.NOT_DURABLE,)])
 def test_who_is_refused_waits_for_a_majority_as_who_is_not(faults: tuple[Fault, ...]) -> None:
-    """So what it was refused for is there for good, unless no majority confirms that."""
     lost = Faults.of(Fault.NOT_DURABLE, Fault.ROLLED_BACK)
     made = Scenario(
         name="refused",
@@ -702,7 +665,6 @@ def test_who_is_refused_waits_for_a_majority_as_who_is_not(faults: tuple[Fault, 
 
 
 def test_the_clock_moves_a_bounded_number_of_times() -> None:
-    """One quantum at a time, at any point, until no move is left."""
     found = checked(scenario(sleeps_first, faults=Faults(), clock=Clock(SECOND, moves=3)))
     seen = {(here.read(CLOCK).at, here.read(MOVES)) for here in found.states.values()}
     assert seen == {(SECOND * gone, 3 - gone) for gone in range(4)}
@@ -710,7 +672,6 @@ def test_the_clock_moves_a_bounded_number_of_times() -> None:
 
 
 def test_a_sleep_is_over_when_its_time_has_come_and_never_before() -> None:
-    """From the moment on when the program came to it; also at the very beginning, and in a second life."""
     found = checked(
         scenario(
             sleeps_first,
@@ -737,7 +698,7 @@ def test_a_sleep_is_over_when_its_time_has_come_and_never_before() -> None:
     ids=str,
 )
 def test_a_sleep_that_no_clock_can_tell_is_no_step(clock: Clock | None, sleep: Sleep, *, is_seen: bool) -> None:
-    """One of less than a quantum, after its jitter, and any where time stands: everybody may be slow anyway."""
+    """Shorter than a quantum after jitter, or in stopped time: any process may be slow anyway."""
 
     async def signs_twice(_: int) -> object:
         await update_one("rows", ROW, Push(LIVES, 1))
@@ -755,8 +716,6 @@ def test_a_sleep_that_no_clock_can_tell_is_no_step(clock: Clock | None, sleep: S
 @pytest.mark.parametrize("last", [(), (Note("done", 1),)], ids=["nothing", "a note"])
 @pytest.mark.parametrize("kind", [Fault.CRASH_BEFORE, Fault.CANCELLED])
 def test_a_process_may_die_in_a_sleep_that_no_clock_can_tell(kind: Fault, last: tuple[Note, ...]) -> None:
-    """Also where nothing comes after it that may be struck."""
-
     async def signs_and_sleeps(life: int) -> object:
         await update_one("rows", ROW, Push(LIVES, life))
         for effect in (Sleep(SECOND), Sleep(MINUTE), *last):
@@ -769,8 +728,6 @@ def test_a_process_may_die_in_a_sleep_that_no_clock_can_tell(kind: Fault, last: 
 
 
 def test_a_sleep_that_is_jittered_ends_no_sooner_than_it_may() -> None:
-    """And any time later, as every other sleep."""
-
     async def sleeps(_: int) -> object:
         await Sleep(2 * SECOND, PPM // 2)
         return None
@@ -794,7 +751,7 @@ OLD = OlderThan(AT, 3 * SECOND)
     ids=str,
 )
 def test_an_age_beyond_the_horizon_is_misuse(effect: Effect[object]) -> None:
-    """Beyond the horizon all ages are the same, so a comparison there would have one answer for ever, and the wrong one."""
+    """All ages beyond the horizon are equal, so a comparison there would be wrong."""
 
     async def asks(_: int) -> object:
         await effect
@@ -810,8 +767,6 @@ def test_an_age_beyond_the_horizon_is_misuse(effect: Effect[object]) -> None:
 
 
 def test_a_program_that_is_the_same_in_every_life() -> None:
-    """`factory` gives it its arguments."""
-
     async def program(first: int, *, second: int) -> int:
         return first + second
 
@@ -820,16 +775,13 @@ def test_a_program_that_is_the_same_in_every_life() -> None:
 
 
 def test_trouble_reads_as_it_is() -> None:
-    """A reason in words stands unquoted in a trace."""
     assert str(Trouble("could not be sent")) == "could not be sent"
 
 
-# --- what comes last ----------------------------------------------------------------------------------------------------
+# --- quiet --------------------------------------------------------------------------------------------------------------
 
 
 def tidied(faults: Faults = Faults(), *, comes_back: bool = False) -> Scenario:
-    """One adds, and what looks at the end keeps what it saw."""
-
     async def looks() -> object:
         await QUIET
         row = await find_one("rows", ROW)
@@ -858,12 +810,10 @@ def seen_at_the_end(found: Found) -> set[object]:
     ],
 )
 def test_who_waits_for_quiet_sees_what_everybody_has_done(faults: Faults, comes_back: bool, seen: set[object]) -> None:
-    """Nobody does anything any more, nothing is under way, and whoever comes back has come back."""
     assert seen_at_the_end(checked(tidied(faults, comes_back=comes_back))) == seen
 
 
 def test_a_network_without_a_meaning_has_that_of_the_processes() -> None:
-    """If they have but one; whoever waits for quiet has no other. What is written out stays."""
     late, (one, other) = Faults.of(Fault.LATE), (recalling(perform), recalling(perform))
 
     def made(*meanings: Meaning, network: Network = Network()) -> Scenario:  # noqa: B008  it is immutable

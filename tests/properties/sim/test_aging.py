@@ -1,4 +1,4 @@
-"""Relative time is a quotient of absolute time: exact, finite, and given up where it does not fit."""
+"""Relative time is an exact, finite quotient of absolute time, abandoned where it does not fit."""
 
 from __future__ import annotations
 
@@ -79,7 +79,6 @@ LEASES = "leases"
 
 
 async def worker(me: str, ttl: Duration) -> str:
-    """Takes the lease, writes behind its fence, renews, writes again and lets go. The store judges what has expired."""
     token: int | None = None
     for attempt in range(2):
         if attempt:
@@ -124,13 +123,11 @@ def fence(state: State) -> int:
 
 
 def with_clock(scenario: Scenario, moves: int) -> Scenario:
-    """The same, processes and all, in absolute time."""
     assert scenario.clock is not None
     return attrs.evolve(scenario, clock=Clock(scenario.clock.quantum, moves=moves))
 
 
 def forms(found: Explored, horizon: Duration) -> set[object]:
-    """The states with every instant relative to the clock, saturated at the horizon; the clock itself is left out."""
     packing = found.search.space.packing
     slots = [slot for slot in packing.slots.values() if slot.name not in (CLOCK.name, MOVES.name)]
     now = packing.slot(CLOCK)
@@ -149,7 +146,6 @@ def forms(found: Explored, horizon: Duration) -> set[object]:
 
 
 def check_quotient(scenario: Scenario, moves: int) -> Explored:
-    """All that absolute time reaches in this many moves, and relative time without bounds, have the same forms, each once."""
     assert scenario.clock is not None
     horizon = scenario.clock.horizon
     assert horizon is not None
@@ -175,12 +171,10 @@ def check_quotient(scenario: Scenario, moves: int) -> Explored:
 def test_relative_states_are_the_forms_of_absolute_ones(
     workers: int, ttl: Duration, kinds: tuple[Fault, ...], moves: int
 ) -> None:
-    """A lease judged by the store's clock: nothing is missed and nothing is made up, once there are enough moves."""
     check_quotient(leases(workers, ttl, *kinds), moves)
 
 
 def test_time_without_bounds_has_finitely_many_states() -> None:
-    """Three workers and a lease of two quanta: done, where absolute time has no end."""
     report = explore(leases(3, 2 * SECOND))
     assert report.verdict is Verdict.COMPLETE
     assert report.time == "relative time, quantum 1 s"
@@ -231,7 +225,6 @@ def check_random_programs() -> None:
 
 
 def test_relative_states_are_the_forms_of_absolute_ones_for_random_programs() -> None:
-    """Sleeps, stamps by the store's clock and filters on age, in any order."""
     check_random_programs()
 
 
@@ -249,7 +242,7 @@ def documents_only(value: object, by: Duration, horizon: Duration) -> object:
 
 @pytest.mark.parametrize("bug", [aged_too_far, never_saturated, documents_only])
 def test_a_planted_bug_in_aging_is_not_a_quotient(bug: Callable[..., object], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Saturating too early makes what is young old; too late tells apart what nobody can; an alarm must come nearer."""
+    """Saturating too early merges too much, too late too little; alarms must come nearer."""
     monkeypatch.setattr(sys.modules["tidegate.sim.steppers"], "aged", bug)
     with pytest.raises(AssertionError):
         check_random_programs()
@@ -291,7 +284,6 @@ LAWS: dict[str, Callable[[Scenario], Scenario]] = {
 
 @pytest.mark.parametrize("law", LAWS)
 def test_time_that_passes_can_break_a_law(law: str) -> None:
-    """Laws are judged on the passing of time like on any step, and the shortest way is as long in either kind of time."""
     relative = explore(LAWS[law](touching()))
     absolute = explore(LAWS[law](with_clock(touching(), 4)))
     assert relative.trace is not None
@@ -302,7 +294,6 @@ def test_time_that_passes_can_break_a_law(law: str) -> None:
 
 @pytest.mark.parametrize("law", LAWS)
 def test_a_run_in_relative_time_is_replayed(law: str) -> None:
-    """The passing of time is a step like any other; where it would change nothing it is not a step."""
     trace = explore(LAWS[law](touching())).trace
     assert trace is not None
     assert replay(trace, LAWS[law](touching())) == Reproduced(len(trace.steps))
@@ -327,7 +318,6 @@ def is_done(state: State) -> bool:
 
 
 def test_a_reducer_ages_as_cells_do() -> None:
-    """It is a value: the instants in its state, its commands and what it has received move with the others."""
     reducer = ReducerProcess("r", (), lambda _, event: Step((event,)), lambda *_: None)
     scenario = Scenario(
         name="reducer",
@@ -341,14 +331,12 @@ def test_a_reducer_ages_as_cells_do() -> None:
 
 
 def test_rest_comes_when_time_changes_nothing_any_more() -> None:
-    """In relative time nothing is cut short: at rest all instants lie beyond the horizon."""
     found = explored(attrs.evolve(touching(), eventually={"it is old": lambda state: since(state) >= 3 * SECOND}))
     assert (found.broken, found.resting, found.cut_short) == (None, 1, 0)
     assert found.search.space.relative
 
 
 def test_time_cut_short_is_not_a_rest() -> None:
-    """Who sleeps when the clock has no moves left would wake in time, so it is not judged there."""
     cut = attrs.evolve(with_clock(touching(), 0), eventually={"it never rests": lambda _: False})
     found = explored(cut)
     assert (found.broken, found.resting, found.cut_short) == (None, 0, 1)
@@ -378,7 +366,6 @@ async def locks() -> str:
     "clock", [None, Clock(SECOND, moves=1), Clock(SECOND, horizon=SECOND)], ids=["none", "absolute", "relative"]
 )
 def test_a_deadlock_is_rest_whatever_the_clock(clock: Clock | None) -> None:
-    """Who waits for something else than time waits for ever, and a law about rest must say so."""
     report = explore(
         Scenario(
             name="deadlock",
@@ -393,7 +380,6 @@ def test_a_deadlock_is_rest_whatever_the_clock(clock: Clock | None) -> None:
 
 
 def test_a_reducer_that_waits_is_at_rest_in_absolute_time() -> None:
-    """Its commands come true through others, or never."""
     waits = ReducerProcess(
         "r", 0, lambda state, _: Step(state, (Call("lock"),)), lambda *_: None, meaning=lambda *_: iter(())
     )
@@ -443,7 +429,6 @@ async def reads_its_clock() -> object:
 def test_a_program_with_an_instant_falls_back_to_absolute_time_and_the_report_says_why(
     program: Callable[[], Coroutine[Effect[object], object, object]], why: str
 ) -> None:
-    """An instant in the memory of a program would not move with the others, so time is what it is, and bounded."""
     scenario = attrs.evolve(
         touching(),
         actors=(Process("p", factory(program)),),
@@ -458,7 +443,7 @@ def test_a_program_with_an_instant_falls_back_to_absolute_time_and_the_report_sa
 
 
 async def awaits_in_two_excepts() -> object:
-    """The inner error has the outer one as its context, so it is no value."""
+    """The inner error has the outer one as context, so it is no value."""
     try:
         await Call("ask")
     except Refused:
@@ -472,7 +457,6 @@ async def awaits_in_two_excepts() -> object:
 
 
 def test_who_awaits_while_it_handles_an_error_is_told_to_do_so_after_it() -> None:
-    """No local of it is to blame."""
     process = Process("p", factory(awaits_in_two_excepts), meaning=calling({"ask": (Refused("no"),)}))
     scenario = attrs.evolve(touching(), actors=(process,), clock=Clock(SECOND, horizon=SECOND))
     with pytest.raises(Misuse) as raised:
@@ -544,7 +528,6 @@ def looking(program: Callable[[], Coroutine[Effect[object], object, object]], cl
 def test_whoever_looks_at_more_than_ages_is_noticed(
     program: Callable[[], Coroutine[Effect[object], object, object]], *, runs: bool
 ) -> None:
-    """Its verdict is that of absolute time, or there is none."""
     how = Exploration(seed="1", runs=1_000) if runs else Exploration()
     absolute = explore(looking(program, Clock(SECOND, moves=7)), how, seeding=Random)
     assert absolute.verdict is Verdict.VIOLATED
@@ -557,8 +540,6 @@ def test_whoever_looks_at_more_than_ages_is_noticed(
 
 
 def test_a_law_that_compares_stamps_beyond_the_horizon_is_noticed() -> None:
-    """Within the horizon it is judged."""
-
     def within(longest: Duration) -> Callable[[State], bool]:
         def holds(state: State) -> bool:
             x, y = contents(state, "stamps")
@@ -581,14 +562,10 @@ def test_a_law_that_compares_stamps_beyond_the_horizon_is_noticed() -> None:
 
 @attrs.frozen
 class Seen:
-    """An event that says when."""
-
     at: Instant
 
 
 def test_a_reducer_that_looks_at_more_than_ages_is_noticed() -> None:
-    """A remainder of an instant that its event brings."""
-
     def step(state: int, event: Seen) -> Step[object, Effect[object]]:
         return Step(event.at.at // SECOND % 3 + state, ())
 
@@ -611,14 +588,10 @@ A_JOB, B_JOB = Eq(ID, "a"), Eq(ID, "b")
 
 
 class Stamped(NamedTuple):
-    """When."""
-
     at: Instant
 
 
 def stamping(*asks: Effect[object], clock: Clock, **changes: object) -> Scenario:
-    """One job is stamped and then the other, at any time; a second process asks for something."""
-
     async def stamps_both() -> None:
         await update_one("jobs", A_JOB, PutServerTime(SEEN))
         await update_one("jobs", B_JOB, PutServerTime(SEEN))
@@ -641,8 +614,6 @@ def job(state: State, key: str) -> Document:
 
 
 def both(use: Callable[[Instant, Instant, Instant], bool]) -> Callable[[State], bool]:
-    """A law over now and both stamps, once they are there."""
-
     def law(state: State) -> bool:
         stamps = [job(state, key).held(SEEN) for key in "ab"]
         return not all(isinstance(each, Instant) for each in stamps) or use(state.read(CLOCK), *stamps)  # type: ignore[arg-type]
@@ -699,7 +670,7 @@ def matched(at: object) -> int:
 
 @pytest.mark.parametrize("use", PERMITTED)
 def test_what_relative_time_permits_is_judged(use: str) -> None:
-    """Law AG1: the answer is the same as in absolute time; each of these holds there."""
+    """Law AG1; each of these laws holds in absolute time."""
     law = {"L": both(PERMITTED[use])}
     assert explore(stamping(clock=NEAR, always=law)).verdict is Verdict.COMPLETE
     assert explore(stamping(clock=Clock(SECOND, moves=6), always=law)).verdict is Verdict.COMPLETE
@@ -708,8 +679,6 @@ def test_what_relative_time_permits_is_judged(use: str) -> None:
 @pytest.mark.parametrize("use", REFUSED)
 @pytest.mark.parametrize("caught", [False, True], ids=["", "caught"])
 def test_every_other_use_is_refused_where_it_happens(use: str, *, caught: bool) -> None:
-    """In a law; also where the law catches whatever it raises."""
-
     def uses(*instants: Instant) -> bool:
         try:
             REFUSED[use](*instants)
@@ -736,7 +705,6 @@ EFFECTS: Final[dict[str, Effect[object]]] = {
 
 @pytest.mark.parametrize("name", EFFECTS)
 def test_an_effect_that_uses_an_instant_otherwise_is_refused_with_its_line(name: str) -> None:
-    """Also in a command of a reducer."""
     with pytest.raises(Misuse, match=r"p (uses|compares) .* at .*test_aging.py:.*asks_all, where it is about to "):
         explore(stamping(EFFECTS[name], clock=NEAR))
     commands = ReducerProcess("r", 0, lambda state, _: Step(state, (EFFECTS[name],)), lambda *_: None)
@@ -747,15 +715,12 @@ def test_an_effect_that_uses_an_instant_otherwise_is_refused_with_its_line(name:
 
 
 def test_a_unique_index_over_instants_is_refused() -> None:
-    """Two that lie beyond the horizon may be one."""
     scenario = stamping(clock=NEAR)
     with pytest.raises(Misuse, match="w uses an instant as a number"):
         explore(attrs.evolve(scenario, world=world_with(JOBS, {"jobs": ((SEEN,),)})))
 
 
 def test_event_for_and_meanings_are_refused_as_well() -> None:
-    """Whatever code of the scenario makes a number of an instant."""
-
     def tells(_: Effect[object], reply: object) -> object:
         return reply.at if isinstance(reply, Instant) else None
 
@@ -773,7 +738,6 @@ def test_event_for_and_meanings_are_refused_as_well() -> None:
 
 
 def test_a_step_law_sees_instants_stay_while_time_passes() -> None:
-    """What the store has stamped does not change by the passing of time, and now does."""
     unchanged = {"a stamp stays": lambda before, after: not job(before, "a").has(SEEN) or job(before, "a") == job(after, "a")}  # fmt: skip
     for clock in (NEAR, Clock(SECOND, moves=4)):
         assert explore(stamping(clock=clock, step=unchanged)).verdict is Verdict.COMPLETE
@@ -783,7 +747,7 @@ def test_a_step_law_sees_instants_stay_while_time_passes() -> None:
 
 
 def test_a_set_of_instants_that_would_shrink_is_refused() -> None:
-    """Beyond the horizon two instants are one, and a set of them would have one item."""
+    """Beyond the horizon two of its instants are one."""
     keeps = ReducerProcess("r", frozenset[object](), lambda state, event: Step(state | event), lambda *_: None)
     world = Plain().write(inbox("r"), tuple(frozenset({Instant(-at * SECOND)}) for at in (0, 1)))
     scenario = attrs.evolve(stamping(clock=NEAR), world=world, actors=(keeps,))
@@ -792,7 +756,7 @@ def test_a_set_of_instants_that_would_shrink_is_refused() -> None:
 
 
 def test_a_value_keeps_its_type_as_time_passes() -> None:
-    """Law AG3: a named tuple with an instant in it, and one without, in a note, an event and a state."""
+    """Law AG3: named tuples in a note, an event and a state."""
 
     def step(state: object, event: object) -> Step[object, Effect[object]]:
         return Step((*state, event), ()) if isinstance(state, tuple) else Step(state)
@@ -813,7 +777,6 @@ def test_a_value_keeps_its_type_as_time_passes() -> None:
 
 
 def test_absolute_time_that_is_asked_for_is_said_to_be() -> None:
-    """The report tells which kind of time the verdict rests on."""
     assert explore(with_clock(touching(), 2)).time == "absolute time, 2 moves of 1 s"
     assert explore(attrs.evolve(touching(), clock=None)).time == "time stands"
 
@@ -823,8 +786,6 @@ def test_absolute_time_that_is_asked_for_is_said_to_be() -> None:
 
 @attrs.frozen
 class Deadline:
-    """A value with a private instant, and one that it makes itself."""
-
     _at: Instant
     name: str = "d"
     made: int = attrs.field(init=False, default=7)
@@ -850,19 +811,17 @@ AGES = st.integers(0, 9).map(lambda number: number * SECOND)
 def test_aging_twice_is_aging_once_by_the_sum(
     value: object, first: Duration, second: Duration, horizon: Duration
 ) -> None:
-    """Law AG2: it does not matter in which quanta time passes, nor that it saturates on the way."""
+    """Law AG2, for any quanta and with saturation on the way."""
     assert exactly(aged(aged(value, first, horizon), second, horizon)) == exactly(aged(value, first + second, horizon))
 
 
 @given(VALUES, AGES)
 def test_only_what_holds_an_instant_ages(value: object, by: Duration) -> None:
-    """And all that does, as long as the horizon is far."""
     older = aged(value, by, 1_000 * SECOND)
     assert (exactly(older) == exactly(value)) == (by == 0 or not holds_instant(value))
 
 
 def test_an_instant_ages_wherever_it_is() -> None:
-    """In documents, tuples, sets and frozen values, private fields included."""
     at, older = Instant(0), Instant(-SECOND)
     assert aged(Deadline(at), SECOND, 2 * SECOND) == Deadline(older)
     assert aged((1, frozenset({at})), SECOND, 2 * SECOND) == (1, frozenset({older}))
@@ -872,6 +831,5 @@ def test_an_instant_ages_wherever_it_is() -> None:
 
 @pytest.mark.parametrize("held", [[Instant(0)], {Instant(0)}, {"at": Instant(0)}], ids=["list", "set", "dict"])
 def test_an_instant_is_found_also_in_what_is_not_a_value(held: object) -> None:
-    """What a program that is not merged was given may be a list."""
     assert holds_instant(held)
     assert not holds_instant(type(held)())

@@ -1,4 +1,4 @@
-"""Programs share nothing but the world: what both could change is refused, by name."""
+"""Programs share only the world: mutable objects that two could change are refused by name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ Coded = Callable[[], Coroutine[Effect[object], object, object]]
 
 
 def around() -> tuple[Birth, Birth]:
-    """A box that two programs are written around."""
     box: list[int] = []
 
     async def puts() -> None:
@@ -53,7 +52,6 @@ def passed(box: object) -> tuple[Birth, Birth]:
 
 
 def deep(box: object) -> tuple[Birth, Birth]:
-    """In a tuple, in a partial, in a dictionary of each one's own."""
     return partial(lambda held, _: takes(held), (1, (box,))), factory(takes_by_name, box={"own": box})
 
 
@@ -94,13 +92,12 @@ def scenario(births: tuple[Birth, Birth]) -> Scenario:
 
 @pytest.mark.parametrize("shared", SHARED)
 def test_what_two_programs_could_both_change_is_refused(shared: str) -> None:
-    """Before anything is explored; both are named, and what they share."""
     with pytest.raises(Misuse, match=r"^ann and bob share a \w+ \(`\w+`"):
         scenario(SHARED[shared]())
 
 
 def test_whoever_has_its_own_shares_nothing() -> None:
-    """Equal ones are two; what cannot change is no channel; nor is a variable that is empty so far."""
+    """Equal objects are two; an immutable one, or an unset variable, is no channel."""
 
     def calls_what_is_defined_below() -> Coroutine[Effect[object], object, object]:
         return later()
@@ -113,20 +110,17 @@ def test_whoever_has_its_own_shares_nothing() -> None:
 
 
 def test_one_program_may_reach_a_list_twice() -> None:
-    """It is its own."""
     box: list[int] = []
     births = (factory(takes, (box, box)), factory(takes, ()))
     assert explore(scenario(births)).verdict is Verdict.COMPLETE
 
 
 class Text(str):  # noqa: SLOT000  it is the case
-    """With room for more."""
+    pass
 
 
 @attrs.frozen(slots=False)
 class Loose:
-    """Frozen, and with a dictionary."""
-
     a: int = 0
 
     @cached_property
@@ -135,8 +129,6 @@ class Loose:
 
 
 class Colour(Enum):
-    """A constant has attributes of its own."""
-
     RED = 1
 
 
@@ -165,7 +157,6 @@ GIVEN: dict[str, Callable[[], object]] = {
 @pytest.mark.parametrize("given", GIVEN)
 @pytest.mark.parametrize("takes_it", [takes, takes_by_name])
 def test_what_runs_use_up_or_equality_does_not_see_is_refused(given: str, takes_it: Callable[..., Any]) -> None:
-    """Before anything is explored, with the argument and its type."""
     item = GIVEN[given]()
     birth = factory(takes_it, item) if takes_it is takes else factory(takes_it, box=item)
     with pytest.raises(Misuse, match=r"^ann is given a \w+ \(`\w+`\)"):
@@ -190,5 +181,4 @@ INNOCENT: dict[str, object] = {
 
 @pytest.mark.parametrize("given", INNOCENT)
 def test_what_stays_as_it_is_is_given_to_anybody(given: str) -> None:
-    """To two programs at once, too."""
     assert explore(scenario(passed(INNOCENT[given]))).verdict is Verdict.COMPLETE

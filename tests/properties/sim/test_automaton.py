@@ -1,4 +1,4 @@
-"""A program as an automaton: what it may await, return and raise, and what shows that it is not deterministic."""
+"""A program as an automaton: legal awaits, results and errors, and signs of nondeterminism."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def scenario(program: Coded, *replies: object) -> Scenario:
     )
 
 
-# --- what it does -------------------------------------------------------------------------------------------------------
+# --- behaviour ----------------------------------------------------------------------------------------------------------
 
 
 async def asks_twice() -> object:
@@ -46,7 +46,7 @@ async def asks_twice() -> object:
 
 
 def test_a_program_is_run_once_for_each_reply_and_its_nodes_are_reused() -> None:
-    """The same reply leads to the same node, however often it is asked; 1 and true are two replies."""
+    """1 and true are two replies."""
     born_at: list[int] = []
 
     def birth(life: int) -> Program[object]:
@@ -65,7 +65,7 @@ def test_a_program_is_run_once_for_each_reply_and_its_nodes_are_reused() -> None
 def test_whoever_awaits_in_a_finally_is_dropped_without_a_complaint(
     how: Exploration, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With `-W error`, a test that explores it would fail."""
+    """With `-W error` a warning would fail the test that explores it."""
     complaints: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda each: complaints.append(each.exc_value))
 
@@ -82,8 +82,6 @@ def test_whoever_awaits_in_a_finally_is_dropped_without_a_complaint(
 
 
 def test_each_life_is_a_run_of_its_own() -> None:
-    """The program receives the number of its life, and lives that go on alike are one node."""
-
     async def names_itself(life: int) -> object:
         await Call("ask", (life,))
         await Call("ask")
@@ -97,12 +95,10 @@ def test_each_life_is_a_run_of_its_own() -> None:
 
 
 def test_the_dead_stand_at_node_0() -> None:
-    """A crash needs no run of the program."""
     assert ProgramAutomaton(lambda _: asks_twice()).status(ProgramAutomaton.CRASHED) == Crashed()
 
 
 def test_every_standing_reads_as_a_sentence() -> None:
-    """As traces and pages show it."""
     shown = [
         str(each) for each in (Asking(Sleep(SECOND)), Returned("a"), Failed(Refused("no")), Raised("E: x"), Crashed())
     ]
@@ -133,7 +129,7 @@ async def stops() -> object:
 
 @pytest.mark.parametrize("program", [fails, asserts, recurses, stops])
 def test_an_error_of_the_program_is_a_broken_law(program: Coded) -> None:
-    """Law `no program raises an error`; it holds for every scenario without being asked for, and has a shortest run."""
+    """Law `no program raises an error` applies without being listed."""
     report = explore(scenario(program, 1))
     assert (report.verdict, report.law) == (Verdict.VIOLATED, NO_ERROR)
     assert report.trace is not None
@@ -146,7 +142,6 @@ async def passes_on() -> object:
 
 @pytest.mark.parametrize("failure", [Refused("no"), Ambiguous("no reply")])
 def test_a_failure_that_nobody_catches_is_an_end_and_no_error(failure: Failure) -> None:
-    """The caller of the program learns so; it has a standing of its own."""
     report = explore(
         attrs.evolve(
             scenario(passes_on, failure, 1),
@@ -158,7 +153,6 @@ def test_a_failure_that_nobody_catches_is_an_end_and_no_error(failure: Failure) 
 
 
 def test_a_failure_is_told_apart_by_its_reason() -> None:
-    """Replies are values: equal by kind and content."""
     automaton = ProgramAutomaton(lambda _: passes_on())
     ends = {automaton.after(automaton.start(0), failure) for failure in (Refused("a"), Refused("b"), Ambiguous("a"))}
     assert len(ends) == 3
@@ -171,17 +165,14 @@ async def uses_it_wrongly() -> object:
 
 
 def test_a_program_that_uses_tidegate_wrongly_ends_the_search() -> None:
-    """Misuse is the author's to correct, no finding about the protocol."""
     with pytest.raises(TidegateError, match="cannot compare"):
         explore(scenario(uses_it_wrongly, 1))
 
 
-# --- what it may not do -------------------------------------------------------------------------------------------------
+# --- forbidden behaviour ------------------------------------------------------------------------------------------------
 
 
 class Bare:
-    """It can be awaited, and yields what is not an effect."""
-
     def __await__(self):  # type: ignore[no-untyped-def]  # noqa: ANN204  as strangers write it
         yield "a string"
 
@@ -203,7 +194,7 @@ async def awaits_an_unknown_kind() -> object:
 
 @attrs.frozen
 class Unknown(Effect[None]):
-    """An effect that no world knows."""
+    pass
 
 
 @pytest.mark.parametrize(
@@ -215,7 +206,6 @@ class Unknown(Effect[None]):
     ],
 )
 def test_awaiting_what_is_not_an_effect_is_a_clear_error(program: Coded, said: str) -> None:
-    """UnknownEffect, with what to do."""
     with pytest.raises(UnknownEffect, match=said) as raised:
         explore(scenario(program, 1))
     assert raised.value.todo
@@ -243,21 +233,17 @@ async def returns_an_object() -> object:
     "program", [awaits_a_mutable_effect, awaits_a_mutable_object, returns_a_list, returns_an_object]
 )
 def test_a_program_that_asks_or_returns_what_may_change_is_misuse(program: Coded) -> None:
-    """It would become part of states."""
     with pytest.raises(Misuse, match="not known to be immutable"):
         explore(scenario(program, 1))
 
 
 @pytest.mark.parametrize("reply", [[1], {"a": 1}, object()], ids=["list", "dict", "object"])
 def test_a_reply_that_may_change_is_misuse(reply: object) -> None:
-    """So is what a meaning answers."""
     with pytest.raises(Misuse, match=r"a reply is an? .*not known to be immutable"):
         explore(scenario(passes_on, reply))
 
 
 class NoEffect:
-    """What an event loop would understand: it can be awaited, and asks for no effect."""
-
     def __await__(self) -> Iterator[object]:
         yield None
 
@@ -272,7 +258,6 @@ async def asks_wrongly() -> None:
 
 @pytest.mark.parametrize("program", [sleeps_in_an_event_loop, asks_wrongly])
 def test_misuse_inside_a_program_says_in_which_line(program: Coded) -> None:
-    """Also before its first effect."""
     with pytest.raises(Misuse) as raised:
         explore(scenario(program))
     line = program.__code__.co_firstlineno + 1
@@ -280,8 +265,6 @@ def test_misuse_inside_a_program_says_in_which_line(program: Coded) -> None:
 
 
 def test_of_an_endless_recursion_the_last_calls_are_told() -> None:
-    """Not a thousand of them."""
-
     def calls_itself() -> None:
         calls_itself()
 
@@ -314,7 +297,7 @@ async def makes_a_class() -> None:
     [(awaits_itself, "a program calls itself without end"), (makes_a_class, "a program makes the class makes_a_class")],
 )
 def test_what_each_run_does_in_its_own_way_is_misuse_and_not_called_nondeterministic(program: Coded, said: str) -> None:
-    """How deep a recursion comes depends on the caller, and a class that a run makes is another one in each."""
+    """Recursion depth depends on the caller; a class made by a run differs each time."""
     with pytest.raises(Misuse, match=said) as raised:
         explore(scenario(program, 1))
     assert not isinstance(raised.value, Nondeterministic)
@@ -322,8 +305,6 @@ def test_what_each_run_does_in_its_own_way_is_misuse_and_not_called_nondetermini
 
 
 class Mute(Exception):  # noqa: N818  as users name them
-    """An error without a text."""
-
     def __str__(self) -> str:
         raise ValueError("no text")
 
@@ -333,7 +314,6 @@ async def raises_what_has_no_text() -> None:
 
 
 def test_an_error_whose_text_raises_is_a_broken_law() -> None:
-    """It is one of the program like any other."""
     assert explore(scenario(raises_what_has_no_text)).law == NO_ERROR
     automaton = ProgramAutomaton(lambda _: raises_what_has_no_text())
     status = automaton.status(automaton.start(0))
@@ -353,7 +333,6 @@ async def notes_what_is_deep() -> None:
 
 
 def test_a_value_that_is_nested_too_deep_is_misuse() -> None:
-    """Whatever holds it: the program, a reply or an argument."""
     with pytest.raises(Misuse, match="nested too deep") as raised:
         explore(scenario(notes_what_is_deep))
     assert "notes_what_is_deep" in raised.value.where
@@ -373,8 +352,7 @@ async def asks(_: object) -> None:
 
 @pytest.mark.parametrize("values", [(1, 2, 3, 4), (1, True, 1, True)], ids=["numbers", "a number and a bool"])
 def test_a_program_that_asks_for_something_else_in_a_replay_is_not_deterministic(values: tuple[object, ...]) -> None:
-    """A global, a clock or a random number shows when the program is run again with the same replies."""
-    hidden = iter(values).__next__  # which is not seen to be used up
+    hidden = iter(values).__next__  # its exhaustion is not visible
 
     async def depends() -> object:
         await Call("ask")
@@ -387,7 +365,7 @@ def test_a_program_that_asks_for_something_else_in_a_replay_is_not_deterministic
 
 
 def test_a_program_that_needs_no_replay_is_run_again_all_the_same() -> None:
-    """One process whose nodes are all met once; what it asks for depends on how often it was run."""
+    """Each node is reached once; its requests depend on the number of runs."""
     runs = count().__next__
 
     async def counts() -> object:
@@ -399,7 +377,6 @@ def test_a_program_that_needs_no_replay_is_run_again_all_the_same() -> None:
 
 
 def test_a_program_that_ends_early_in_a_replay_is_not_deterministic() -> None:
-    """Also where it asks for nothing at all."""
     runs = iter(range(10)).__next__
 
     async def ends_early() -> object:
@@ -413,7 +390,7 @@ def test_a_program_that_ends_early_in_a_replay_is_not_deterministic() -> None:
 
 
 def test_a_life_that_begins_where_another_one_came_to_is_no_hidden_state() -> None:
-    """Its first node was reached by a reply first: a fresh program of that life is given none there."""
+    """A reply led to its first node earlier; a fresh program of that life gets none."""
 
     async def from_where(life: int) -> object:
         while life < 3:
@@ -468,8 +445,6 @@ async def keeps_a_document() -> object:
 
 @attrs.frozen
 class Deadline:
-    """A value with an instant in it."""
-
     at: Instant
 
     def passed(self, now: Instant) -> bool:
@@ -506,7 +481,6 @@ async def returns_one() -> object:
      returns_one],
 )  # fmt: skip
 def test_a_program_that_holds_an_instant_is_noticed(program: Coded) -> None:
-    """Relative time does not fit it: the instants in its memory do not move."""
     automaton = ProgramAutomaton(lambda _: program())
     automaton.is_relative = True
     with pytest.raises(InstantRefused, match=r"(holds an|may hold the) instant"):
@@ -523,7 +497,6 @@ async def sleeps_for_real() -> None:
     "birth", [cast("Birth", asks_twice), cast("Birth", lambda _: 3)], ids=["no factory", "no coroutine"]
 )
 def test_what_is_no_program_is_told_how_one_begins(birth: Birth) -> None:
-    """Each of them is written by somebody who explores a program for the first time."""
     with pytest.raises(Misuse, match=r"factory\(program"):
         ProgramAutomaton(birth, "p").start(0)
 
@@ -534,7 +507,6 @@ def test_a_program_that_awaits_what_asyncio_has_is_told_what_to_await() -> None:
 
 
 def test_a_program_that_calls_pymongo_is_told_which_effect_to_await() -> None:
-    """By the name of the method; the text of the error has ids, and would be another one each time."""
     driver: dict[str, Any] = {"__name__": "pymongo.collection"}
     exec("def insert_one(): fail()\ndef fail(): raise OSError(id(object()))", driver)  # noqa: S102  as if it were there
 

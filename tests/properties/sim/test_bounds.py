@@ -1,5 +1,3 @@
-"""A search that a bound stops says which one, and hands out where it stopped: whoever goes on from there misses nothing."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -40,7 +38,6 @@ def searched(bounds: Bounds, of: Scenario) -> Explored:
 
 @pytest.mark.parametrize("bound", BOUNDS)
 def test_a_bound_leaves_a_frontier_beyond_which_lies_all_the_rest(bound: str) -> None:
-    """What was seen, and what can be reached from the frontier, is everything; the frontier is reached as it is reported."""
     bounds, why = BOUNDS[bound]
     whole, found = searched(Bounds(), scenario()), searched(bounds, scenario())
     assert (found.stopped, found.broken, whole.stopped, whole.frontier) == (why, None, "", ())
@@ -60,7 +57,6 @@ def test_a_bound_leaves_a_frontier_beyond_which_lies_all_the_rest(bound: str) ->
 
 @pytest.mark.parametrize("bound", ["states", "depth", "memory"])
 def test_a_bound_that_is_not_in_the_way_stops_nothing(bound: str) -> None:
-    """Whatever it is."""
     whole = searched(Bounds(), scenario())
     wide = {"states": whole.states + 1, "depth": whole.depth + 1, "memory": whole.search.memory + 1}[bound]
     found = searched(attrs.evolve(Bounds(), **{bound: wide}), scenario())
@@ -73,7 +69,6 @@ def nobody_is_inside(state: State) -> bool:
 
 
 def test_what_is_found_beyond_a_bound_is_a_counterexample_from_the_beginning() -> None:
-    """A sampler, or anything else, goes on from the frontier; here it goes straight on by brute force."""
     asked: list[int] = []
 
     def onward(search: Search, frontier: Sequence[Packed]) -> Beyond:
@@ -102,9 +97,6 @@ def test_what_is_found_beyond_a_bound_is_a_counterexample_from_the_beginning() -
 
 
 def test_random_runs_go_on_where_a_search_was_stopped() -> None:
-    """The portfolio finds beyond the bound what lies there, as a run from the beginning; and says so where it finds nothing.
-    Both are had again by the seed.
-    """
     broken = attrs.evolve(scenario(), always={"nobody is inside": nobody_is_inside}, expect="nobody is inside")
     reports = [
         explore(broken, Exploration(depth_max=1), onward=portfolio(Plan("7"), 50, seeding=Random)) for _ in range(2)
@@ -124,6 +116,5 @@ def test_random_runs_go_on_where_a_search_was_stopped() -> None:
 
 @pytest.mark.parametrize("bound", ["states", "depth", "memory"])
 def test_a_bound_is_not_negative(bound: str) -> None:
-    """It is misuse, and reported as such."""
     with pytest.raises(Misuse, match="-1"):
         _ = attrs.evolve(Bounds(), **{bound: -1})

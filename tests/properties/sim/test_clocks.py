@@ -1,5 +1,3 @@
-"""Several clocks: the store's, and one a machine; what each shows, and how long its sleeps take."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -31,7 +29,6 @@ DURATIONS = st.integers(-MINUTE, MINUTE)
 
 
 async def looks() -> object:
-    """Reads its clock, waits, and reads it again."""
     first = await Now()
     await Sleep(2 * SECOND)
     return (first.at, (await Now()).at)
@@ -63,7 +60,7 @@ def seen(scenario: Scenario, *names: str) -> set[tuple[Any, ...]]:
 
 @given(INSTANTS)
 def test_without_faults_and_drift_a_machine_shows_the_time_of_the_store(at: Instant) -> None:
-    """Law CL1: as the meaning of the effect itself has it."""
+    """Law CL1."""
     world = Plain().write(CLOCK, at)
     ((same, reply),) = perform(Now(), world, "p")
     assert readings(Host("h", skew=SECOND), "h", world)[1] == reply == Instant(at.at, WALL)
@@ -72,7 +69,7 @@ def test_without_faults_and_drift_a_machine_shows_the_time_of_the_store(at: Inst
 
 @given(INSTANTS, DURATIONS, st.integers(-DRIFT_MAX, DRIFT_MAX))
 def test_a_clock_that_is_ahead_shows_all_later_by_that_much(at: Instant, by: int, drift: int) -> None:
-    """Law CL3: and it is not the store's clock that has moved."""
+    """Law CL3."""
     world = Plain().write(CLOCK, at)
     host = Host("h", drift=drift)
     _, right = readings(host, "h", world)
@@ -83,7 +80,7 @@ def test_a_clock_that_is_ahead_shows_all_later_by_that_much(at: Instant, by: int
 
 @given(st.integers(0, 10**15), st.integers(-DRIFT_MAX, DRIFT_MAX))
 def test_a_sleep_takes_as_long_as_it_asks_for_by_the_clock_of_the_sleeper(duration: int, drift: int) -> None:
-    """Law CL2: what the machine's clock shows grows by the duration, to the microsecond of rounding."""
+    """Law CL2, to the microsecond of rounding."""
     lasts = Host(drift=drift).lasts(duration)
     assert abs(lasts + lasts * drift // 1_000_000 - duration) <= 2
     assert Host().lasts(duration) == duration
@@ -101,13 +98,11 @@ def test_a_sleep_takes_as_long_as_it_asks_for_by_the_clock_of_the_sleeper(durati
     ids=["right", "skewed", "set", "fast", "slow"],
 )
 def test_what_a_machine_sees_of_time(host: Host, budget: int, shown: set[tuple[float, float]]) -> None:
-    """Each reading, in seconds; a slow machine has slept two of its own seconds after three of the store's."""
     found = {pair for (pair,) in seen(scenario(host, budget=budget, moves=2 + (host.drift < 0)))}
     assert {(first / SECOND, second / SECOND) for first, second in found} == shown
 
 
 def test_processes_on_one_machine_share_its_clock() -> None:
-    """One skew, whoever reads it first; on two machines each has its own."""
     skewed = Host("machine", skew=10 * SECOND)
     together = {tuple(first for first, _ in pair) for pair in seen(scenario(skewed, skewed, budget=2), "p0", "p1")}
     apart = Host(skew=10 * SECOND)
@@ -117,7 +112,7 @@ def test_processes_on_one_machine_share_its_clock() -> None:
 
 
 def test_two_clocks_of_one_machine_are_refused() -> None:
-    """One that may be skewed, and one that may not: after a reading of the second, the first could no longer be right."""
+    """After reading the unskewed one, the skewed one would be wrong."""
     with pytest.raises(
         Misuse, match=r"(?s)two hosts are called 'machine' and differ: .*skew=0.*skew=10000000.*share one clock"
     ):
@@ -135,7 +130,6 @@ async def claims() -> object:
 
 @pytest.mark.parametrize("drift", [0, 500, -500])
 def test_sleeps_of_machines_that_drift_keep_time_relative(drift: int) -> None:
-    """Where nobody reads a clock, time is unbounded whatever drifts; each machine's sleeps have their own length."""
     row = Document.of({"_id": "x", "at": Instant(0)})
     processes = (Process(name, factory(claims), host=Host(drift=drift)) for name in ("a", "b"))
     report = explore(
@@ -152,7 +146,6 @@ def test_sleeps_of_machines_that_drift_keep_time_relative(drift: int) -> None:
 
 
 def test_whoever_reads_a_skewed_clock_makes_time_absolute() -> None:
-    """And the verdict says so."""
     report = explore(in_relative_time(scenario(Host(skew=SECOND), budget=1)))
     assert report.time.startswith("absolute time, 2 moves of 1 s, for p0 uses an instant as a number, ")
 
@@ -162,7 +155,6 @@ def in_relative_time(scenario: Scenario) -> Scenario:
 
 
 def test_a_stall_is_free_where_time_passes_by_itself() -> None:
-    """So it cannot be a fault there."""
     with pytest.raises(Misuse, match="p0 may stall by a fault, and time passes by itself"):
         explore(in_relative_time(scenario(Host(stall=SECOND), budget=1)))
 
@@ -171,14 +163,12 @@ def test_a_stall_is_free_where_time_passes_by_itself() -> None:
     "wrong", [{"skew": -1}, {"jump": -1}, {"stall": 1.5}, {"drift": DRIFT_MAX + 1}, {"drift": -DRIFT_MAX - 1}]
 )
 def test_a_host_is_checked_where_it_is_made(wrong: dict[str, int]) -> None:
-    """Durations are not negative, and drifts are those of clocks."""
     with pytest.raises(Misuse, match="must be an integer from"):
         Host(**wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("machine", ["machine", "p1", ""])
 def test_a_named_machine_and_a_process_of_that_name_have_two_clocks(machine: str) -> None:
-    """One may be ahead while the other is behind, whatever the machine is called."""
     one = scenario(Host(machine, skew=SECOND), Host(skew=SECOND), faults=Faults.of(Fault.SKEW), budget=2, moves=0)
 
     def is_apart(state: State) -> bool:

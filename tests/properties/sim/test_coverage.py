@@ -1,4 +1,4 @@
-"""A verdict tells what it did not cover: states beyond a bound, faults that never struck, goals, laws never asked."""
+"""A verdict lists its gaps: bounds, faults that never struck, goals, laws never judged."""
 
 from __future__ import annotations
 
@@ -79,7 +79,6 @@ UNASKED = {"q is silent": lambda before, after: before.read(notes("q")) == after
 
 
 def test_a_fault_that_could_strike_and_never_does_is_reported() -> None:
-    """A warning, and on demand a reason to be unsure. What the budgets forbid could not strike."""
     assert (explore(scenario()).verdict, explore(scenario()).uncovered) == (Verdict.COMPLETE, (LATE,))
     required = explore(scenario(), Exploration(require_sometimes=True))
     assert (required.verdict, required.reason) == (Verdict.INCONCLUSIVE, LATE)
@@ -89,7 +88,6 @@ def test_a_fault_that_could_strike_and_never_does_is_reported() -> None:
 
 
 def test_whoever_never_crashed_is_not_said_to_have_never_started_again() -> None:
-    """Who says that one fault may strike may mean it, so it is told and not missed. Where nobody says it, it is missed."""
     faults = Faults.of(Fault.CRASH_BEFORE, Fault.RESTART)
     once, alone = (
         Process("p", factory(says), each, calling({"ask": (1,)}), raises=True)
@@ -118,7 +116,6 @@ def test_whoever_never_crashed_is_not_said_to_have_never_started_again() -> None
     ],
 )
 def test_what_a_fault_takes_that_never_struck_is_named(kind: Fault, missing: str) -> None:
-    """As far as it is missing."""
     process = Process("p", factory(says), Faults.of(kind), calling({"ask": (1,)}))
     (told,) = explore(scenario(actors=(process,), budget=2)).uncovered
     assert told.startswith(f"fault {kind} never struck")
@@ -136,7 +133,7 @@ def test_what_a_fault_takes_that_never_struck_is_named(kind: Fault, missing: str
     ids=lambda actor: actor.makes[0].value,
 )
 def test_a_fault_that_another_actor_makes_may_strike_once_and_is_reported_if_it_never_does(actor: Actor) -> None:
-    """As one that a process declares; what is taken back was not durable before, which is another fault."""
+    """A rollback needs a write that was not durable, which is another fault."""
     process = Process("p", factory(says), meaning=calling({"ask": (1,)}), raises=True)
     made = Scenario("s", "", Plain(), (process, actor), **FINE)  # type: ignore[arg-type]
     assert made.budget == 1
@@ -145,7 +142,6 @@ def test_a_fault_that_another_actor_makes_may_strike_once_and_is_reported_if_it_
 
 
 def test_without_a_network_what_is_late_is_said_to_be_lost() -> None:
-    """Nothing else delivers what is under way."""
     faults = Faults.of(Fault.LATE, Fault.DUPLICATE, on=lambda effect: isinstance(effect, Call))
     late = Process("p", factory(says), faults, calling({"ask": (1,)}), raises=True)
     told = explore(scenario(actors=(late,)), Exploration(require_sometimes=True))
@@ -158,7 +154,7 @@ def test_without_a_network_what_is_late_is_said_to_be_lost() -> None:
 
 
 def test_a_fault_that_is_declared_may_strike_once_unless_another_budget_is_said() -> None:
-    """A scenario that forgets its budget would be clean whatever crashes."""
+    """Otherwise a scenario without a budget would be clean under any crash."""
 
     def crashing(**changes: object) -> Report:
         crashes = Process("p", factory(says), Faults.of(Fault.CRASH_BEFORE), calling({"ask": (1,)}))
@@ -174,12 +170,11 @@ def test_a_fault_that_is_declared_may_strike_once_unless_another_budget_is_said(
 
     assert (crashing().verdict, crashing().budget) == (Verdict.VIOLATED, 1)
     assert crashing(budget=0).verdict is Verdict.COMPLETE
-    assert scenario(actors=(Process("p", factory(says)),)).budget == 1  # as it was said
+    assert scenario(actors=(Process("p", factory(says)),)).budget == 1  # as stated
     assert Scenario("s", "", Plain(), (Process("p", factory(says)),)).budget == 0
 
 
 def test_a_goal_that_is_never_reached_is_reported() -> None:
-    """A warning, and on demand a reason to be unsure; of random runs a warning."""
     never, late = {"it flies": lambda _: False}, {Fault.LATE: 0}
     uncovered = ("goal never reached: it flies",)
     default = explore(scenario(sometimes=never, budgets=late))
@@ -190,7 +185,6 @@ def test_a_goal_that_is_never_reached_is_reported() -> None:
 
 
 def test_a_law_about_steps_that_nothing_touches_is_reported() -> None:
-    """It holds, and says nothing."""
     asked = explore(scenario(step=ASKED, budgets={Fault.LATE: 0}), Exploration(require_sometimes=True))
     assert (asked.verdict, asked.uncovered) == (Verdict.COMPLETE, ())
     unasked = explore(scenario(step=UNASKED, budgets={Fault.LATE: 0}))
@@ -220,7 +214,6 @@ async def fills() -> None:
 
 
 def reading(cell: str) -> Callable[[Reads], bool]:
-    """A law that holds, and reads a collection, or the notes of a process ("of p")."""
     if cell.startswith("of "):
         return lambda state: state.read(notes(cell[3:])) is not None
     if cell.startswith("in "):
@@ -229,7 +222,6 @@ def reading(cell: str) -> Callable[[Reads], bool]:
 
 
 def uncovered(kind: str, cell: str) -> tuple[str, ...]:
-    """What is said of a law of this kind that reads this cell."""
     read = reading(cell)
     law: object = (lambda before, after: read(before) and read(after)) if kind == "step" else read
     law = NoLongerThan(SECOND, lambda state: None if read(state) else Instant(0)) if kind == "no longer" else law
@@ -255,7 +247,7 @@ KINDS: Final = ("always", "step", "eventually", "sometimes", "no longer")
     ],
 )
 def test_a_law_about_what_no_state_has_is_reported(kind: str, cell: str, what: str, todo: str) -> None:
-    """A misspelled name reads as an empty collection, so the law holds whatever happens; the nearest name is named."""
+    """A misspelt collection is empty, so the law holds; the report suggests the nearest name."""
     whose = "goal 'L'" if kind == "sometimes" else "law 'L'"
     assert uncovered(kind, cell) == (f"{whose} reads {what}, which no state has, so that it is always empty; {todo}",)
 
@@ -263,12 +255,10 @@ def test_a_law_about_what_no_state_has_is_reported(kind: str, cell: str, what: s
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("cell", ["jobs", "in jobs", "empty", "in empty", "of p", "of pp", "of p 1"])
 def test_a_law_about_what_was_there_once_is_not_reported(kind: str, cell: str) -> None:
-    """What one state had, what the world begins with, and the notes of a process, or of a program of one, that has none."""
     assert uncovered(kind, cell) == ()
 
 
 def test_the_notes_of_nobody_are_reported_where_nobody_has_notes() -> None:
-    """Then no state has room for any, and which law reads them is not known. On demand it is a reason to be unsure."""
     asked = scenario(actors=(Process("p", factory(asks_nothing)),), always={"L": reading("of q")}, budget=0)
     told = "a law, or a meaning, reads the notes of 'q', which no state has, so that it is always empty; there are: p"
     assert told in explore(asked).uncovered
@@ -276,7 +266,6 @@ def test_the_notes_of_nobody_are_reported_where_nobody_has_notes() -> None:
 
 
 def test_what_a_bound_cuts_off_is_reported() -> None:
-    """How many states, how deep, which goals, and which laws about rest."""
     done = {"it is done": lambda state: str(state.status("p")) == 'finished: "done"'}
     report = explore(scenario(sometimes=done, eventually=done), Exploration(depth_max=1))
     assert (report.verdict, report.reason) == (Verdict.INCONCLUSIVE, "1 step was taken from the beginning")
@@ -311,7 +300,6 @@ def test_what_a_bound_cuts_off_is_reported() -> None:
 def test_a_scenario_in_which_nothing_can_be_found_says_so(
     changes: dict[str, object], uncovered: tuple[str, ...], how: Exploration
 ) -> None:
-    """It passes whatever the program does; on demand it is unsure."""
     empty = scenario(**{"budget": 0, **changes})
     assert explore(empty, how, seeding=Random).uncovered == uncovered
     required = explore(empty, Exploration(require_sometimes=True))
@@ -328,8 +316,6 @@ async def sleeps_and_looks() -> object:
 
 @pytest.mark.parametrize(("moves", "lengths"), [(0, ("5 s",)), (2, ("10 s",)), (3, ())])
 def test_a_sleep_that_ends_in_no_run_is_reported(moves: int, lengths: tuple[str, ...]) -> None:
-    """What comes after it was not explored, also where no law is about rest; the line and how long it is."""
-
     async def sleeps_twice() -> None:
         await Sleep(5 * SECOND)
         await Note("at", 1)
@@ -345,7 +331,7 @@ def test_a_sleep_that_ends_in_no_run_is_reported(moves: int, lengths: tuple[str,
     ("moves", "told"), [(0, "no run comes to the end of a sleep of 5 s"), (2, "some sleeps of 5 s end in no run")]
 )
 def test_a_sleep_in_a_loop_that_ends_in_no_run_is_reported(moves: int, told: str) -> None:
-    """Others at the same line do end: what comes after the last one was not explored all the same."""
+    """Other sleeps at the line end, but what follows the last was not explored."""
 
     async def pause() -> None:
         await Sleep(5 * SECOND)
@@ -373,8 +359,6 @@ def test_a_sleep_in_a_loop_that_ends_in_no_run_is_reported(moves: int, told: str
 
 
 def test_who_keeps_an_instant_does_not_sleep_elsewhere_each_time() -> None:
-    """There is always one that is kept when the last move is over, however many moves there are."""
-
     async def waits() -> bool:
         began = await StoreTime()
         row = await find_one("rows", Eq(ID, "0"))
@@ -393,7 +377,7 @@ async def touches() -> None:
 
 @pytest.mark.parametrize(("quantum", "lengths"), [(1, ()), (2, ("3 s", "5 s", "7 s")), (6, ("7 s",))])
 def test_a_length_of_time_that_the_quantum_does_not_divide_is_reported(quantum: int, lengths: tuple[str, ...]) -> None:
-    """Two of them may end at one move of the clock that would not otherwise. What is shorter is over at a move, as documented."""
+    """Two may end at one move, which otherwise would not. Shorter ones end at a move."""
     timed = scenario(
         world=world_with({"rows": ()}),
         actors=(Process("p", factory(sleeps_and_looks)),),
@@ -417,8 +401,6 @@ def test_a_length_of_time_that_the_quantum_does_not_divide_is_reported(quantum: 
     ],
 )
 def test_an_age_that_nothing_reaches_is_reported(clock: Clock | None, began: int, why: str) -> None:
-    """Time stands or has too few moves, and nothing was that old from the beginning."""
-
     async def takes() -> None:
         at = Field[Instant]("at")
         await update_one("rows", OlderThan(at, 3 * SECOND), PutServerTime(at))
@@ -486,7 +468,6 @@ def test_a_statement_of_too_many_documents_is_reported_where_their_order_matters
 def test_a_write_of_too_many_documents_is_reported(
     actors: tuple[Actor, ...], there: tuple[Document, ...], told: list[str]
 ) -> None:
-    """Who asked for it, and how many they were as it began; not if it began beyond a bound."""
     world = world_with({"rows": there}).write(inbox("p"), ("go",))
     many = scenario(world=world, actors=actors)
 
@@ -549,8 +530,6 @@ def waiting(effect: Effect[object], world: World, who: str) -> Outcomes:
 
 @pytest.mark.parametrize("meaning", [refusing, waiting, counting, plain])
 def test_what_a_meaning_does_at_once_is_not_done_in_part(meaning: Meaning) -> None:
-    """What it refuses is refused, also if the reply is lost; what it keeps waiting is not begun."""
-
     async def asks() -> None:
         await ADD
 
@@ -565,8 +544,6 @@ def test_what_a_meaning_does_at_once_is_not_done_in_part(meaning: Meaning) -> No
 
 @pytest.mark.parametrize("require_sometimes", [False, True])
 def test_where_only_time_ran_out_laws_about_rest_are_said_not_to_be_judged(*, require_sometimes: bool) -> None:
-    """Something else came to rest, so it is not a reason to be unsure."""
-
     async def sleeps() -> None:
         for _ in range(int(str(await Call("how often")))):
             await Sleep(SECOND)
@@ -586,7 +563,6 @@ def test_where_only_time_ran_out_laws_about_rest_are_said_not_to_be_judged(*, re
 
 @pytest.mark.parametrize("require_sometimes", [False, True])
 def test_a_counterexample_needs_no_coverage(*, require_sometimes: bool) -> None:
-    """What is broken is broken."""
     never = {"never": lambda _: False}
     report = explore(scenario(always=never), Exploration(require_sometimes=require_sometimes))
     assert (report.verdict, report.uncovered) == (Verdict.VIOLATED, ())
@@ -602,10 +578,6 @@ async def says_anyway() -> str:
 @pytest.mark.parametrize("how", [EXHAUSTIVE, Exploration(runs=20, seed="1")], ids=["whole", "random runs"])
 @pytest.mark.parametrize("kind", [Fault.LOST_REPLY, Fault.UNSENT])
 def test_who_ends_without_knowing_what_was_done_is_told(kind: Fault, how: Exploration) -> None:
-    """Once for each line, with all who do; the verdict stays. Not of who catches it, or whose caller does, nor of what was
-    certainly not done.
-    """
-
     def uncovered_of(program: Callable[[], Program[object]], *, raises: bool) -> tuple[str, ...]:
         processes = [
             Process(name, factory(program), Faults.of(kind), calling({"ask": (1,)}), raises=raises) for name in "pq"
@@ -641,5 +613,4 @@ def test_the_line_of_who_ends_without_knowing_is_one_of_the_user() -> None:
 @OF_DESIGNS
 @pytest.mark.parametrize("name", ["transition", "transition.stale"])
 def test_what_ships_knows_what_was_done_or_says_that_its_caller_does(name: str) -> None:
-    """The two where user code may not answer."""
     assert report_on(name).uncovered == ()

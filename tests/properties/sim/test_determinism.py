@@ -1,4 +1,4 @@
-"""Executions along the same schedules are compared look by look, and which of them differ tells why."""
+"""Executions of equal schedules are compared step by step, and differences explained."""
 
 from __future__ import annotations
 
@@ -34,8 +34,6 @@ from tidegate.sim.world import Outcomes, Plain, World
 
 @attrs.define
 class Turns:
-    """A generator of few surprises."""
-
     at: int
 
     def randrange(self, stop: int) -> int:
@@ -75,7 +73,6 @@ def runs_of(scenario: Scenario) -> Runs:
 
 @pytest.mark.parametrize("make", [partition, lambda: shipped("transition"), lambda: shipped("array_push_lock")])
 def test_what_ships_is_executed_alike(make: object) -> None:
-    """Programs and reducers, with faults and time; and looks are the same after they were text in between."""
     assert callable(make)
     one, other = runs_of(make()), runs_of(make())
     assert difference(one, other) is None
@@ -85,8 +82,6 @@ def test_what_ships_is_executed_alike(make: object) -> None:
 
 
 def test_a_program_that_ends_early_ends_its_schedule() -> None:
-    """Where nothing is left to do."""
-
     async def once() -> int:
         await Note("said", 1)
         return 5
@@ -105,7 +100,6 @@ async def counts() -> None:
 
 
 def test_a_global_differs_when_the_same_process_runs_again() -> None:
-    """The first effect that differs, and the line that asks."""
     scenario = two(counts)
     found = difference(runs_of(scenario), runs_of(scenario))
     assert found is not None
@@ -130,7 +124,6 @@ def stamp() -> int:
 
 
 def test_a_clock_is_named_where_a_function_that_is_called_names_it() -> None:
-    """In whichever frame, and in functions that these call."""
     found = difference(runs_of(two(looks)), runs_of(two(looks)))
     assert found is not None
     assert found.names == ("time_ns",)
@@ -155,7 +148,6 @@ def a_difference(*names: str, is_torn: bool = False) -> Difference:
     ],
 )
 def test_what_changes_from_process_to_process_is_explained_by_names(found: Difference, cause: Cause) -> None:
-    """A clock or a random number is named by the code that uses it; what is torn without either is a global."""
     assert judged(found, found, found) == (found, cause)
 
 
@@ -168,7 +160,6 @@ async def forks() -> None:
 
 
 def test_a_program_that_is_torn_within_one_execution_is_found() -> None:
-    """It is run again on the same replies and asks for something else: whose program it is, is reported."""
     runs = scheduled_runs(two(forks), seed="s", runs=30, steps_max=20, seeding=turns)
     torn = [stand for run in runs for look in run for stand in look if stand.is_torn]
     assert torn
@@ -180,7 +171,6 @@ def test_a_program_that_is_torn_within_one_execution_is_found() -> None:
 
 
 def test_executions_of_other_lengths_differ_where_the_shorter_ends() -> None:
-    """And of the same length nowhere."""
     stand = (Stand("p", "a"),)
     found = difference(((stand, stand),), ((stand,),))
     assert found == Difference(0, 1, "", "1 step", "0 steps", "", ())
@@ -188,8 +178,6 @@ def test_executions_of_other_lengths_differ_where_the_shorter_ends() -> None:
 
 
 def test_time_is_part_of_a_schedule() -> None:
-    """Also where the clock of the scenario is relative."""
-
     async def once() -> None:
         await Note("said", 1)
 
@@ -198,15 +186,12 @@ def test_time_is_part_of_a_schedule() -> None:
 
 
 def test_a_schedule_is_as_long_as_it_may_be() -> None:
-    """Where more could happen."""
     runs = scheduled_runs(shipped("transition"), seed="s", runs=2, steps_max=2, seeding=turns)
     assert [len(run) for run in runs] == [3, 3]
 
 
 @pytest.mark.parametrize("where", ["ways", "look", "nowhere"])
 def test_whoever_is_torn_is_reported_wherever_it_shows(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    """When its steps are asked for, when it is looked at, and when nobody's steps show it again."""
-
     async def once() -> None:
         await Note("said", 1)
 
@@ -229,8 +214,6 @@ def test_whoever_is_torn_is_reported_wherever_it_shows(monkeypatch: pytest.Monke
 
 
 def test_a_search_that_begins_again_looks_at_programs_that_have_moved_on() -> None:
-    """It is begun again with wider slots; a program that nobody stands at any more is run again to be looked at."""
-
     async def says_much() -> None:
         for turn in range(40):
             await Note(f"turn {turn}", turn)

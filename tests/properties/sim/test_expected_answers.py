@@ -1,7 +1,7 @@
-"""Programs, processes and laws that were out to have the search say something wrong, each with the answer that is right.
+"""Programs and laws written to mislead the search, each with the right answer.
 
-More of what `test_hidden_state` is about: state that a value, an error or an iterator hides; and beyond it, what processes
-share outside of the world, who waits and who goes round, and laws that single out one of those that are interchangeable.
+Adds to `test_hidden_state`: hiding values, errors and iterators, objects shared outside the world,
+waits and cycles, and laws about one of several interchangeable processes.
 """
 
 from __future__ import annotations
@@ -40,26 +40,20 @@ WAYS: Final = (Reductions(), Reductions(symmetry=True))
 
 
 class Text(str):
-    """With room for more."""
-
     __slots__ = ("seen",)
 
 
 class Pair(tuple[int, ...]):  # noqa: SLOT001  as users write it
-    """With room for more."""
+    pass
 
 
 @attrs.frozen(slots=False, order=False)
 class Grows(list[int]):
-    """Frozen, and a list."""
-
     size: int = 0
 
 
 @attrs.frozen
 class Unseen:
-    """Two are equal whatever they hold."""
-
     held: object = attrs.field(eq=False)
 
 
@@ -166,11 +160,10 @@ HIDDEN: Final[tuple[Callable[[], Any], ...]] = (
 
 @pytest.mark.parametrize("program", HIDDEN, ids=lambda program: program.__name__)
 def test_what_values_and_errors_hide_is_told_apart_or_refused(program: Callable[[], Any]) -> None:
-    """The bad end, which there is, is found; or the program is refused."""
     assert verdict(program, Exploration()) in {Verdict.VIOLATED, None}
 
 
-# --- shared outside of the world ----------------------------------------------------------------------------------------
+# --- shared outside the world -------------------------------------------------------------------------------------------
 
 SHARED: Final[dict[str, Any]] = {}
 
@@ -214,7 +207,7 @@ async def opens_after_three(me: str) -> str:  # noqa: ARG001
     ids=lambda program: program.__name__,
 )
 def test_what_processes_share_beside_the_world_is_seen_or_refused(program: Callable[[str], Any]) -> None:
-    """Each can end badly in some order of events; "complete" would be wrong."""
+    """Each ends badly in some order, so "complete" would be wrong."""
     SHARED.clear()
     try:
         found = explore(pair(program, always={"nobody ends badly": nobody_ends_badly})).verdict
@@ -224,7 +217,6 @@ def test_what_processes_share_beside_the_world_is_seen_or_refused(program: Calla
 
 
 def pair(program: Callable[[str], Any], **laws: Any) -> Scenario:
-    """Two of a kind."""
     world = world_with({"c": (Document.of({"_id": "x", "flag": 0, "owner": None}),)})
     actors = tuple(Process(name, factory(program, name)) for name in "ab")
     return Scenario(name="pair", summary="two of a kind", world=world, actors=actors, **laws)
@@ -234,7 +226,7 @@ def nobody_ends_badly(state: State) -> bool:
     return Returned(BAD) not in map(state.status, "ab")
 
 
-# --- who waits, and who goes round --------------------------------------------------------------------------------------
+# --- deadlocks and livelocks --------------------------------------------------------------------------------------------
 
 X, Y = Eq(ID, "x"), Eq(ID, "y")
 
@@ -313,7 +305,6 @@ ENDS: Final[Mapping[str, tuple[tuple[Process, ...], Callable[[State], bool], int
 @pytest.mark.parametrize("reductions", WAYS, ids=str)
 @pytest.mark.parametrize("name", ENDS)
 def test_who_waits_and_who_goes_round_is_told(name: str, reductions: Reductions) -> None:
-    """Deadlocks and livelocks, where what is private is left out, too. Where nothing rests there is nothing to judge."""
     actors, law, budget, wanted = ENDS[name]
     world = world_with({"c": tuple(Document.of({"_id": key, "flag": 0}) for key in "xy")})
     scenario = Scenario(
@@ -322,7 +313,7 @@ def test_who_waits_and_who_goes_round_is_told(name: str, reductions: Reductions)
     assert explore(scenario, Exploration(reductions=reductions)).verdict is wanted
 
 
-# --- laws that single somebody out --------------------------------------------------------------------------------------
+# --- laws about one process ---------------------------------------------------------------------------------------------
 
 OWNER: Final = Field[str | None]("owner")
 
@@ -338,7 +329,6 @@ def owner(state: State) -> str | None:
 
 
 def laws_about(who: str) -> Mapping[str, Mapping[str, Any]]:
-    """By how they are asked; each can be broken."""
     return {
         "what it owns": {"always": {"it": lambda state: owner(state) != who}},
         "what it notes": {"always": {"it": lambda state: state.read(notes(who)) != (("turn", 1),)}},
@@ -353,7 +343,6 @@ def laws_about(who: str) -> Mapping[str, Mapping[str, Any]]:
 def test_a_law_about_one_of_those_who_are_interchangeable_is_broken_as_soon(
     how: str, who: str, reductions: Reductions
 ) -> None:
-    """Whichever of them it is about, and whatever the search leaves out."""
     report = explore(pair(claims, symmetric=(("a", "b"),), **laws_about(who)[how]), Exploration(reductions=reductions))
     plain = explore(pair(claims, **laws_about(who)[how]), Exploration(reductions=WAYS[0]))
     assert report.trace is not None

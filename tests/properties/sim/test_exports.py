@@ -1,4 +1,4 @@
-"""What a trace is written as is read by others: each form is read back by a reader that is not ours, or held to its rules."""
+"""Each export is read back by a foreign reader, or checked against its rules."""
 
 from __future__ import annotations
 
@@ -45,7 +45,6 @@ def trace_of(name: str) -> Trace:
 
 @given(hostile_traces())
 def test_a_table_has_one_printable_line_a_step(trace: Trace) -> None:
-    """And two before: which law is broken, and the titles."""
     lines = text(trace).splitlines()
     assert len(lines) == 2 + len(trace.steps)
     assert all(line.isprintable() for line in lines)
@@ -53,7 +52,6 @@ def test_a_table_has_one_printable_line_a_step(trace: Trace) -> None:
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_table_says_all_unless_its_reader_asks_for_less(name: str) -> None:
-    """A log and `grep` want whole replies; a terminal wants short lines."""
     trace = trace_of(name)
     whole, short = text(trace).splitlines()[2:], text(trace, 20).splitlines()[2:]
 
@@ -64,7 +62,6 @@ def test_a_table_says_all_unless_its_reader_asks_for_less(name: str) -> None:
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_table_has_fixed_columns(name: str) -> None:
-    """Whatever stands in a column begins below its title, so a table can be cut and sorted by others."""
     trace = trace_of(name)
     _, titles, *rows = text(trace).splitlines()
     for number, (row, step) in enumerate(zip(rows, trace.steps, strict=True), 1):
@@ -77,14 +74,12 @@ def test_a_table_has_fixed_columns(name: str) -> None:
 # --- Mermaid ------------------------------------------------------------------------------------------------------------
 
 WORDS = r"[^#;<>&%$\n]*(?:#\d+;[^#;<>&%$\n]*)*"
-"""Text of a statement: what is special is an entity."""
 STATEMENT = re.compile(
     rf"  (?:participant [ps]\d+ as {WORDS}|Note over p\d+: {WORDS}|[ps]\d+(?:->>|-->>|-x|--x|-\))[ps]\d+: {WORDS})"
 )
 
 
 def check_mermaid(trace: Trace) -> list[str]:
-    """The diagram is made of statements of the grammar, whose participants are declared, and of text."""
     text = mermaid(trace)
     assert len(text) <= CHARACTERS_MAX
     first, *lines = text.removesuffix("\n").split("\n")
@@ -100,13 +95,11 @@ def check_mermaid(trace: Trace) -> list[str]:
 
 @given(hostile_traces())
 def test_a_hostile_trace_is_a_mermaid_diagram(trace: Trace) -> None:
-    """No text is a statement, a comment or a directive."""
     check_mermaid(trace)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_counterexample_is_a_mermaid_diagram_of_all_of_its_steps(name: str) -> None:
-    """Each has its number."""
     trace = trace_of(name)
     lines = check_mermaid(trace)
     numbers = [int(found[1]) for line in lines if (found := re.search(r": (\d+)\. ", line))]
@@ -115,7 +108,6 @@ def test_a_counterexample_is_a_mermaid_diagram_of_all_of_its_steps(name: str) ->
 
 
 def test_what_the_network_does_has_arrows_of_its_own() -> None:
-    """A lost request or reply ends in a cross, a late request has an open head."""
     late = check_mermaid(trace_of("array_push_lock.late"))
     assert sum("-)s" in line for line in late) == 1
     lost = check_mermaid(trace_of("array_push_lock.lost_reply"))
@@ -126,7 +118,7 @@ def test_what_the_network_does_has_arrows_of_its_own() -> None:
 
 
 def test_a_long_run_is_cut_and_says_so() -> None:
-    """Viewers refuse more than fifty thousand characters."""
+    """Viewers refuse more than 50,000 characters."""
     trace = trace_of("array_push_lock.stall.2")
     long = attrs.evolve(trace, steps=trace.steps * 40)
     lines = check_mermaid(long)
@@ -138,7 +130,7 @@ def test_a_long_run_is_cut_and_says_so() -> None:
 
 
 def check_perfetto(trace: Trace) -> None:
-    """Slices of a track do not overlap, and each end of an arrow lies inside of a slice of its track."""
+    """Slices of a track do not overlap; arrow ends lie inside slices."""
     events: list[dict[str, Any]] = json.loads(json.dumps(perfetto(trace)))["traceEvents"]
     slices = [event for event in events if event["ph"] == "X"]
     assert [event["args"]["step"] for event in slices] == list(range(1, len(trace.steps) + 1))
@@ -170,13 +162,11 @@ def check_perfetto(trace: Trace) -> None:
 
 @given(hostile_traces())
 def test_a_hostile_trace_fits_perfetto(trace: Trace) -> None:
-    """Whatever its names are."""
     check_perfetto(trace)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_counterexample_fits_perfetto(name: str) -> None:
-    """Its slices nest, and its arrows are what happens before what in another process."""
     check_perfetto(trace_of(name))
 
 
@@ -184,7 +174,6 @@ def test_a_counterexample_fits_perfetto(name: str) -> None:
 
 
 def meant(read: Any) -> Value:
-    """The value that another one's reader has made of ours."""
     match type(read).__name__:
         case "bool" | "str" | "int":
             return read  # type: ignore[no-any-return]
@@ -213,20 +202,18 @@ def meant(read: Any) -> Value:
 @example(Foreign("minKey", b""))
 @example(-0.5)
 def test_values_are_read_back_from_itf(value: Value) -> None:
-    """By the reader of the format's own author: no value is taken for another one."""
     json_value = json.loads(json.dumps(itf_value(value)))
     read = itf_py.value_from_json(json_value)
     assert show_nan(exactly(meant(read))) == show_nan(exactly(value))
 
 
 def show_nan(key: object) -> str:
-    """As text, for no NaN equals itself, and ITF tells of one only that it is one."""
+    """NaN equals nothing, and ITF only records that it is one."""
     return re.sub(r"7ff8000000000000|nan", "nan", repr(key))
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_counterexample_is_read_back_from_itf(name: str) -> None:
-    """Every state of it, who moved, and what could have happened."""
     trace = trace_of(name)
     read = itf_py.trace_from_json(json.loads(json.dumps(itf(trace))))
     assert set(read.vars) == set(read.states[0].values)
@@ -244,7 +231,6 @@ def test_a_counterexample_is_read_back_from_itf(name: str) -> None:
 
 @given(hostile_traces())
 def test_a_hostile_trace_is_itf(trace: Trace) -> None:
-    """Names of variables that the format keeps for itself are not used."""
     found = json.loads(json.dumps(itf(trace)))
     assert not any(name.startswith("#") for name in found["vars"])
     assert all(set(state) == {"#meta", *found["vars"]} for state in found["states"])
@@ -267,7 +253,6 @@ def nodes_of(graph: pydot.Dot) -> dict[str, dict[str, Any]]:
 
 
 def test_the_states_of_a_scenario_are_a_graph_that_others_read() -> None:
-    """As many nodes as the search sees states, as many edges as it takes steps."""
     graph = parsed(attempt(small_lock(2, 1, 1, 0), dot))
     report = explore(small_lock(2, 1, 1, 0))
     assert report.states > 50
@@ -276,7 +261,6 @@ def test_the_states_of_a_scenario_are_a_graph_that_others_read() -> None:
 
 
 def test_a_state_that_breaks_a_law_is_marked_and_leads_nowhere() -> None:
-    """What comes after it explains nothing. Faults are dashed."""
     graph = parsed(attempt(shipped("transition.ambiguous_is_refused"), lambda search: dot(search, 40)))
     red = {key for key, marks in nodes_of(graph).items() if marks.get("style") == "filled"}
     assert red
@@ -285,7 +269,6 @@ def test_a_state_that_breaks_a_law_is_marked_and_leads_nowhere() -> None:
 
 
 def test_a_large_graph_is_cut_and_says_so() -> None:
-    """The states that are drawn are the nearest ones."""
     text = attempt(shipped("array_push_lock.stall.2"), lambda search: dot(search, 20))
     graph = parsed(text)
     assert set(nodes_of(graph)) == {f"n{number}" for number in range(20)}
@@ -295,7 +278,6 @@ def test_a_large_graph_is_cut_and_says_so() -> None:
 @settings(max_examples=25)
 @given(hostile_traces())
 def test_what_happens_before_what_is_a_graph_that_others_read(trace: Trace) -> None:
-    """A node a step and an edge a cause, whatever the names are."""
     graph = parsed(happens_before(trace))
     assert len(nodes_of(graph)) == len(trace.steps)
     edges = {(edge.get_source(), edge.get_destination()) for edge in graph.get_edges()}
@@ -307,7 +289,6 @@ def test_what_happens_before_what_is_a_graph_that_others_read(trace: Trace) -> N
 
 @given(st.lists(st.sampled_from("ab"), max_size=4), st.lists(st.sampled_from("ab"), max_size=4))
 def test_two_runs_part_at_the_first_step_that_differs(left: list[str], right: list[str]) -> None:
-    """Of two that are the same, none does anything more."""
     one, two = (tuple(TraceStep("p", event) for event in events) for events in (left, right))
     found = compared(one, two)
     assert one[: found.alike] == two[: found.alike]
@@ -318,7 +299,7 @@ def test_two_runs_part_at_the_first_step_that_differs(left: list[str], right: li
 
 
 def test_a_name_cannot_become_a_directive() -> None:
-    """Mermaid looks for directives anywhere in the text."""
+    """Mermaid finds directives anywhere in the text."""
     trace = attrs.evolve(
         trace_of("array_push_lock.lost_reply"),
         movers=(Mover("%%{init: {}}%%"),),
@@ -328,7 +309,6 @@ def test_a_name_cannot_become_a_directive() -> None:
 
 
 def test_a_long_trace_is_cut_where_it_is_a_graph_and_says_so() -> None:
-    """As a graph of states is."""
     steps = tuple(TraceStep("p", "moves") for _ in range(501))
     text = happens_before(attrs.evolve(trace_of("array_push_lock.late"), steps=steps))
     assert "the first 500 of 501 steps" in text

@@ -1,5 +1,3 @@
-"""Faults: which strike, and what they spend."""
-
 from __future__ import annotations
 
 import ast
@@ -21,7 +19,6 @@ from tidegate.sim.world import Plain, World
 
 
 def test_faults_strike_what_they_may_strike() -> None:
-    """Of some kinds, each on the effects that it picks."""
     faults = Faults.of(Fault.LATE, Fault.DROPPED, on=no_effects)
     assert faults.allows(Fault.LATE)
     assert not faults.strikes(Fault.LATE, Sleep(SECOND))
@@ -40,7 +37,6 @@ def plain(all_kinds: int, late: int) -> World:
 
 
 def how_often(world: World | None, *kinds: Fault) -> int:
-    """How many of the kinds may strike, one after the other, until none may."""
     for count, kind in enumerate(kinds):
         assert world is not None
         world = spent(world, kind)
@@ -55,7 +51,6 @@ def how_often(world: World | None, *kinds: Fault) -> int:
 def test_each_occurrence_spends_one_of_all_and_one_of_its_kind(
     begun: Callable[[int, int], World], all_kinds: int, late: int
 ) -> None:
-    """None strikes when either is at its end; a kind without a bound may strike as often as all together."""
     world = begun(all_kinds, late)
     assert how_often(world, *[Fault.LATE] * 5) == min(all_kinds, late)
     assert how_often(world, *[Fault.UNSENT] * 5) == all_kinds
@@ -63,7 +58,7 @@ def test_each_occurrence_spends_one_of_all_and_one_of_its_kind(
 
 
 def test_a_kind_without_a_bound_costs_nothing() -> None:
-    """No bit of a state, and nothing is looked at; one that may never strike costs no bit either."""
+    """It needs no bit of a state; neither does a kind that never strikes."""
     packing, looked = Packing({FAULTS.name: 2, bound(Fault.LATE).name: 0}), Looked()
     world = Lens(packing, 0, Looked()).write(FAULTS, 1).write(bound(Fault.LATE), 0)
     assert packing.bits == 2
@@ -73,7 +68,6 @@ def test_a_kind_without_a_bound_costs_nothing() -> None:
 
 
 def test_each_kind_has_a_line_in_the_documentation() -> None:
-    """The table for users says of every kind what its member says."""
     (said,) = ast.parse(inspect.getsource(Fault)).body
     assert isinstance(said, ast.ClassDef)
     lines = [ast.literal_eval(each.value) for each in said.body if isinstance(each, ast.Expr)][1:]
@@ -92,7 +86,6 @@ def yields_an_answer(_: object) -> Iterator[bool]:
 
 @pytest.mark.parametrize("which", [answers_later, yields_an_answer])
 def test_a_choice_of_effects_that_is_always_true_is_misuse(which: Any) -> None:
-    """It was said to depend on something outside, for it returns another object each time."""
     with pytest.raises(Misuse, match="the choice of effects for lost_reply is an `async def` or a generator"):
         Faults.of(Fault.LOST_REPLY, on=which)
     with pytest.raises(Misuse, match="is_timer of r is an `async def` or a generator"):

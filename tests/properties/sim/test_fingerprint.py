@@ -1,4 +1,4 @@
-"""A suspended program as a value: what merges, what does not, and that the search finds the same without any merging."""
+"""A suspended program as a value: what merges, and that merging changes no result."""
 
 from __future__ import annotations
 
@@ -60,7 +60,6 @@ async def row() -> int:
 
 
 async def other() -> None:
-    """Moves while the programs do."""
     for _ in range(2):
         await find_one_and_update("rows", ROW, Add(N, 1))
 
@@ -252,8 +251,6 @@ async def cleans_up_without_asking() -> object:
 
 @attrs.frozen
 class Quiet:
-    """A context that is a value."""
-
     name: str
 
     def __enter__(self) -> str:
@@ -396,8 +393,6 @@ async def keeps_parts_on_the_stack() -> object:
 
 
 class Odd:
-    """It can be awaited, and is not a coroutine."""
-
     def __await__(self) -> Generator[object, object, None]:
         return cast("Generator[object, object, None]", iter((Note("odd", 1),)))
 
@@ -438,20 +433,17 @@ def by_name(program: Coded) -> str:
 
 @pytest.mark.parametrize("program", MERGED, ids=by_name)
 def test_these_programs_are_values(program: Coded) -> None:
-    """Loops over whatever nobody else can name, comprehensions, closures, nested programs, one that is stepped, try, handled failures, frozen contexts, functions."""
     assert not explore(scenario(program)).unmerged
 
 
 @pytest.mark.parametrize("program", UNMERGED, ids=by_name)
 def test_these_programs_are_not_values_and_the_report_says_where(program: Coded) -> None:
-    """Handled exceptions with a cause or a context, contexts that are not values, lists, asynchronous iterators, objects, programs that are over."""
     unmerged = explore(scenario(program)).unmerged
     assert unmerged
     assert all(re.match(r"p: (test_fingerprint\.py:[0-9]+ \w+|it awaits a \w+)", where) for where in unmerged)
 
 
 def observed(found: Explored) -> set[object]:
-    """What can be seen of each state: the world, and where each process stands."""
     slots = [slot for slot in found.search.space.packing.slots.values() if slot.name[0] != "process"]
     return {
         (
@@ -467,7 +459,7 @@ def observed(found: Explored) -> set[object]:
 
 @pytest.mark.parametrize("program", [*MERGED, *UNMERGED], ids=by_name)
 def test_merging_changes_nothing_that_can_be_seen(program: Coded, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Told apart by the history of their replies alone, programs reach the same worlds and stand at the same places."""
+    """Compares with programs that are told apart by their reply history."""
     faults = Faults.of(Fault.LOST_REPLY, Fault.CRASH_BEFORE)
     merged = explored(scenario(program, faults=faults))
     monkeypatch.setattr(automaton, "fingerprint", lambda *_: Unmergeable("it is not asked for"))
@@ -478,7 +470,7 @@ def test_merging_changes_nothing_that_can_be_seen(program: Coded, monkeypatch: p
 
 
 def test_what_lies_above_what_is_awaited_is_stale() -> None:
-    """An empty place below it, as of a function that is about to be called, is not seen, and one too many would be."""
+    """An empty slot below the await counts, as before a call; further ones do not."""
 
     async def passes_on() -> object:
         with suppress(Refused):
@@ -496,12 +488,11 @@ def test_what_lies_above_what_is_awaited_is_stale() -> None:
 
 
 def test_a_poll_without_end_is_a_finite_cycle() -> None:
-    """What is asked again in the same place with the same locals is the same state: without merging there is no end."""
     report = explore(scenario(polls))
     assert (report.verdict, report.states) == (Verdict.COMPLETE, 4)
 
 
-# --- what is compiled twice ---------------------------------------------------------------------------------------------
+# --- code that is compiled twice ----------------------------------------------------------------------------------------
 
 
 async def polls_in_the_body() -> object:
@@ -528,7 +519,7 @@ async def cleans_up_on_two_ways() -> object:
     ids=["while", "while True", "finally", "once"],
 )
 def test_an_await_that_is_compiled_twice_is_one(program: Coded, awaits: int, different: int) -> None:
-    """The condition of a loop, and a `finally` that two ways leave for the same place; not one that is left for another."""
+    """A loop condition, or a `finally` left for the same place by two ways."""
     compiled = [step for step in dis.get_instructions(program.__code__) if step.opname == "YIELD_VALUE"]
     assert len(compiled) == awaits
     assert len({point.at for point in suspensions(program.__code__).values()}) == different
@@ -541,7 +532,7 @@ def test_a_loop_has_as_many_states_wherever_its_condition_is_written() -> None:
 
 @pytest.mark.parametrize("same_line", [False, True])
 def test_an_error_is_reported_on_the_line_that_raises_it(*, same_line: bool) -> None:
-    """Two awaits with the same instructions are different if they are written in two places."""
+    """Two awaits with equal instructions differ by their position."""
     end = " " if same_line else "\n        "
     text = f"async def program():\n    if await ask() == 1:{end}await row(); fail()\n    else:{end}await row(); fail()"
     made: dict[str, Coded] = {}
@@ -562,11 +553,9 @@ CHANGES = (
     ("seen = 1", "seen = 2"), ("if ", "if not "), ("while ", "while not "), ("break", "continue"), ("finally:", "except Refused:"),
     ("except Refused:", "except ValueError:"), ("return", "await row(); return"), ("raise", "seen = 1; raise"),
 )  # fmt: skip
-"""What makes two blocks differ in one place."""
 
 
 def block(draw: Random, depth: int, *, loops: bool, indent: str) -> str:
-    """Some statements, which need not be reached."""
     lines: list[str] = []
     for _ in range(draw.randint(1, 3)):
         kind = (
@@ -599,7 +588,7 @@ def block(draw: Random, depth: int, *, loops: bool, indent: str) -> str:
 
 
 def drawn(seed: int) -> Coded:
-    """A random program, all of whose instructions have the same source position, so that as many as can be are the same."""
+    """A random program with one source position for all instructions, to merge most."""
     tree = ast.parse(
         f"async def program():\n  seen = 0\n{block(Random(seed), 3, loops=False, indent='  ')}\n  return seen"
     )
@@ -636,7 +625,7 @@ def without_direction(classes: _Classes, steps: Sequence[dis.Instruction], *rest
 
 
 def seen_by(classes: _Classes, program: Coded, monkeypatch: pytest.MonkeyPatch) -> tuple[set[object] | None, int]:
-    """What can be seen of a program under these classes of instructions (None where it has no end), and in how many states."""
+    """Visible results under these instruction classes (None if endless), and the state count."""
     with monkeypatch.context() as patched:
         patched.setattr(bytecode, "_first_of_each_class", classes)
         suspensions.cache_clear()
@@ -653,7 +642,6 @@ async def once() -> None:
 
 @pytest.fixture
 def dropped() -> Iterator[None]:
-    """Programs that are dropped in a `finally` that awaits are dropped here, and Python's warnings of it with them."""
     yield
     gc.collect()
 
@@ -661,7 +649,6 @@ def dropped() -> Iterator[None]:
 @pytest.mark.usefixtures("dropped")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_merging_what_is_compiled_twice_changes_nothing_that_can_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Random programs reach the same states and results; a third of them with fewer states."""
     fewer = 0
     for seed in range(RANDOM_PROGRAMS):
         (merged, states), (apart, more) = (
@@ -679,7 +666,6 @@ def test_merging_what_is_compiled_twice_changes_nothing_that_can_be_seen(monkeyp
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("wrong", [without_arguments, without_handlers, without_jumps, without_direction])
 def test_classes_that_leave_something_out_are_found(wrong: _Classes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Arguments, handlers, successors, the direction of a condition: random programs differ by each."""
     classes = _first_of_each_class
 
     def is_found(seed: int) -> bool:
@@ -692,34 +678,26 @@ def test_classes_that_leave_something_out_are_found(wrong: _Classes, monkeypatch
     assert any(map(is_found, range(RANDOM_PROGRAMS)))
 
 
-# --- what is told apart -------------------------------------------------------------------------------------------------
+# --- programs that stay apart -------------------------------------------------------------------------------------------
 
 
 class Won(NamedTuple):
-    """A tuple of one number."""
-
     n: int
 
 
 class Lost(NamedTuple):
-    """Another one."""
-
     n: int
 
 
 class Colour(enum.StrEnum):
-    """A text that is more than a text."""
-
     RED = "red"
 
 
 class Level(int):
-    """A number of a kind of its own."""
+    pass
 
 
 class Busy(Exception):  # noqa: N818  as users name them
-    """An error that knows more than its arguments."""
-
     def __init__(self, until: int) -> None:
         super().__init__("busy")
         self.until = until
@@ -727,8 +705,6 @@ class Busy(Exception):  # noqa: N818  as users name them
 
 @attrs.define
 class Box:
-    """A mutable value with a `__setattr__` of its own, which attrs makes for the validator."""
-
     n: int = attrs.field(validator=attrs.validators.instance_of(int))
 
 
@@ -930,8 +906,6 @@ async def keeps_one_error_of_two_lines() -> object:
 
 
 class Both:
-    """An awaitable of a user's own, which keeps what it was given and an empty place on its stack."""
-
     def __init__(self, held: object) -> None:
         self.held = held
 
@@ -1025,16 +999,13 @@ def results(found: Explored) -> set[object]:
 
 @pytest.mark.parametrize("program", TOLD_APART, ids=by_name)
 def test_programs_that_go_on_differently_are_told_apart(program: Coded) -> None:
-    """What differs in type only, or in what an error carries, or behind a mutable value, is not merged."""
     alone = scenario(program, 1, 2)
-    alone = attrs.evolve(
-        alone, actors=alone.actors[:1]
-    )  # each reply is received once, so nobody can stand in for another
+    alone = attrs.evolve(alone, actors=alone.actors[:1])  # a reply is received once, so none replaces another
     assert results(explored(alone)) == TOLD_APART[program]
 
 
 def test_an_exception_that_is_handled_is_not_forgotten() -> None:
-    """A bare `raise` passes on what only the interpreter holds, so that is part of the value."""
+    """A bare `raise` uses interpreter state, which is part of the value."""
     failed = {str(standing) for standing in statuses(explored(scenario(handles_while_it_asks, *REPLIES[2:])))}
     assert {"failed: Refused(no)", "failed: Refused(never)"} <= failed
 
@@ -1051,32 +1022,26 @@ def statuses(found: Explored) -> list[object]:
 
 @dataclass(frozen=True)
 class Price:
-    """A frozen dataclass."""
-
     amount: Decimal
     parts: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Slotted:
-    """One without a dictionary."""
-
     parts: tuple[object, ...]
 
 
 @dataclass
 class Loose:
-    """One that is not frozen."""
-
     number: int
 
 
 class Below(Price):
-    """It may set attributes that are no fields."""
+    pass
 
 
 class Own(Decimal):
-    """Likewise."""
+    pass
 
 
 VALUES: tuple[object, ...] = (
@@ -1108,7 +1073,6 @@ NO_VALUES: tuple[object, ...] = (
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 def test_these_are_values(value: object) -> None:
-    """Known to be immutable all the way down; a key of it is the same in every look."""
     assert is_value(value)
     must_be_value(value, "it")
     assert Canon().key(value) == Canon().key(value) is not None
@@ -1116,7 +1080,6 @@ def test_these_are_values(value: object) -> None:
 
 @pytest.mark.parametrize("thing", NO_VALUES, ids=lambda thing: type(thing).__name__)
 def test_these_are_not_values(thing: object) -> None:
-    """Not known to be immutable all the way down: it has no key, and nothing may hold it."""
     assert not is_value(thing)
     assert Canon().key(thing) is None
     with pytest.raises(Misuse, match="immutable"):
@@ -1124,12 +1087,10 @@ def test_these_are_not_values(thing: object) -> None:
 
 
 class Grants(frozenset[str]):
-    """A set of a kind of its own."""
+    pass
 
 
 class Liar(str):
-    """A text that is equal to anything."""
-
     __slots__ = ("more",)
 
     def __eq__(self, _: object) -> bool:
@@ -1139,28 +1100,20 @@ class Liar(str):
 
 
 class Slot:
-    """What has a slot that is no field of the classes below it."""
-
     __slots__ = ("more",)
 
 
 @attrs.frozen
 class Filled(Slot):
-    """One of those."""
-
     n: int
 
 
 class Failing(Exception):  # noqa: N818  as users name them
-    """An error with a slot."""
-
     __slots__ = ("more",)
 
 
 @attrs.frozen
 class Length:
-    """A value in slots that keeps what it has worked out in one of them."""
-
     text: str
 
     @cached_property
@@ -1194,7 +1147,6 @@ LOOK_ALIKE: Mapping[str, tuple[object, object]] = {
 
 @pytest.mark.parametrize("alike", LOOK_ALIKE)
 def test_values_that_look_alike_have_two_keys(alike: str) -> None:
-    """In the states of a program, and wherever values are compared exactly."""
     one, other = LOOK_ALIKE[alike]
     assert None not in {Canon().key(one), Canon().key(other)}
     assert Canon().key(one) != Canon().key(other)
@@ -1203,14 +1155,12 @@ def test_values_that_look_alike_have_two_keys(alike: str) -> None:
 
 @pytest.mark.parametrize("held", [with_more(Filled(1), 2), with_more(Liar("a"), 2)], ids=["attrs", "str"])
 def test_a_slot_that_is_no_field_makes_no_value(held: object) -> None:
-    """Two that differ there would be taken for one, so a scenario that answers them is refused."""
     with pytest.raises(Misuse, match=r"a reply is a \w+, which is not known to be immutable") as refused:
         explore(scenario(straight, held))
     assert refused.value.why == "no field holds its 'more'"
 
 
 def test_what_a_cached_property_keeps_in_a_slot_is_part_of_the_value() -> None:
-    """It is worked out from the fields."""
     assert Length("a").length == 1
     looked = Length("a")
     assert looked.length == 1
@@ -1218,7 +1168,6 @@ def test_what_a_cached_property_keeps_in_a_slot_is_part_of_the_value() -> None:
 
 
 def test_a_value_that_holds_what_may_change_is_looked_through_again() -> None:
-    """An attribute that a part of it was given later makes it no value."""
     canon, word = Canon(), Liar("a")
     held = Quiet(word)
     assert canon.key(held) is not None
@@ -1227,7 +1176,6 @@ def test_a_value_that_holds_what_may_change_is_looked_through_again() -> None:
 
 
 def test_numbers_that_are_equal_and_print_otherwise_have_two_keys() -> None:
-    """What a program does may depend on the digits."""
     assert Decimal("1.0") == Decimal("1.00")
     assert Canon().key(Decimal("1.0")) != Canon().key(Decimal("1.00"))
     assert Canon().key(Price(Decimal(1), ())) != Canon().key(Price(cast("Decimal", 1), ()))
@@ -1245,7 +1193,6 @@ def test_numbers_that_are_equal_and_print_otherwise_have_two_keys() -> None:
     ],
 )
 def test_a_message_names_the_part_that_may_change(thing: object, part: str) -> None:
-    """However deep it lies."""
     with pytest.raises(Misuse, match=re.escape(f"it holds {part}, which is not known to be immutable")):
         must_be_value(thing, "it")
 
@@ -1260,7 +1207,6 @@ async def polls_with(held: object) -> None:
     [((1, [2]), "held[1] is a list"), (with_closure(), "held of held is a list"), (Busy(1), "held is a Busy")],
 )
 def test_why_a_program_is_not_a_value_names_the_local_and_its_part(held: object, local: str) -> None:
-    """It is what users must change."""
     program = polls_with(held)
     program.send(None)
     found = fingerprint.fingerprint(program, Canon())
@@ -1281,7 +1227,6 @@ def calls_itself() -> Callable[[], object]:
 
 @pytest.mark.parametrize("make", [lambda: closing_over(1), calls_itself], ids=["a value", "itself"])
 def test_a_program_may_hold_a_function_that_closes_over_values(make: Callable[[], object]) -> None:
-    """A helper that a test makes beside the program."""
     keys = set()
     for held in (make(), make(), closing_over(2)):
         program = polls_with(held)
@@ -1291,7 +1236,6 @@ def test_a_program_may_hold_a_function_that_closes_over_values(make: Callable[[]
 
 
 def test_what_is_remembered_of_values_is_bounded() -> None:
-    """A program that makes a new one at each turn does not fill the memory."""
     canon = Canon()
     kept = [float(number) for number in range(10_010)]
     for each in kept:
@@ -1300,21 +1244,19 @@ def test_what_is_remembered_of_values_is_bounded() -> None:
 
 
 def test_functions_are_the_same_if_they_would_do_the_same() -> None:
-    """By their code and their defaults, for each run of a program makes functions of its own."""
+    """Each run creates its functions, so code and defaults decide."""
     makes: Callable[[], object] = lambda: lambda number=1: number  # noqa: E731  each call makes another one
     assert Canon().key(makes()) == Canon().key(makes())
     assert Canon().key(Quiet("a").__enter__) == Canon().key(Quiet("a").__enter__) != Canon().key(Quiet("b").__enter__)
 
 
 def test_a_python_whose_bytecode_is_not_known_merges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sound, and slower."""
     monkeypatch.setattr(bytecode, "_KNOWN_PYTHONS", ())
     (where,) = explore(scenario(straight, 1)).unmerged[:1]
     assert where == f"p: the bytecode of Python {sys.version_info[0]}.{sys.version_info[1]} is not known"
 
 
 def test_an_await_that_is_not_known_merges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the analysis of the bytecode does not have the place, nothing is assumed of it."""
     monkeypatch.setattr(fingerprint, "suspensions", lambda _: {})
     unmerged = explore(scenario(straight, 1)).unmerged
     assert all("no known await" in where for where in unmerged)
@@ -1322,7 +1264,7 @@ def test_an_await_that_is_not_known_merges_nothing(monkeypatch: pytest.MonkeyPat
 
 
 def test_only_what_may_be_read_again_is_live() -> None:
-    """A local that is written before it is read again says nothing of what comes."""
+    """A local that is written before it is read does not affect the future."""
 
     async def program(given: int) -> int:
         await row()
@@ -1349,14 +1291,12 @@ USES: Mapping[tuple[str, object], tuple[AbstractSet[str], AbstractSet[str]]] = {
 
 @pytest.mark.parametrize(("name", "argument"), USES)
 def test_every_instruction_on_locals_is_known(name: str, argument: object) -> None:
-    """Of 3.11 to 3.13, whichever Python runs this: what is read, and what is written before it is read."""
     step = cast("dis.Instruction", types.SimpleNamespace(opname=name, argval=argument))
     assert _uses(step) == USES[name, argument]
 
 
 @pytest.mark.parametrize("name", ["LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST"])
 def test_an_instruction_on_two_locals_stands_for_two(name: str) -> None:
-    """Of 3.13, whichever Python runs this: in the order in which they are executed."""
     step = next(dis.get_instructions(by_name))._replace(opname=name, arg=0x12, argval=("b", "c"))
     first, second = split_pair(step)
     assert f"{first.opname}_{second.opname}" == name

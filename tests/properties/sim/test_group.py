@@ -1,5 +1,3 @@
-"""The consumer group as cells and one actor: generations, releases, evictions, fences."""
-
 from __future__ import annotations
 
 from typing import Any, Final
@@ -64,14 +62,12 @@ def begun(*members: str, rebalances: int = 1) -> World:
 
 
 def test_partitions_are_dealt_out_to_the_members_in_turn() -> None:
-    """Each generation begins with another one, and every owner receives the position from which to go on."""
     world = begun("a", "b")
     assert world.read(GROUP) == Group(1, ("a", "b"), ("b", "a"))
     assert inboxes(world) == {"b.0": (Assigned(P0, 1, 0),), "a.1": (Assigned(P1, 1, 0),)}
 
 
 def test_a_rebalance_revokes_all_and_assigns_when_all_are_released() -> None:
-    """No partition has two owners; a rebalance need not happen, assigning what was released must."""
     steady = begun("a", "b").write(inbox("b.0"), ()).write(inbox("a.1"), ()).write(committed(0), 2)
     begins = steps(steady)["begins a rebalance"]
     assert not begins.must
@@ -88,7 +84,7 @@ def test_a_rebalance_revokes_all_and_assigns_when_all_are_released() -> None:
 
 
 def test_what_was_taken_from_somebody_is_not_released_by_them() -> None:
-    """Law GR2: one who was put out does as it was asked before; who owns the partition now has not let go."""
+    """Law GR2: an evicted owner's release does not count for the new owner."""
     asked = steps(begun("b", rebalances=2))["begins a rebalance"].world
     group = Group(2, ("a", "c"), ("a", "c"), rebalancing=True, away=("b",))
     ((late, _),) = BROKER(Release(P0), asked.write(GROUP, group), "b.0")
@@ -99,7 +95,6 @@ def test_what_was_taken_from_somebody_is_not_released_by_them() -> None:
 
 
 def test_a_cooperative_rebalance_is_fair_at_once() -> None:
-    """Of four partitions somebody who joins gets two, in one generation, and who had them keeps the others."""
     cooperative = attrs.evolve(COORDINATOR, cooperative=True)
     alone = Group(1, ("a",), ("a",) * 4, since=(1,) * 4, away=("b",))
     (joins,) = (step for step in cooperative.steps(Plain().write(GROUP, alone)) if "takes b in" in str(step.label))
@@ -107,7 +102,6 @@ def test_a_cooperative_rebalance_is_fair_at_once() -> None:
 
 
 def test_the_dead_are_evicted_and_not_waited_for() -> None:
-    """They receive nothing; who lives gets what they had."""
     evicts = steps(begun("a", "b").write(dead("b"), value=True))["evicts b"]
     group = evicts.world.read(GROUP)
     assert (group.members, group.rebalancing) == (("a",), True)
@@ -118,27 +112,23 @@ def test_the_dead_are_evicted_and_not_waited_for() -> None:
 
 
 def test_a_death_during_a_rebalance_does_not_revoke_twice() -> None:
-    """The rebalance that goes on is the one."""
     rebalancing = steps(begun("a", "b"))["begins a rebalance"].world.write(dead("b"), value=True)
     before = inboxes(rebalancing)
     assert inboxes(steps(rebalancing)["evicts b"].world) == before
 
 
 def test_a_dead_member_that_is_still_thought_alive_is_assigned_and_receives_nothing() -> None:
-    """It will be evicted; until then nobody works on its partitions."""
     world = COORDINATOR.assign(Plain().write(dead("b"), value=True), Group(0, ("a", "b"), ("", "")))
     assert world.read(GROUP).owners == ("b", "a")
     assert set(inboxes(world)) == {"a.1"}
 
 
 def test_without_members_nobody_owns_anything() -> None:
-    """The last one has died."""
     alone = steps(begun("a").write(dead("a"), value=True))["evicts a"].world
     assert steps(alone)["assigns generation 2"].world.read(GROUP) == Group(2, (), ("", ""))
 
 
 def test_a_commit_of_an_old_generation_is_refused() -> None:
-    """It is fenced; the position stays. One of this generation is taken as it comes, even a lower one."""
     world = Plain().write(GROUP, Group(2)).write(committed(0), 2)
     assert list(BROKER(Commit(P0, 1, 3), world, "x")) == [(world, Refused("illegal generation"))]
     ((lower, reply),) = BROKER(Commit(P0, 2, 1), world, "x")
@@ -146,7 +136,7 @@ def test_a_commit_of_an_old_generation_is_refused() -> None:
 
 
 def test_a_commit_without_a_generation_is_taken_while_there_are_no_members() -> None:
-    """As Kafka takes it, from whomever; while somebody is a member it is refused, and so is an old generation ever."""
+    """As Kafka does; with members, and for old generations, it is refused."""
     without = Commit(P0, NO_GENERATION, 1)
     world = Plain().write(GROUP, Group(2, ("a",), ("a",))).write(committed(0), 2)
     assert list(BROKER(without, world, "x")) == [(world, Refused("illegal generation"))]
@@ -157,14 +147,12 @@ def test_a_commit_without_a_generation_is_taken_while_there_are_no_members() -> 
 
 
 def test_a_fetch_waits_until_there_are_records() -> None:
-    """Nothing comes beyond the end of the log."""
     world = Plain()
     assert list(BROKER(Fetch(P0, 1, 1), world, "x")) == [(world, (1, 2))]
     assert list(BROKER(Fetch(P0, 1, 3), world, "x")) == []
 
 
 def test_a_record_counts_as_processed_once_however_often_it_is() -> None:
-    """At least once is what is promised."""
     world: World = Plain()
     for offset in (2, 0, 2):
         ((world, _),) = BROKER(Work(P1, 1, Start(0, (0,), 1), (offset,)), world, "x")
@@ -172,7 +160,7 @@ def test_a_record_counts_as_processed_once_however_often_it_is() -> None:
 
 
 def test_a_log_that_is_made_anew_has_other_records() -> None:
-    """Law GR5: nobody has it then, and what is still in work of the former one counts for nothing."""
+    """Law GR5: work on the old log does not count."""
     knows, recreation = broker(1, knows=True), Recreation((0,))
     ((world, came),) = knows(Fetch(P0, 1, 0), begun("a").write(committed(0), 1), "a")
     assert came == Records((0,), again=(0,))  # for who was handed nothing keeps nothing
@@ -188,26 +176,24 @@ def test_a_log_that_is_made_anew_has_other_records() -> None:
 
 
 def test_what_is_not_a_wish_of_a_partition_has_no_meaning() -> None:
-    """It is an error of the scenario."""
     with pytest.raises(UnknownEffect):
         list(BROKER(Call("user"), Plain(), "x"))
     assert attrs.evolve(Group(), generation=1) == Group(1)
 
 
-# --- all that a group may do --------------------------------------------------------------------------------------------
+# --- all behaviour of a group -------------------------------------------------------------------------------------------
 
 MEMBERS: Final = ("a", "b")
 
 
 @attrs.frozen
 class Holds:
-    """What a lane holds: the generation of its partition; -1 for none."""
+    """The generation of a lane's partition; -1 for none."""
 
     generation: int = -1
 
 
 def holding(state: Holds, event: Event) -> Step[Holds, Command]:
-    """Takes what it is assigned, commits once, and releases what it is asked for."""
     match event:
         case Assigned(partition, generation):
             return Step(Holds(generation), (Commit(partition, generation, generation),))
@@ -220,7 +206,6 @@ def holding(state: Holds, event: Event) -> Step[Holds, Command]:
 
 
 def grouped(*, cooperative: bool = False, means: Meaning = BROKER, budget: int = 1, crash: bool = False) -> Scenario:
-    """Two members who hold what they have until they are asked for it: of two partitions, or of three where some stay."""
     numbers = range(3 if cooperative else 2)
     coordinator = Coordinator("t", lambda member, number: f"{member}.{number}", cooperative, evicts=True)
     lanes = {
@@ -254,7 +239,6 @@ def grouped(*, cooperative: bool = False, means: Meaning = BROKER, budget: int =
 
 
 def test_a_member_that_starts_again_is_a_new_one() -> None:
-    """Before it was put out or after; a scenario where nobody says so is misuse."""
     whole = grouped(crash=True, budget=2)
     lanes = tuple(each for each in whole.actors if isinstance(each, ReducerProcess) and each.name[0] == "a")
     (coordinator,) = (each for each in whole.actors if isinstance(each, Coordinator))
@@ -285,13 +269,12 @@ def is_release(effect: Effect[object]) -> bool:
 
 
 def held(state: State, member: str, number: int) -> int:
-    """The generation under which it holds the partition; -1 for not at all."""
     machine = state.status(f"{member}.{number}")
     return machine.state.generation if isinstance(machine, Machine) and isinstance(machine.state, Holds) else -1
 
 
 def holds_alone(state: State) -> bool:
-    """Law GR2, but for those who have not received that they were put out."""
+    """Law GR2, except for members not yet notified of their eviction."""
     return all(
         sum(held(state, member, number) >= 0 and not is_out(state, member, number) for member in MEMBERS) <= 1
         for number in numbers(state)
@@ -312,7 +295,7 @@ def holder_is_owner(state: State) -> bool:
 
 
 def commits_are_the_owner_s(before: State, then: State) -> bool:
-    """Law GR3: the position is the generation that committed it, so it tells who did."""
+    """Law GR3: the position is the committing generation, so it names the committer."""
     group = before.read(GROUP)
     return all(
         then.read(committed(number)) in (before.read(committed(number)), group.generation_of(number))
@@ -322,7 +305,7 @@ def commits_are_the_owner_s(before: State, then: State) -> bool:
 
 
 def keepers_are_left_alone(before: State, then: State) -> bool:
-    """Law GR4: what somebody receives about a partition is that it comes, goes, or went."""
+    """Law GR4: notifications only assign, revoke or take."""
     old, new = before.read(GROUP), then.read(GROUP)
     return all(
         len(then.read(inbox(f"{member}.{number}"))) <= len(before.read(inbox(f"{member}.{number}")))
@@ -344,7 +327,7 @@ def all_is_owned(state: State) -> bool:
 @pytest.mark.parametrize("cooperative", [False, True], ids=["eager", "cooperative"])
 @pytest.mark.parametrize("crash", [False, True], ids=["", "crash"])
 def test_a_group_keeps_its_laws_whoever_stalls_or_dies(cooperative: bool, crash: bool) -> None:
-    """Laws GR1 to GR4, over all rebalances, evictions and deaths of a scope; who was put out comes back."""
+    """Laws GR1 to GR4, over all rebalances, evictions and deaths; evicted members return."""
     kinds = {Fault.REBALANCE, Fault.EVICTED} | ({Fault.CRASH_BEFORE} if crash else set())
     report = explore(grouped(cooperative=cooperative, crash=crash))
     assert (report.verdict, report.law, report.reason) == (Verdict.COMPLETE, None, "")
@@ -353,8 +336,6 @@ def test_a_group_keeps_its_laws_whoever_stalls_or_dies(cooperative: bool, crash:
 
 @pytest.mark.parametrize("kind", [Fault.REBALANCE, Fault.EVICTED])
 def test_each_fault_of_a_group_is_the_only_way_to_break_a_law(kind: Fault) -> None:
-    """A rebalance is a second generation that nobody was put out for; an eviction leaves two at work."""
-
     def still(state: State) -> bool:
         if kind is Fault.REBALANCE:
             return state.read(GROUP).generation == 1
@@ -376,12 +357,12 @@ def takes_any_commit(effect: Effect[object], world: World, who: str) -> Outcomes
 
 
 def test_a_broker_without_a_fence_is_found_out() -> None:
-    """Law GR3: one that was put out commits what it does not own."""
+    """Law GR3."""
     assert explore(grouped(means=takes_any_commit)).law == "only an owner commits"
 
 
 def test_metadata_that_is_too_long_is_refused() -> None:
-    """And so is the position, as Kafka does it."""
+    """The position is refused too, as in Kafka."""
     world = Plain().write(GROUP, Group(1))
     for text, reply in (("x" * 3, None), ("x" * 4, METADATA_REFUSED)):
         ((after, answer),) = broker(3, metadata_max=3)(Commit(P0, 1, 2, text), world, "x")

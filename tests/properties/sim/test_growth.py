@@ -1,4 +1,4 @@
-"""A search without end names what grows: locals, cells, fields of documents. What is long and ends is not named."""
+"""An endless search names what grows: locals, cells, fields of documents."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def collects() -> None:
 
 
 async def counts_for_another() -> None:
-    begun = ["kept"]  # which is no value, so the first await is not merged
+    begun = ["kept"]  # it is no value, so the first await is not merged
     await asks("first")
     tries, kept = 0, begun[0]
     del begun
@@ -53,8 +53,6 @@ async def asks(key: str) -> None:
 
 @attrs.frozen
 class Round:
-    """A value of a user's own."""
-
     number: int
     is_last: bool = False
 
@@ -162,20 +160,16 @@ def line(program: Callable[..., object], after: int) -> str:
     ],
 )
 def test_what_grows_is_named(program: Callable[[], Program[None]], told: tuple[str, ...]) -> None:
-    """With the file and the line of the await, and what to do."""
     assert explored(Process("p", factory(program), meaning=growing)) == told
 
 
 def test_what_grows_beside_others_is_named() -> None:
-    """Several processes, a program that has ended, and a collection."""
     local, cell = explored(Process("p", factory(inserts)), Process("q", factory(asks, "a")))
     assert local.startswith("p: the local `letters` of inserts grows each time around")
     assert cell == f"growing: the collection 'd', 128 values so far: {BOUND}"
 
 
 def test_notes_inboxes_and_states_of_reducers_that_grow_are_named() -> None:
-    """Cells of the simulator are called what they are."""
-
     async def notes_all() -> None:
         while True:
             await Call("note")
@@ -190,8 +184,6 @@ def test_notes_inboxes_and_states_of_reducers_that_grow_are_named() -> None:
 
 
 def test_a_retry_without_an_end_is_said_to_want_a_policy_that_gives_up() -> None:
-    """Where two transactions contend the default policy has no bound, and its locals mean nothing to a user."""
-
     async def pays() -> None:
         await upsert_one("d", ROW, Add(N, 1))
 
@@ -204,8 +196,6 @@ def test_a_retry_without_an_end_is_said_to_want_a_policy_that_gives_up() -> None
 
 
 def test_what_is_long_and_ends_is_not_named() -> None:
-    """A loop of a bounded number of rounds, and one whose local changes to and fro; a search that is not deep."""
-
     async def turns() -> None:
         for nth in range(200):
             await find_one("c", Eq(ID, str(nth % 2)))
@@ -215,7 +205,6 @@ def test_what_is_long_and_ends_is_not_named() -> None:
 
 
 def test_the_progress_of_a_search_names_what_grows() -> None:
-    """Long before a bound is reached."""
     seen: list[Progress] = []
 
     def proceed(progress: Progress) -> bool:

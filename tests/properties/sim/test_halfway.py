@@ -1,4 +1,4 @@
-"""Requests that take the store several steps: what holds however they go, whatever others do in between."""
+"""Requests that take several steps: laws under any interleaving with others."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ OTHERS: Final[tuple[Effect[object], ...]] = (
     ask.update_one("rows", Eq(ID, "a"), Put(Field("n"), "no number")),
 )
 Case: TypeAlias = tuple[Effect[object], tuple[object, ...], list[Effect[object]]]
-"""A request, what is in the documents "a", "b" and so on, and what others ask for meanwhile."""
 CASES: Final[st.SearchStrategy[Case]] = st.tuples(
     st.sampled_from(EFFECTS),
     st.lists(st.sampled_from((0, 0, 5, "no number")), min_size=1, max_size=3).map(tuple),
@@ -53,12 +52,10 @@ CASES: Final[st.SearchStrategy[Case]] = st.tuples(
 
 @attrs.frozen
 class Run:
-    """One way to the end of a request."""
-
     effect: Effect[object]
     before: World
-    wrote: tuple[tuple[object, ...], ...]  # the ids, by each of its steps
-    is_alone: bool  # nobody else did anything
+    wrote: tuple[tuple[object, ...], ...]  # the ids that each step touches
+    is_alone: bool  # no other process did anything
     world: World  # at the end
     reply: object
 
@@ -77,7 +74,6 @@ def changed(before: World, after: World) -> tuple[object, ...]:
 
 
 def runs(case: Case) -> Iterator[Run]:
-    """All of them."""
     effect, held, others = case
     docs = tuple(Document.of({"_id": key, "n": each}) for key, each in zip("abc", held, strict=False))
     before = world_with({"rows": docs})
@@ -152,7 +148,7 @@ PLANTED: Final[Mapping[str, tuple[object, str, Callable[[Any], Any]]]] = {
 
 @pytest.mark.parametrize("law", LAWS)
 def test_a_planted_bug_breaks_a_law(law: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A document is forgotten that was passed, or counted wrong, or dropped; an update goes on; an upsert looks again."""
+    """Documents are forgotten, miscounted or dropped; an update goes on; an upsert looks again."""
     owner, name, planted = PLANTED[law]
     monkeypatch.setattr(owner, name, planted(getattr(owner, name)))
     find(CASES, lambda case: not all(map(LAWS[law], runs(case))))
@@ -170,10 +166,7 @@ async def holds_y() -> None:
 @pytest.mark.parametrize("order", tuple(permutations("xyz")), ids="".join)
 @pytest.mark.parametrize("how", ["refused", "too late", "late", "taken back"])
 def test_in_which_order_documents_stand_makes_no_difference(how: str, order: tuple[str, ...]) -> None:
-    """Any may end a write of many where it comes first: it is refused, or must wait for longer than there is time.
-
-    What was written before that may be taken back.
-    """
+    """Any may end a write of many: it is refused, or waits too long. Writes may be rolled back."""
     effect: Effect[object] = ask.update_many("rows", Exists(Field("many")), Add(U, 1))
     if how == "too late":
         effect = ask.bulk_update(*(ask.update_one("rows", Eq(ID, key), Add(U, 1)) for key in order), within=1_000)
@@ -213,7 +206,7 @@ def test_in_which_order_documents_stand_makes_no_difference(how: str, order: tup
 @pytest.mark.parametrize("order", ["xyw", "yxw"])
 @pytest.mark.parametrize("is_bulk", [False, True], ids=["update many", "bulk"])
 def test_in_which_order_a_transaction_writes_documents_makes_no_difference(order: str, *, is_bulk: bool) -> None:
-    """Of two that cannot be written, either ends the statement: it is refused, or has a write conflict."""
+    """Either of two ends the statement: refused, or a write conflict."""
     ask_many: Effect[object] = ask.update_many("rows", Exists(Field("many")), Add(U, 1))
     if is_bulk:
         ask_many = ask.bulk_update(*(ask.update_one("rows", Eq(ID, key), Add(U, 1)) for key in order if key != "w"))
@@ -245,7 +238,7 @@ def test_in_which_order_a_transaction_writes_documents_makes_no_difference(order
 @pytest.mark.parametrize("order", ["xyz", "zyx"])
 @pytest.mark.parametrize("how", ["update many", "bulk", "insert many", "transaction"])
 def test_orders_in_which_other_documents_are_refused_or_none_are_tried_at_once(how: str, order: str) -> None:
-    """Each of these makes room for the one before it, or takes the same; and all of it may be taken back."""
+    """Each makes room for the previous one or takes the same; all may be rolled back."""
     effect: Effect[object] = ask.update_many("rows", Exists(U), Add(U, 1))
     if how == "bulk":
         effect = ask.bulk_update(*(ask.update_one("rows", Eq(ID, key), Add(U, 1)) for key in order))
@@ -289,7 +282,7 @@ def test_orders_in_which_other_documents_are_refused_or_none_are_tried_at_once(h
 @pytest.mark.parametrize("order", ["xyz", "zxy"])
 def test_what_two_documents_take_ends_a_statement_before_a_third_one_has_a_conflict(order: str) -> None:
     async def asks() -> object:
-        await QUIET  # so z is held
+        await QUIET  # so z is locked
         many = ask.update_many("rows", Exists(U), Put(U, 5))
         return await InTransaction(Transaction("p", 1), many, begins=True)
 
@@ -313,8 +306,6 @@ def test_what_two_documents_take_ends_a_statement_before_a_third_one_has_a_confl
 
 @pytest.mark.parametrize("order", ["vy", "yv"])
 def test_what_is_too_late_before_it_has_written_confirms_nothing(order: str) -> None:
-    """Of the two, one is not there, and the other is held."""
-
     async def asks() -> object:
         with suppress(NotDurable):
             await ask.update_one("rows", Eq(ID, "w"), Put(U, 7))
@@ -340,8 +331,6 @@ def test_what_is_too_late_before_it_has_written_confirms_nothing(order: str) -> 
 
 
 def test_what_begins_to_match_because_of_an_update_of_many_may_end_it() -> None:
-    """It takes what another document has, and is refused."""
-
     async def asks() -> object:
         return await ask.update_many("rows", Exists(Field("many")), Add(U, 1))
 
@@ -385,7 +374,7 @@ def test_a_stream_tells_what_a_statement_has_written_in_any_order(order: str) ->
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_what_begins_to_match_before_a_write_by_filter_has_written_may_be_passed_by(number: int) -> None:
-    """Also if nothing matched as it began: a scan has passed `x`, and is on the way to `y`."""
+    """Also without initial matches: a scan has passed `x`, on its way to `y`."""
 
     async def asks() -> object:
         return await ask.delete_many("rows", Eq(N, 1))

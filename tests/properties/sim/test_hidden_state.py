@@ -1,7 +1,7 @@
-"""Programs that keep state where no frame shows it: each can end badly, and a search never calls one complete.
+"""Programs with state that no frame shows: each can end badly, and no search calls one complete.
 
-Two ways lead to one suspended program as far as its locals tell, and what it does next depends on the way. Either the search
-tells the two apart, and finds the bad end, or a fresh program that goes the second way gives them away.
+Two paths lead to a suspended program with equal locals but different futures. The search tells them
+apart and finds the bad end, or a fresh program on the second path reveals the difference.
 """
 
 from __future__ import annotations
@@ -87,7 +87,6 @@ KEPT: Final = [0]
 
 
 async def flips() -> None:
-    """The other process, which makes replies differ."""
     await find_one_and_update("c", Eq(ID, "x"), Put(FLAG, 1))
 
 
@@ -172,7 +171,7 @@ async def counts_in_notes() -> str:
     return BAD
 
 
-# --- by what was answered before ----------------------------------------------------------------------------------------
+# --- by earlier replies -------------------------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -203,23 +202,19 @@ async def remembers_in_a_seed() -> str:
 
 
 class Whole(int):
-    """Equal to an int, and with room for more."""
+    pass
 
 
 class Chosen(frozenset[int]):
-    """Equal to another set of the same."""
+    pass
 
 
 class Colour(enum.Enum):
-    """A member keeps whatever is set on it."""
-
     RED = 1
 
 
 @attrs.frozen(slots=False)
 class Loose:
-    """Frozen, and with a dictionary."""
-
     a: int = 0
 
     @functools.cached_property
@@ -388,8 +383,6 @@ FAR: Final = 3_000
 
 
 class Client:
-    """One that a module shares."""
-
     def __init__(self) -> None:
         self.failures = 0
 
@@ -475,7 +468,7 @@ async def counts_far_in_a_wrapped_dictionary() -> str:
 
 
 async def counts_far_beside_a_large_table() -> str:
-    """What was looked through first left nothing of the budget for what came later."""
+    """The large table is searched first and exhausts the budget."""
     assert A_LARGE_TABLE
     SPACE.n = 0
     while SPACE.n < FAR:
@@ -511,7 +504,6 @@ def up_in_a_list() -> None:
 
 
 async def counts_far_behind_a_large_table() -> str:
-    """Code is visited before data."""
     assert A_TABLE_OF_PAIRS
     (COUNTED).clear()
     while len(COUNTED) < FAR:
@@ -524,7 +516,6 @@ A_LARGE_TABLE: Final = {number: (number, ("a", "b")) for number in range(1_100)}
 
 
 async def counts_far_in_a_row() -> str:
-    """What one reply counts another one takes back."""
     NUMBERS["n"] = 0
     while NUMBERS["n"] < FAR:
         NUMBERS["n"] = 0 if await ask() else NUMBERS["n"] + 1
@@ -599,7 +590,6 @@ def scenario(program: Any) -> Scenario:
 
 
 def verdict(program: Any, how: Exploration) -> Verdict | None:
-    """None for a program that was refused."""
     try:
         return explore(scenario(program), how, seeding=Random).verdict
     except Nondeterministic:
@@ -615,14 +605,12 @@ WAYS: Final[Mapping[str, Exploration]] = {
 @pytest.mark.parametrize("how", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_hidden_state_is_told_apart_or_refused(program: Coded, how: Exploration) -> None:
-    """The bad end, which there is, is found; or the program is refused."""
     assert verdict(program, how) in {Verdict.VIOLATED, None}
 
 
 @pytest.mark.parametrize("how", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("program", BY_CHANCE, ids=lambda program: program.__name__)
 def test_chance_and_the_hash_seed_are_refused(program: Coded, how: Exploration) -> None:
-    """Whatever this process happens to draw, and whichever hash seed it has."""
     assert verdict(program, how) is None
 
 
@@ -639,7 +627,7 @@ TAKEN: Final = {"next": NEVER_AGAIN["map"]}
 
 @pytest.mark.parametrize("which", NEVER_AGAIN)
 def test_what_a_module_hands_out_once_is_refused_or_doubted(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each run takes other numbers than the one before, and only a far one decides."""
+    """Each run takes other numbers, and only a far one decides."""
     monkeypatch.setitem(TAKEN, "next", NEVER_AGAIN[which])
 
     async def takes_a_number() -> str:
@@ -650,7 +638,7 @@ def test_what_a_module_hands_out_once_is_refused_or_doubted(which: str, monkeypa
     assert verdict(takes_a_number, Exploration()) is not Verdict.COMPLETE
 
 
-# --- what is fine -------------------------------------------------------------------------------------------------------
+# --- no hidden state ----------------------------------------------------------------------------------------------------
 
 
 async def keeps_all_in_locals() -> str:
@@ -708,12 +696,11 @@ async def looks_into_a_table() -> None:
      remembers_what_it_has_worked_out, looks_into_a_table],
 )  # fmt: skip
 def test_a_program_without_any_is_complete(program: Coded) -> None:
-    """Sets, generators, caches and tables that decide nothing by chance."""
     report = explore(scenario(program))
     assert (report.verdict, report.uncovered) == (Verdict.COMPLETE, ())
 
 
-# --- what is confirmed, and by what -------------------------------------------------------------------------------------
+# --- confirmations ------------------------------------------------------------------------------------------------------
 
 
 async def only_counts() -> None:
@@ -722,7 +709,7 @@ async def only_counts() -> None:
 
 
 def test_state_outside_that_may_decide_later_makes_no_verdict_complete() -> None:
-    """Thousands of replies showed no difference, and more may."""
+    """Thousands of replies showed no difference, but more may."""
     report = explore(scenario(only_counts))
     assert report.verdict is Verdict.INCONCLUSIVE
     assert report.reason == (
@@ -748,7 +735,6 @@ WRITTEN: Final = ("NUMBERS", "EVENTS", "METRICS", "count")
 
 
 def test_what_is_declared_as_written_only_is_no_doubt() -> None:
-    """Counters, and a list of events. The report names what it assumes."""
     declared = attrs.evolve(scenario(only_writes), always={"holds": lambda _: True}, written_only=WRITTEN)
     report = explore(declared)
     assert report.verdict is Verdict.COMPLETE
@@ -777,7 +763,6 @@ async def sets_an_attribute() -> None:
     [(counts_or_starts, "NUMBERS"), (only_counts, "NUMBERS"), (sets_an_attribute, "sets_an_attribute.__dict__")],
 )
 def test_a_declaration_is_trusted(program: Coded, label: str) -> None:
-    """How the program uses the name is not judged. Neither is state that does not change (`EVENTS`)."""
     report = explore(attrs.evolve(scenario(program), written_only=(label, "EVENTS")))
     assert report.verdict is Verdict.COMPLETE
     unreached = ("written_only names `EVENTS`, which no code reaches",) * (program is not counts_or_starts)
@@ -785,32 +770,29 @@ def test_a_declaration_is_trusted(program: Coded, label: str) -> None:
 
 
 def test_a_declaration_hides_no_difference_that_shows() -> None:
-    """A program that reads the state within the thousands of replies is nondeterministic, whatever is declared."""
+    """State read within the thousands of replies still shows."""
     with pytest.raises(Nondeterministic):
         explore(attrs.evolve(scenario(counts_far_in_an_attribute), written_only=("NUMBERS",)))
 
 
 def test_a_list_of_names_to_declare_is_a_tuple() -> None:
-    """A text would be taken for its letters."""
     with pytest.raises(Misuse):
         attrs.evolve(scenario(only_counts), written_only=cast("tuple[str, ...]", "NUMBERS"))
 
 
 def test_without_snapshots_a_far_count_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: nothing outside is seen to change, so no cycle is repeated thousands of times."""
+    """Planted: external changes are not seen, so no cycle is repeated thousands of times."""
     monkeypatch.setattr(Reach, "changed", lambda *_: ())
     assert verdict(counts_far_in_a_list, Exploration()) is Verdict.COMPLETE
 
 
 def test_without_a_second_process_a_hash_seed_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: in one process all is alike."""
+    """Planted: one process has one hash seed."""
     monkeypatch.setattr(confirming, "second_process", lambda: None)
     assert verdict(goes_through_its_argument, Exploration()) is Verdict.COMPLETE
 
 
 def test_without_the_adapters_there_is_no_second_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any other module that is missing is an error."""
-
     def missing(name: str) -> Callable[[str], object]:
         def import_module(_: str) -> object:
             raise ModuleNotFoundError(name=name)
@@ -825,7 +807,6 @@ def test_without_the_adapters_there_is_no_second_process(monkeypatch: pytest.Mon
 
 
 def test_what_cannot_be_sent_is_reported() -> None:
-    """A program that holds what is of this process alone."""
     frame = sys._getframe()  # noqa: SLF001
 
     async def holds_a_frame() -> bool:
@@ -856,7 +837,6 @@ async def holds_an_argument(frame: object) -> bool:
     [(factory(holds_a_global_frame), "FRAME"), (factory(holds_an_argument, FRAME), "frame")],
 )
 def test_what_cannot_be_sent_is_named(birth: Callable[[int], Program[object]], name: str) -> None:
-    """The global, the variable or the argument."""
     report = explore(attrs.evolve(scenario(flips), actors=(Process("a", birth),)))
     (line,) = [each for each in report.uncovered if "second process" in each]
     assert line.endswith(f": it is in `{name}`")
@@ -869,7 +849,7 @@ async def is_bad_once() -> str:
 
 
 def test_a_counterexample_is_replayed_with_fresh_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: nothing else is confirmed."""
+    """Planted: no other confirmation runs."""
     monkeypatch.setattr(Search, "confirm", lambda *_, **__: None)
     COUNTED.clear()
     with pytest.raises(Nondeterministic, match="the counterexample does not happen again with fresh programs: step 1"):
@@ -877,7 +857,6 @@ def test_a_counterexample_is_replayed_with_fresh_programs(monkeypatch: pytest.Mo
 
 
 def test_a_message_names_the_process_the_line_the_cause_and_the_remedy() -> None:
-    """Of a clock; the others are read alike."""
     with pytest.raises(Nondeterministic) as raised:
         explore(scenario(looks_at_the_time))
     assert raised.value.where.startswith("process a, at ")
@@ -947,8 +926,6 @@ TICKED: Final = Cell[str](("ticked",), "")
 
 @attrs.frozen
 class Ticking:
-    """An actor of the user's own."""
-
     blind: bool
     name: str = "t"
     place: None = None
@@ -985,14 +962,11 @@ PREDICATES: Final[Mapping[str, Scenario]] = {
 
 @pytest.mark.parametrize("scenario", PREDICATES.values(), ids=PREDICATES)
 def test_laws_and_actors_are_confirmed_in_another_process(scenario: Scenario) -> None:
-    """Whichever hash seed this one has."""
     with pytest.raises(Nondeterministic):
         explore(scenario)
 
 
 class Counting:
-    """A law that counts its calls."""
-
     def __init__(self) -> None:
         self.calls = 0
 
@@ -1024,7 +998,6 @@ async def counts_in_two_places() -> None:
 )
 @pytest.mark.parametrize("kind", ["always", "sometimes", "step", "faults"])
 def test_a_law_or_a_predicate_that_depends_on_state_outside_is_doubted(kind: str, law: Any) -> None:
-    """It is asked once in each state; also where the state is declared as written only."""
     process = Process("a", factory(counts_in_two_places))
     if kind == "faults":
         process = attrs.evolve(process, faults=Faults.of(Fault.CRASH_BEFORE, on=law))
@@ -1074,7 +1047,6 @@ CALLED_BY_OURS: Final[Mapping[str, tuple[Mapping[str, Any], Meaning]]] = {
 
 @pytest.mark.parametrize("name", CALLED_BY_OURS)
 def test_what_is_handed_to_a_law_or_a_meaning_of_ours_is_confirmed_as_well(name: str) -> None:
-    """It is found in what calls it."""
     COUNTED.clear()
     laws, meaning = CALLED_BY_OURS[name]
     meaning = meaning if name in ("when_quiet", "stream") else recording()
@@ -1097,7 +1069,6 @@ def counts_and_carries_out_nothing(_: object) -> None:
 
 @pytest.mark.parametrize("named", [{"is_timer": counts_and_denies}, {"carried_out": counts_and_carries_out_nothing}])
 def test_what_is_asked_of_a_reducer_and_counts_its_calls_is_doubted(named: Mapping[str, Any]) -> None:
-    """Which commands are timers, and which a program carries out."""
     assert explore(a_reducer(**named)).verdict is Verdict.INCONCLUSIVE
 
 
@@ -1107,7 +1078,6 @@ def counts_and_prepares(world: World) -> World:
 
 
 def test_what_prepares_a_restart_or_delivers_what_is_late_is_confirmed_as_well() -> None:
-    """It may be asked by no process."""
     scenario = a_reducer()
     (reducer,) = cast("tuple[ReducerProcess]", scenario.actors)
     dead = Cell(("dead", "r"), empty=False)
@@ -1120,8 +1090,6 @@ def test_what_prepares_a_restart_or_delivers_what_is_late_is_confirmed_as_well()
 
 
 def test_a_random_number_is_never_proposed_as_written_only() -> None:
-    """Whoever draws one uses it."""
-
     async def draws_for_nothing() -> None:
         while not await ask():
             random.random()
@@ -1136,8 +1104,6 @@ LISTS: Final = {number: [number] for number in range(6_000)}
 
 
 def test_what_is_not_watched_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there are too many objects, and where comparing them takes too long."""
-
     async def holds_lists() -> bool:
         await PAUSE
         return LISTS is None
@@ -1156,7 +1122,7 @@ async def counts_once() -> None:
 
 
 def test_a_clock_that_changed_nothing_is_named() -> None:
-    """At a far time it may decide otherwise, and that is not explored."""
+    """A far time, which is not explored, may decide otherwise."""
 
     async def waits_for_years() -> bool:
         await PAUSE
@@ -1169,7 +1135,6 @@ def test_a_clock_that_changed_nothing_is_named() -> None:
 
 @pytest.mark.parametrize("make", REFUSED.values(), ids=REFUSED)
 def test_reducers_and_meanings_are_confirmed_as_programs_are(make: Callable[[], Scenario]) -> None:
-    """Impure ones are refused, by name."""
     COUNTED.clear()
     with pytest.raises(Nondeterministic) as raised:
         explore(make())
@@ -1177,17 +1142,14 @@ def test_reducers_and_meanings_are_confirmed_as_programs_are(make: Callable[[], 
 
 
 def test_a_pure_reducer_is_complete() -> None:
-    """Nobody is refused for nothing."""
     report = explore(a_reducer(merge=tuple))
     assert (report.verdict, report.uncovered) == (Verdict.COMPLETE, ())
 
 
-# --- what is reached ----------------------------------------------------------------------------------------------------
+# --- reachable state ----------------------------------------------------------------------------------------------------
 
 
 class Slotted:
-    """It has no dictionary."""
-
     __slots__ = ("count", "never")
 
     def __init__(self) -> None:
@@ -1216,8 +1178,6 @@ def once() -> Iterator[int]:
 
 
 class Drawn:
-    """An iterator of the user's."""
-
     __slots__ = ("__n",)
 
     def __init__(self) -> None:
@@ -1232,8 +1192,6 @@ class Drawn:
 
 
 class Hostile:
-    """It raises whenever code of it is run."""
-
     @property
     def anything(self) -> object:
         raise RuntimeError
@@ -1246,8 +1204,6 @@ class Hostile:
 
 
 class Described:
-    """It has a descriptor of its own kind."""
-
     hostile = Hostile()
 
 
@@ -1267,8 +1223,6 @@ DESCRIBED: Final = Described()
 
 
 class Counts(type):
-    """A class of classes."""
-
     made = 0
 
     def __call__(cls, *given: object) -> object:
@@ -1277,7 +1231,7 @@ class Counts(type):
 
 
 class Counted(metaclass=Counts):
-    """Its class counts."""
+    pass
 
 
 HAPPENED: Final = threading.Event()
@@ -1341,7 +1295,6 @@ CHANGES: Final[Mapping[str, Callable[[], object]]] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_of_what_code_reaches_is_seen(name: str) -> None:
-    """And where nothing changes, none is."""
     bounded(1)
     reach = reached(changing, counts_in_another_module, sets_a_global)
     before = reach.snapshot()
@@ -1351,7 +1304,7 @@ def test_a_change_of_what_code_reaches_is_seen(name: str) -> None:
 
 
 def test_a_generator_of_random_numbers_is_named() -> None:
-    """Each is one, whatever it was begun with; one that draws from the operating system has no state."""
+    """One that draws from the operating system has no state."""
     assert reached(changing).randoms == ("DRAWS",)
     drawing = SystemRandom()
     reach = reached(lambda: drawing)
@@ -1360,7 +1313,6 @@ def test_a_generator_of_random_numbers_is_named() -> None:
 
 
 def test_a_global_that_is_not_there_yet_is_seen_to_appear() -> None:
-    """Nothing has the name before."""
     globals().pop("not_there_yet", None)
     reach = reached(sets_a_global)
     before = reach.snapshot()
@@ -1373,7 +1325,6 @@ def names_sources() -> object:
 
 
 def test_clocks_and_random_numbers_are_named() -> None:
-    """Also those that were imported by their names, and those behind a class."""
     reach = reached(names_sources)
     assert reach.clocks == ("datetime.now", "now_ns")
     assert reach.randoms == ("drawn",)
@@ -1383,8 +1334,6 @@ def test_clocks_and_random_numbers_are_named() -> None:
 
 
 class Job:
-    """Its attributes are named as clocks are."""
-
     now = 3
     choice = 4
     clock = staticmethod(time.time)
@@ -1445,7 +1394,6 @@ def is_handed(module: Any) -> object:
     ],
 )
 def test_a_source_is_named_by_its_path(function: Any, clocks: object, randoms: object) -> None:
-    """And nothing else that has the name of one."""
     reach = reached(function)
     assert (reach.clocks, reach.randoms) == (clocks, randoms)
 
@@ -1459,7 +1407,6 @@ def changes_one() -> None:
 
 
 def test_a_table_that_code_only_looks_up_is_not_compared() -> None:
-    """Unless some code that is reached changes it."""
     reach = reached(only_looks_up)
     assert {reach.places[number][0] for number in reach.still} == {"TABLE", "HIDDEN", "KEPT"}
     reach = reached(only_looks_up, changes_one)
@@ -1469,8 +1416,6 @@ def test_a_table_that_code_only_looks_up_is_not_compared() -> None:
 
 
 def test_a_variable_without_a_value_is_none() -> None:
-    """Of a function that was made before it."""
-
     def names_later() -> object:
         return later
 
@@ -1500,7 +1445,6 @@ class Keeper:
 def test_code_of_the_users_that_is_installed_is_watched_and_what_it_uses_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its package is that of a program or of a law, also where tidegate holds it."""
     (tmp_path / "site-packages" / "harbour").mkdir(parents=True)
     (tmp_path / "site-packages" / "harbour" / "__init__.py").write_text(INSTALLED)
     monkeypatch.syspath_prepend(tmp_path / "site-packages")
@@ -1543,7 +1487,6 @@ async def takes_a_snapshot(watched: Projection) -> None:
 
 
 def test_a_computed_value_that_counts_its_calls_makes_no_verdict_complete() -> None:
-    """It stands in a tuple of the projection, and two programs use it."""
     programs = tuple(Process(name, factory(takes_a_snapshot, WATCHED)) for name in ("a", "b"))
     world = world_with({"rows": (Document.of({"_id": "x"}),)})
     report = explore(Scenario("computed", "", world, programs, always={"any": lambda _: True}))
@@ -1555,24 +1498,21 @@ def test_a_computed_value_that_counts_its_calls_makes_no_verdict_complete() -> N
 
 
 async def goes_between() -> None:
-    """From each of two nodes to the other, and to both from the start."""
     said = await Call("ask", (0,))
     while True:
         said = await Call("ask", (said,))
 
 
 async def goes_on() -> None:
-    """Two ways that meet, and no way back."""
     await Call("ask")
     await Call("then")
 
 
 @pytest.mark.parametrize(("program", "cycles"), [(goes_between, 4), (goes_on, 0)])
 def test_each_cycle_is_repeated(program: Coded, cycles: int) -> None:
-    """Also one that leads through no node on the way to it; as often as is asked for."""
     automaton = ProgramAutomaton(lambda _: cast("Program[object]", program()))
     automaton.start(0)
-    for node in automaton.nodes:  # which grow on the way
+    for node in automaton.nodes:  # they grow on the way
         for said in (1, 2) if isinstance(node.status, Asking) else ():
             automaton.after(automaton.nodes.index(node), said)
     runs = list(loops(automaton, most=9, replies=100))
@@ -1582,7 +1522,6 @@ def test_each_cycle_is_repeated(program: Coded, cycles: int) -> None:
 
 
 def test_a_program_that_uses_tidegate_wrongly_when_it_is_run_again_differs() -> None:
-    """It raised nothing before."""
     asked = iter([Note("said", 1)])
 
     class Odd:
@@ -1618,7 +1557,6 @@ def test_a_run_through_a_merge_goes_on_to_its_end() -> None:
 
 
 def test_a_reducer_that_raises_when_it_is_called_again_differs() -> None:
-    """It returned something before."""
     found = CallCase("r", "step", "", lambda: 1 // 0, (((), 1),)).execute()
     assert found is not None
     assert found.what == "step() first returned 1 and then raised ZeroDivisionError: integer division or modulo by zero"

@@ -1,11 +1,11 @@
-"""The simulator finds what a brute-force search finds that shares no code with it, only the meaning of the words.
+"""The simulator agrees with a brute-force search that shares no code with it.
 
-`tests.properties.plain_search` asks the same actors as the real search, and so has their faults. Here programs, documents,
-requests, faults, restarts, transactions, time, clocks of machines, failovers, streams, groups and laws are interpreted a second
-time, from the documentation (`tests.properties.independent`). Each number is one scenario: programs, one in five reducers, and one
-in ten consumers of a group. The comparison covers everything that can be seen of any state, of states at rest
-and of each change; the faults that strike; the verdict, the broken law, the length of a shortest counterexample, its replay,
-and the goals. In relative time the independent search compares itself with absolute time, too.
+`tests.properties.plain_search` uses the real actors, and so has their faults. The search here
+interprets everything a second time, from the documentation (`tests.properties.independent`). Each
+number is one scenario: programs, one in five reducers, one in ten consumers of a group. The
+comparison covers all visible states, rests and changes, faults, the verdict, the broken law, the
+length of a shortest counterexample, its replay, and goals. In relative time the independent search
+also compares itself with absolute time.
 """
 
 from __future__ import annotations
@@ -53,7 +53,6 @@ CHUNKS = 10
 
 
 def compare(number: int) -> None:
-    """Compare both searches of one scenario."""
     match number % CHUNKS:
         case 7 | 8:
             machines.compared(machines.drawn_reducers(f"reducers {number}"))
@@ -66,13 +65,13 @@ def compare(number: int) -> None:
 
 @pytest.fixture(autouse=True)
 def _dropped_programs(_dropped_here: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A suspended program that awaits in `finally` complains when Python drops it."""
+    """Python warns when it drops a suspended program that awaits in `finally`."""
     _without_complaints(monkeypatch)
 
 
 @pytest.fixture(scope="module")
 def _dropped_here() -> Iterator[None]:
-    """And it drops the last ones here, not in a test of another module."""
+    """Drops the last ones here, not in another module's test."""
     yield
     with pytest.MonkeyPatch.context() as patched:
         _without_complaints(patched)
@@ -86,7 +85,7 @@ def _without_complaints(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("chunk", range(6 * CHUNKS))
 def test_the_simulator_and_a_brute_force_search_of_its_own_agree(chunk: int) -> None:
-    """Numbers of one digit; what the search learned is executed again for some of them, which takes as long."""
+    """Some single-digit numbers also repeat what the search learned, which doubles the time."""
     for number in range(chunk, length.LITTLE_SCENARIOS, 6 * CHUNKS):
         with pytest.MonkeyPatch.context() as patched:
             if number // CHUNKS % length.CONFIRMED_STEP:
@@ -96,12 +95,11 @@ def test_the_simulator_and_a_brute_force_search_of_its_own_agree(chunk: int) -> 
 
 @pytest.mark.parametrize("number", [2_070, 3_571])
 def test_numbers_that_once_differed_agree(number: int) -> None:
-    """Beyond those of `make test`: a truth in a note; what a third transaction remembers of two others, under other names."""
+    """A truth in a note, and a third transaction's memory of two others under other names."""
     compare(number)
 
 
 def leave_unconfirmed(patch: pytest.MonkeyPatch) -> None:
-    """Nor is the passing run looked for that is nearest to a counterexample, which is not compared."""
     patch.setattr(Search, "confirm", nothing)
     patch.setattr(module("report"), "passing_near", nothing)
 
@@ -109,8 +107,7 @@ def leave_unconfirmed(patch: pytest.MonkeyPatch) -> None:
 # --- planted bugs -------------------------------------------------------------------------------------------------------
 
 
-def nothing(*_: object, **__: object) -> None:
-    """In place of what looks, or judges."""
+def nothing(*_: object, **__: object) -> None: ...
 
 
 def without_a_place(process: str) -> Cell[object]:
@@ -154,7 +151,7 @@ def takes_back_the_oldest(steps: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def by_itself(read: Callable[..., Any]) -> Callable[..., Any]:
-    """Each cell as it was before its own last write."""
+    """Each cell as of before its own last write."""
 
     def each(self: Behind, cell: Cell[Any]) -> Any:
         versions = (each for each in self.world.read(EARLIER) if any(other.name == cell.name for other, _ in each))
@@ -225,7 +222,7 @@ def module(name: str) -> object:
 
 
 def lacks_a_bit(learn: Callable[..., Any]) -> Callable[..., Any]:
-    """The key of a step lacks the highest bit that the step depends on."""
+    """A step's key lacks the highest bit that it depends on."""
 
     def learned(self: Remembering, state: int) -> Any:
         entry, at = learn(self, state), (state >> self.shift) & self.low
@@ -262,14 +259,13 @@ def also_unaged(*kinds: str) -> Callable[[Any], Any]:
 
 
 def reads_no(kind: str) -> Callable[..., Any]:
-    """A read of a cell of this kind is not noted."""
     return lambda read: (
         lambda self, cell: self.packing.slot(cell).get(self.state) if cell.name[0] == kind else read(self, cell)
     )
 
 
 def forgets_states(expand: Callable[..., Any]) -> Callable[..., Any]:
-    """States that differ only in their highest bits are taken for seen."""
+    """States that differ only in their highest bits count as visited."""
 
     def expanded(self: Search, layer: list[int], found: list[int], quiet: list[int]) -> None:
         expand(self, layer, found, quiet)
@@ -299,8 +295,6 @@ def keeps_the_last(taken: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def never_looks(taken: Callable[..., Any]) -> Callable[..., Any]:
-    """A step does not depend on what is left."""
-
     def took(self: Lens, budget: Cell[int]) -> Lens | None:
         after: Lens | None = taken(attrs.evolve(self, looked=Looked()), budget)
         return after and attrs.evolve(after, looked=self.looked)
@@ -320,7 +314,7 @@ def judges_the_first(broken_by: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def judges_ends(judge: Callable[..., Any]) -> Callable[..., Any]:
-    """A step is judged once for each state that it ends in."""
+    """A step is judged once per target state."""
 
     def judged(self: Between, before: int, after: int, looked: Looked) -> None:
         ends = self.__dict__.setdefault("ends", set())
@@ -341,13 +335,11 @@ def never_reached(_: object) -> Callable[..., Any]:
 
 
 def seldom_must(number: Callable[..., Any]) -> Callable[..., Any]:
-    """Where an actor has several steps, none must happen."""
+    """With several steps of an actor, none is mandatory."""
     return lambda self, faults, musts: number(self, faults, musts if len(musts) < 2 else (False,) * len(musts))
 
 
 def follows_all(_: object) -> Callable[..., Any]:
-    """Faults lead out of cycles."""
-
     def following(self: Graph, state: int) -> Iterator[tuple[str, int]]:
         for stepper in self.steppers:
             for _, after in stepper.steps(state):
@@ -364,7 +356,6 @@ def short_cycles(cycles: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def summary_of(kind: str, summary: Callable[[Any], object]) -> Callable[..., Any]:
-    """Values of this kind of cell are told apart by a summary."""
     return lambda key: lambda self, value: summary(value) if self.name[0] == kind else key(self, value)
 
 
@@ -380,7 +371,7 @@ def by_type(_: object) -> Callable[..., Any]:
 
 
 def least_but_for_documents(_: object) -> Callable[..., Any]:
-    """States that differ in documents are one."""
+    """States that differ in documents are merged."""
 
     def least(self: Symmetry, state: int) -> int:
         slots = self.space.packing.slots.values()
@@ -393,7 +384,7 @@ def least_but_for_documents(_: object) -> Callable[..., Any]:
 
 
 def knows_what_came_again(natural: Callable[..., Any]) -> Callable[..., Any]:
-    """A document that was deleted and inserted again stands where it stood."""
+    """A reinserted document keeps its place."""
 
     def all_first(keys: Any) -> Any:
         order = next((each.order for each in keys if type(each) is First), ())
@@ -403,7 +394,6 @@ def knows_what_came_again(natural: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def leaves(kind: type) -> Callable[..., Any]:
-    """Names in values of this type are not renamed."""
     return lambda value: lambda self, item: item if isinstance(item, kind) else value(self, item)
 
 
@@ -415,7 +405,6 @@ def without(fault: str) -> Callable[..., Any]:
 
 
 def once(arrived: Callable[..., Any]) -> Callable[..., Any]:
-    """Events that are the same are received once."""
     return lambda self: arrived(attrs.evolve(self, arrived=tuple(dict.fromkeys(self.arrived))))
 
 
@@ -588,8 +577,6 @@ PLANTED: Mapping[str, Patch] = {
     "a rebalance may begin at any time": (module("group"), "_begun", instead(lambda world: world)),
     "who is paused gets records": (module("group"), "paused", instead(without_a_place)),
 }
-"""What is planted where."""
-
 FOUND_AT: Mapping[str, int] = {
     "a key lacks a bit": 76,
     "a key lacks the place of its process": 137,
@@ -698,14 +685,13 @@ FOUND_AT: Mapping[str, int] = {
     "a rebalance may begin at any time": 9,
     "who is paused gets records": 109,
 }
-"""A number whose comparison finds it, the first or one that takes less time; three rare ones are found beyond the numbers of `make test`, in those of `make thorough`."""
+"""The number of a scenario that finds it. Three rare ones need `make thorough`."""
 
 
 @pytest.mark.parametrize("fault", PLANTED)
 def test_the_comparison_finds_a_planted_fault(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It sees each mechanism, the meanings that both searches of `tidegate` share included."""
     owner, name, planted = PLANTED[fault]
     leave_unconfirmed(monkeypatch)
     monkeypatch.setattr(owner, name, planted(getattr(owner, name)))
-    with pytest.raises((DiffersError, TidegateError)):  # or the simulator sees by itself that it went wrong
+    with pytest.raises((DiffersError, TidegateError)):  # or the simulator detects the fault itself
         compare(FOUND_AT[fault])

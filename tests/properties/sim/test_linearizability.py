@@ -1,4 +1,4 @@
-"""A history is linearizable exactly if some order explains it: held to a search that tries all orders."""
+"""A history is linearizable exactly if some order explains it; checked by a naive search."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ from tidegate.sim.world import world_with
 
 
 def register(state: Hashable, what: object) -> tuple[Hashable, object]:
-    """Write a number, read it, or put one in the place of another."""
     match what:
         case ("write", _, value):
             return value, None
@@ -54,7 +53,7 @@ LAW = Linearizable(0, register, key)
 
 
 def explains(order: tuple[Operation, ...]) -> bool:
-    """Does each operation begin before those that follow it have ended, and does the model answer as it was answered?"""
+    """Whether the order respects real time and the model gives the same replies."""
     states: dict[Hashable, Hashable] = {}
     for number, operation in enumerate(order):
         if any(later.end is not None and later.end < operation.begin for later in order[number + 1 :]):
@@ -67,7 +66,6 @@ def explains(order: tuple[Operation, ...]) -> bool:
 
 
 def longest_by_force(history: History) -> tuple[bool, int]:
-    """Is there an order of all that ended, with any of the others; and how many that ended has a longest possible order?"""
     every = operations(history)
     ended = {operation for operation in every if operation.end is not None}
     longest = 0
@@ -84,7 +82,6 @@ def longest_by_force(history: History) -> tuple[bool, int]:
 
 
 def random_history(random: Random, size: int = 5, keys: str = "x") -> History:
-    """What some processes read of a register that now and then answers wrongly."""
     events: list[Began | Ended] = []
     running: dict[str, object] = {}
     states: dict[Hashable, Hashable] = {}
@@ -105,7 +102,7 @@ def random_history(random: Random, size: int = 5, keys: str = "x") -> History:
 
 
 def test_the_verdict_is_that_of_trying_all_orders() -> None:
-    """Laws LI1, LI2 and LI3, on 400 histories of one key, of which some are linearizable and some are not."""
+    """Laws LI1, LI2 and LI3, on 400 histories of one key, linearizable or not."""
     verdicts = {True: 0, False: 0}
     for seed in range(400):
         history = random_history(Random(seed))
@@ -127,7 +124,7 @@ def test_the_verdict_is_that_of_trying_all_orders() -> None:
 
 
 def test_keys_do_not_concern_each_other() -> None:
-    """Herlihy and Wing, locality: judged by key or all at once, the verdict is the same, and the order explains all."""
+    """Herlihy and Wing, locality."""
 
     def both(state: Hashable, what: object) -> tuple[Hashable, object]:
         assert isinstance(state, tuple)
@@ -146,7 +143,7 @@ def test_keys_do_not_concern_each_other() -> None:
 
 @pytest.mark.parametrize("hard_first", [True, False])
 def test_a_key_that_fails_soon_does_not_wait_for_one_that_takes_long(*, hard_first: bool) -> None:
-    """Of the one, thirty writes never end, and a read wants what nobody wrote: their orders are more than can be tried."""
+    """Thirty unended writes and an unexplained read have too many orders to try."""
     applied = 0
 
     def counted(state: Hashable, what: object) -> tuple[Hashable, object]:
@@ -166,7 +163,7 @@ def test_a_key_that_fails_soon_does_not_wait_for_one_that_takes_long(*, hard_fir
 
 
 def test_a_long_history_is_judged_in_no_time() -> None:
-    """Two thousand operations of three processes, where nothing but the memory keeps a search from trying all orders."""
+    """2,000 operations of three processes; only memoisation avoids all orders."""
     history = tuple(
         event
         for number in range(700)
@@ -189,7 +186,6 @@ def test_a_long_history_is_judged_in_no_time() -> None:
     ids=["two at once", "an end without a beginning"],
 )
 def test_a_process_does_one_thing_after_the_other(history: History) -> None:
-    """Anything else is not a history."""
     with pytest.raises(Misuse, match="operation"):
         _ = operations(history)
 
@@ -198,7 +194,6 @@ VALUE = Field[int]("value")
 
 
 async def writes_then_reads(me: int, *, is_cached: bool) -> None:
-    """It writes and reads; one that caches answers what it wrote, not what is there."""
     await Note(BEGAN, ("write", "x", me))
     try:
         await find_one_and_update("registers", Eq(ID, "x"), Put(VALUE, me))
@@ -227,13 +222,11 @@ def registers(*, is_cached: bool) -> Scenario:
 
 
 def test_a_register_in_a_document_is_linearizable_and_a_cached_one_is_not() -> None:
-    """As a law of a scenario: lost replies leave operations without an end, which may have happened or not."""
     assert explore(registers(is_cached=False)).verdict is Verdict.COMPLETE
     assert explore(registers(is_cached=True)).ok
 
 
 def test_a_process_that_starts_again_has_left_its_operation_open() -> None:
-    """What it asked for before may have happened or not; one life cannot begin two at once."""
     crashing = attrs.evolve(
         registers(is_cached=False),
         actors=tuple(
@@ -249,8 +242,6 @@ CRASHES = Faults.of(Fault.CRASH_BEFORE, Fault.RESTART)
 
 
 def test_one_is_not_true() -> None:
-    """Neither as a state of the model, nor as a reply, nor as a key."""
-
     def shows(state: Hashable, what: object) -> tuple[Hashable, object]:
         return (what, None) if what != "read" else (state, repr(state))
 
@@ -268,8 +259,6 @@ def test_one_is_not_true() -> None:
 
 
 def test_a_stream_keeps_what_was_written_besides() -> None:
-    """Each of the two meanings has a cell of its own."""
-
     async def inserts() -> None:
         await Note(BEGAN, "write")
         await insert_one("jobs", Document.of({"_id": "a"}))

@@ -1,4 +1,4 @@
-"""What never comes to rest is found, and what rests where it must not is reported with who waits."""
+"""Livelocks are found; a rest that breaks a law is reported with the waiting processes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ OWNER = Field[str]("owner")
 
 
 def must_lead(search: Search, before: Packed, after: Packed) -> set[str]:
-    """Whose steps that must happen lead from one state to the other: asked of the actors themselves."""
     return {
         stepper.name for stepper in search.steppers for step, to in stepper.steps(before) if to == after and step.must
     }
@@ -57,7 +56,7 @@ def is_fair_loop(found: Explored) -> bool:
 
 
 def test_a_livelock_is_found_exactly_where_there_is_one() -> None:
-    """Laws LV1 and LV2, in random scenarios, against the definition on the plain graph."""
+    """Laws LV1 and LV2."""
     found = {True: 0, False: 0}
     for seed in range(LIVELOCKS):
         random = Random(f"live {seed}")
@@ -77,7 +76,6 @@ def test_a_livelock_is_found_exactly_where_there_is_one() -> None:
 
 
 async def polite(me: str, other: str) -> str:
-    """Take what is free; give way to the other one: after you."""
     while True:
         await update_one("locks", Eq(ID, me), Put(OWNER, me))
         theirs = await find_one("locks", Eq(ID, other))
@@ -87,14 +85,12 @@ async def polite(me: str, other: str) -> str:
 
 
 async def waits(me: str, other: str) -> str:
-    """Take one's own lock, and then wait for the other's."""
     await find_one_and_update("locks", Eq(ID, me), Put(OWNER, me))
     await Call("lock", (other,))
     return "both"
 
 
 def until_free(effect: Effect[object], world: World, who: str) -> Outcomes:
-    """A lock that is waited for."""
     match effect:
         case Call("lock", (str() as name,)):
             held = world.read(document("locks", name))
@@ -135,7 +131,7 @@ def test_two_that_wait_for_each_other_are_a_deadlock_and_are_named() -> None:
 
 
 def test_a_deadlock_that_a_random_run_meets_is_named_too() -> None:
-    """Law LV3, for runs that begin at the beginning, and for those that go on where a bound has stopped a search."""
+    """Law LV3, from the start or from a frontier."""
     alone = explore(scenario(waits), Exploration(runs=200), seeding=Random)
     onward = portfolio(Plan("0", steps_max=100), 200, seeding=Random)
     beyond = explore(scenario(waits), Exploration(depth_max=1), onward=onward)
@@ -150,7 +146,6 @@ async def once(me: str, other: str) -> str:  # noqa: ARG001
 
 
 def test_a_rest_at_which_nobody_waits_is_not_a_deadlock() -> None:
-    """It breaks the law all the same."""
     report = explore(scenario(once, eventually={"a holds it": lambda state: lock_of(state, "a") == "a"}))
     assert (report.breach, report.why, report.loop) == (Breach.LIVENESS, "", 0)
 
@@ -161,7 +156,6 @@ def lock_of(state: State, name: str) -> str:
 
 
 async def spins(me: str, other: str) -> str:
-    """Look until the other one has taken its lock, which it never does."""
     while True:
         theirs = await find_one("locks", Eq(ID, other))
         if theirs is not None and theirs[OWNER] == other:
@@ -169,7 +163,7 @@ async def spins(me: str, other: str) -> str:
 
 
 def test_two_that_look_for_ever_are_a_livelock_and_its_loop_is_reported() -> None:
-    """Law LV1: from the beginning no rest can be reached."""
+    """Law LV1."""
     report = explore(scenario(spins))
     assert (report.verdict, report.law, report.breach) == (Verdict.VIOLATED, "both are served", Breach.LIVELOCK)
     assert (report.why, report.loop) == ("goes round for ever: a, b", 1), "what they look at is the same for ever"
@@ -182,8 +176,6 @@ def test_two_that_look_for_ever_are_a_livelock_and_its_loop_is_reported() -> Non
 
 @pytest.mark.parametrize("picks", [(True, False), (False, True)])
 def test_of_two_livelocks_the_one_that_is_entered_sooner_is_reported(picks: tuple[bool, bool]) -> None:
-    """Whichever is looked at first."""
-
     async def program() -> None:
         if await Call("pick"):
             for number in range(6):
@@ -202,18 +194,18 @@ def test_of_two_livelocks_the_one_that_is_entered_sooner_is_reported(picks: tupl
 
 
 def test_a_cycle_that_can_be_left_is_not_a_livelock() -> None:
-    """Two that are polite may go round, and do not have to: strong fairness is taken for granted."""
+    """Two polite processes may cycle but need not: strong fairness is assumed."""
     assert explore(scenario(polite)).verdict is Verdict.COMPLETE
 
 
 def test_a_cycle_in_which_the_law_holds_is_not_a_livelock() -> None:
-    """Who polls for ever by design is judged by what holds all the way round."""
+    """A deliberate poller is judged by what holds all the way round."""
     free = {"both are free": lambda state: lock_of(state, "a") == lock_of(state, "b") == ""}
     assert explore(scenario(spins, eventually=free)).breach is Breach.NONE
 
 
 def test_faults_do_not_come_to_the_rescue() -> None:
-    """A crash would end the cycle, and need not happen."""
+    """A crash would end the cycle, but need not happen."""
     crashes = Faults.of(Fault.CRASH_BEFORE)
     pairs = (("a", "b"), ("b", "a"))
     actors = tuple(Process(me, factory(spins, me, other), crashes) for me, other in pairs)
@@ -234,7 +226,7 @@ async def polls(me: str, other: str) -> str:
     "clock", [Clock(SECOND, horizon=2 * SECOND), Clock(SECOND, moves=3)], ids=["relative", "absolute"]
 )
 def test_time_goes_on_in_a_livelock_and_time_cut_short_is_none(clock: Clock) -> None:
-    """In relative time a poll is a cycle with the clock in it; in absolute time it ends with the clock's last move."""
+    """In relative time the cycle includes the clock; in absolute time its last move ends it."""
     report = explore(scenario(polls, clock=clock))
     if clock.moves:
         assert (report.verdict, report.breach) == (Verdict.INCONCLUSIVE, Breach.NONE)
@@ -243,13 +235,11 @@ def test_time_goes_on_in_a_livelock_and_time_cut_short_is_none(clock: Clock) -> 
 
 
 async def waits_until_it_is_stale() -> None:
-    """It asks again and again, and never sleeps."""
     while await find_one("c", OlderThan(Field[Instant]("at"), 60 * SECOND)) is None:
         pass
 
 
 async def waits_for_half_past() -> None:
-    """A cron that polls: its minute comes again each hour."""
     while (await StoreTime()).at // (10 * SECOND) % 60 != 30:
         pass
 
@@ -277,14 +267,12 @@ def waiting_for(program: Birth, moves: int) -> Scenario:
 def test_what_more_time_would_end_is_no_livelock(
     program: Callable[[], Program[None]], moves: int, cut_short: int, resting: int
 ) -> None:
-    """Nor does the search that shares nothing with it find one; with enough time the law holds."""
     found = agree(waiting_for(factory(program), moves))
     assert (found.broken, found.cut_short, found.resting) == (None, cut_short, resting)
 
 
 @pytest.mark.parametrize("moves", [1, 4])
 def test_a_cycle_that_writes_the_time_is_a_livelock(moves: int) -> None:
-    """It goes round at any time, whatever it writes."""
     found = agree(waiting_for(factory(writes_the_time_for_ever), moves))
     assert found.broken is not None
     assert found.broken.breach is Breach.LIVELOCK
@@ -292,7 +280,7 @@ def test_a_cycle_that_writes_the_time_is_a_livelock(moves: int) -> None:
 
 @pytest.mark.parametrize("may_end", [True, False])
 def test_a_cycle_that_is_not_entered_later_is_misjudged(may_end: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Either answer for all cycles is found."""
+    """Planted: one answer for all cycles."""
     monkeypatch.setattr(sys.modules["tidegate.sim.search"], "may_end_later", lambda *_: may_end)
     with pytest.raises(AssertionError):
         agree(waiting_for(factory(writes_the_time_for_ever if may_end else waits_until_it_is_stale), 4))
@@ -307,7 +295,6 @@ BUGS: dict[str, tuple[str, Callable[..., object]]] = {
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_noticed(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each part is needed."""
     name, instead = BUGS[bug]
     monkeypatch.setattr(sys.modules["tidegate.sim.search"], name, instead)
     with pytest.raises((AssertionError, KeyError)):
@@ -337,12 +324,12 @@ def marking(program: Birth) -> Scenario:
 
 @pytest.mark.parametrize("sleeps", [1, 101, 1_000])
 def test_what_comes_after_many_sleeps_is_explored(sleeps: int) -> None:
-    """No clock tells how long they take, so they are no steps."""
+    """No clock measures them, so they are no steps."""
     assert explore(marking(factory(sleeps_and_marks, sleeps))).law == "unmarked"
 
 
 def test_more_sleeps_than_are_followed_make_a_verdict_inconclusive() -> None:
-    """What comes after them is unknown; a program that only sleeps again and again stays asleep, and nothing comes."""
+    """The rest is unknown; a program that only sleeps stays asleep."""
     report = explore(marking(factory(sleeps_and_marks, 1_001)))
     assert report.verdict is Verdict.INCONCLUSIVE
     assert "p: more than 1,000 sleeps in a row" in report.reason
@@ -358,8 +345,6 @@ async def writes() -> str:
 @pytest.mark.parametrize("how", [EXHAUSTIVE, Exploration(runs=50, seed="1")], ids=["whole", "random runs"])
 @pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CANCELLED])
 def test_a_law_about_rest_that_a_dead_process_breaks_says_what_a_restart_means(fault: Fault, how: Exploration) -> None:
-    """Where it may be restarted, and has not been; with the step in which it died."""
-
     def told(*faults: Fault, law: Law, comes_back: bool = False) -> str:
         actors = (
             Process("p", factory(writes), Faults.of(*faults), comes_back=comes_back),
@@ -384,13 +369,13 @@ def test_a_law_about_rest_that_a_dead_process_breaks_says_what_a_restart_means(f
     assert told(fault, law=is_done).endswith(
         "nothing restarts it; if a supervisor restarts it, write Process(..., comes_back=True)"
     )
-    assert told(fault, law=is_done, comes_back=True) == ""  # nothing is broken
-    assert told(Fault.RESTART, law=lambda _: False) == ""  # it is not dead
+    assert told(fault, law=is_done, comes_back=True) == ""  # no law is broken
+    assert told(Fault.RESTART, law=lambda _: False) == ""  # it is alive
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
 def test_an_open_transaction_that_nobody_ends_is_named(*, comes_back: bool) -> None:
-    """A restart of its owner would not end it, so that is no advice."""
+    """A restart of its owner would not end it, so none is advised."""
 
     async def dies(life: int) -> None:
         if not life:
@@ -411,7 +396,6 @@ def test_an_open_transaction_that_nobody_ends_is_named(*, comes_back: bool) -> N
 
 
 def test_who_has_died_in_a_replay_is_named_by_the_step_of_the_whole_run() -> None:
-    """Where the search goes on from the end of the replay, or from before it."""
     one = scenario(
         polite,
         actors=(Process("p", factory(writes), Faults.of(Fault.CRASH_BEFORE)),),
@@ -427,8 +411,6 @@ def test_who_has_died_in_a_replay_is_named_by_the_step_of_the_whole_run() -> Non
 
 
 def test_a_livelock_beside_a_dead_process_says_what_a_restart_means() -> None:
-    """It goes round because the one that would let it rest is dead."""
-
     async def looks() -> None:
         while (found := await find_one("locks", Eq(ID, "a"))) is None or found[OWNER] == "":
             pass

@@ -1,5 +1,3 @@
-"""A partitioned log: records in order, holes that nobody sees, compaction, and consumers that pause."""
-
 from __future__ import annotations
 
 from typing import Final
@@ -28,7 +26,7 @@ ENTRIES: Final = st.lists(st.sampled_from([b"a", b"b", None, CONTROL, Hole.COMPA
 
 @given(ENTRIES, st.integers(0, 9), st.integers(1, 9))
 def test_what_is_fetched_are_the_next_records(entries: tuple[LogEntry, ...], position: int, most: int) -> None:
-    """Law LO1: page by page, each record from the position on once, with its key, and no hole."""
+    """Law LO1."""
     read: list[tuple[int, LogEntry]] = []
     at = position
     while (page := fetched(entries, at, most)) is not None:
@@ -40,7 +38,7 @@ def test_what_is_fetched_are_the_next_records(entries: tuple[LogEntry, ...], pos
 
 @given(ENTRIES)
 def test_compaction_leaves_the_last_record_of_each_key(entries: tuple[LogEntry, ...]) -> None:
-    """Laws LO2 and LO3: whatever order it comes in, until there is no more; other offsets are as they were."""
+    """Laws LO2 and LO3, in any order; other offsets stay."""
     world: World = begun(0, *entries)
     while steps := list(Compaction((0,)).steps(world)):
         assert not any(step.must for step in steps)
@@ -59,7 +57,6 @@ async def produces() -> object:
 
 
 def test_a_producer_whose_request_comes_twice_has_two_records() -> None:
-    """Offsets are of one's own even then; each record keeps its place."""
     faults = Faults.of(Fault.DUPLICATE, Fault.LOST_REPLY)
     producers = [Process(name, factory(produces), faults, BROKER) for name in ("p", "q")]
 
@@ -83,7 +80,6 @@ def test_a_producer_whose_request_comes_twice_has_two_records() -> None:
 
 
 def test_whoever_has_paused_receives_nothing_until_it_resumes() -> None:
-    """Others are; and what is paused is a matter of the consumer's alone."""
     world: World = begun(0, b"k")
     ((waiting, _),) = BROKER(Pause(P0), world, "a")
     assert list(BROKER(Fetch(P0, 1, 0), waiting, "a")) == []
@@ -97,7 +93,7 @@ async def fetches() -> None:
 
 
 def test_what_was_paused_is_forgotten_by_who_starts_again_or_gets_it_anew() -> None:
-    """It was a matter of the consumer that was, and of the partition as it had it then."""
+    """A pause belongs to that consumer and that assignment."""
     ((waiting, _),) = BROKER(Pause(P0), begun(0, b"k"), "a")
     coordinator = Coordinator("t", lambda member, _: member)
     anew = coordinator.assign(waiting, Group(1, ("a",), ("a",)))
@@ -111,7 +107,6 @@ def test_what_was_paused_is_forgotten_by_who_starts_again_or_gets_it_anew() -> N
 
 
 def by_key(ordering: Ordering) -> Scenario:
-    """One consumer of a log of two keys, with holes between, that compaction makes more of."""
     processor = PartitionRules(running_max=3, ordering=ordering, metadata_max=0, batch_max=1)
 
     consumer = ReducerProcess(
@@ -145,13 +140,11 @@ def one_of_a_key(state: State) -> bool:
 
 
 def test_records_of_one_key_are_worked_on_one_after_the_other() -> None:
-    """The keys come with the records; without an order by key they do not matter, and the law is broken."""
     assert explore(by_key(Ordering.BY_KEY)).verdict is Verdict.COMPLETE
     assert explore(by_key(Ordering.UNORDERED)).law == "one of a key at a time"
 
 
 def test_a_reply_to_a_fetch_may_tell_keys() -> None:
-    """As many as records, or none."""
     command = Fetch(P0, 1, 0)
     assert event_for(command, Records((0, 2), (b"k", None))) == Fetched(P0, 1, (0, 2), (b"k", None))
     assert event_for(command, (0, 2)) == Fetched(P0, 1, (0, 2))

@@ -1,7 +1,7 @@
-"""No fault is dead: for each kind there is a tiny world where it is the only way to break a law.
+"""For each fault there is a tiny world where only that fault breaks a law.
 
-Every process allows every kind wherever it may strike, and one fault strikes in all; where a kind only comes after another
-one, two, of which one is that. Without the kind the world is clean and completely explored; with it the law is broken.
+Processes allow every fault everywhere, with a budget of one, or two if the fault needs an earlier
+one. Without the fault the world is clean and completely explored; with it the law breaks.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def tiny(
     others: tuple[Actor, ...] = (),
     after: Fault | None = None,
 ) -> Scenario:
-    """A world in which some things never happen; `after` is a fault that comes before the one that it is about."""
+    """`after` is a fault that must come before the tested one."""
     processes = (Process(f"p{number}", birth, EVERY, meaning, HOST) for number, birth in enumerate(births))
 
     def between(before: State, then: State) -> bool:
@@ -96,7 +96,7 @@ def tiny(
     )
 
 
-# --- what they do -------------------------------------------------------------------------------------------------------
+# --- effects of faults --------------------------------------------------------------------------------------------------
 
 
 async def adds(_: int) -> object:
@@ -149,8 +149,6 @@ async def takes_over(_: int) -> None:
 
 
 def waits(*kinds: Fault) -> ReducerProcess:
-    """A reducer that waits for a time, and then is late."""
-
     def step(_: str, event: object) -> Step[str, Call]:
         return Step("waiting", (Call("timer"),)) if event == "go" else Step("late")
 
@@ -161,7 +159,7 @@ def begun(scenario: Scenario) -> Scenario:
     return attrs.evolve(scenario, world=scenario.world.write(inbox("r"), ("go",)))
 
 
-# --- what is seen of it -------------------------------------------------------------------------------------------------
+# --- visible effects ----------------------------------------------------------------------------------------------------
 
 
 def count(state: State) -> int:
@@ -251,12 +249,11 @@ ONLY: Mapping[Fault, Scenario] = {
     Fault.GAVE_UP: begun(tiny(others=(waits(Fault.GAVE_UP),), never=is_late)),
 }
 GROUPS = {Fault.REBALANCE, Fault.EVICTED}
-"""These are in `sim.test_group`, with the group that they strike."""
+"""`sim.test_group` covers these."""
 
 
 @pytest.mark.parametrize("kind", ONLY)
 def test_each_fault_is_the_only_way_to_break_a_law(kind: Fault) -> None:
-    """Without it all is clean, whatever else strikes; with it, and what must come before it, the law is broken."""
     scenario = ONLY[kind]
     without = explore(scenario.choosing(set(Fault) - {kind}))
     assert (without.verdict, without.reason) == (Verdict.COMPLETE, "")
@@ -268,11 +265,10 @@ def test_each_fault_is_the_only_way_to_break_a_law(kind: Fault) -> None:
 
 
 def test_there_is_a_world_for_every_fault() -> None:
-    """None is dead."""
     assert {*ONLY, *GROUPS} == set(Fault)
 
 
-# --- what a failover takes back -----------------------------------------------------------------------------------------
+# --- rollbacks of a failover --------------------------------------------------------------------------------------------
 
 
 async def adds_to(row: str) -> object:
@@ -284,7 +280,6 @@ async def adds_to(row: str) -> object:
 
 
 def failing_over(meaning: Meaning = perform) -> Scenario:
-    """Three writers, of two documents; any of their writes may stay unconfirmed, and be taken back."""
     faults = Faults.of(Fault.NOT_DURABLE, Fault.ROLLED_BACK)
     rows = (Document.of({"_id": "x", "n": 0}), Document.of({"_id": "y", "n": 0}))
     writers = (("w1", "x"), ("w2", "x"), ("w3", "y"))
@@ -327,13 +322,13 @@ def stays(state: State) -> bool:
 
 
 def confirms_nothing(effect: Effect[object], world: World, who: str) -> Outcomes:
-    """Planted bug: a write that a majority has leaves those before it unconfirmed."""
+    """Planted bug: a majority write leaves earlier ones unconfirmed."""
     for after, reply in perform(effect, world, who):
         yield after.write(UNCONFIRMED, world.read(UNCONFIRMED)), reply
 
 
 def test_only_the_newest_writes_are_taken_back_and_never_a_confirmed_one() -> None:
-    """Laws FO1 and FO2, over all ways of three writers; a store that forgets what a majority has is found out."""
+    """Laws FO1 and FO2, over all interleavings of three writers."""
     report = explore(failing_over())
     assert report.verdict is Verdict.COMPLETE
     assert report.faults.keys() == {Fault.NOT_DURABLE, Fault.ROLLED_BACK}
@@ -350,7 +345,7 @@ async def puts(*numbers: int) -> object:
 
 
 def test_a_write_that_changes_nothing_is_not_taken_back() -> None:
-    """The log of a server has no entry of it; whoever does it waits for a majority nevertheless."""
+    """A server's log has no entry for it; its writer still waits for a majority."""
     writer = Process("w1", factory(puts, 0), Faults.of(Fault.NOT_DURABLE, Fault.ROLLED_BACK))
     report = explore(attrs.evolve(failing_over(), actors=(writer, Failover()), **NO_LAWS))
     assert report.faults.keys() == {Fault.NOT_DURABLE}
@@ -362,7 +357,7 @@ async def adds_once_there_is_x() -> object:
 
 
 def test_what_is_taken_back_takes_with_it_what_could_not_be_alone() -> None:
-    """Law FO2: the later write was done behind the earlier one, whatever may strike who did it."""
+    """Law FO2: the later write depends on the earlier one."""
     writers = (
         Process("w1", factory(adds_to, "x"), Faults.of(Fault.NOT_DURABLE, Fault.ROLLED_BACK)),
         Process("w2", factory(adds_once_there_is_x), Faults.of(Fault.NOT_DURABLE)),
@@ -379,7 +374,7 @@ def test_what_is_taken_back_takes_with_it_what_could_not_be_alone() -> None:
 
 
 def test_what_the_network_delivers_is_taken_back_with_what_was_before_it() -> None:
-    """It confirms nothing: nobody waits until a majority has it."""
+    """It confirms nothing, because no process waits for its majority."""
     writers = (
         Process("w1", factory(adds_to, "x"), Faults.of(Fault.NOT_DURABLE, Fault.ROLLED_BACK)),
         Process("w2", factory(adds_to, "x"), Faults.of(Fault.LATE)),
@@ -389,7 +384,7 @@ def test_what_the_network_delivers_is_taken_back_with_what_was_before_it() -> No
     assert report.law == "one at most is taken back"
 
 
-# --- what a member shows that is behind ---------------------------------------------------------------------------------
+# --- stale reads --------------------------------------------------------------------------------------------------------
 
 
 async def counts_up() -> None:
@@ -403,7 +398,6 @@ async def looks_up() -> int | None:
 
 
 def behind(meaning: Meaning) -> Scenario:
-    """A reader whose member of the replica set may be one version behind the writer's."""
     stale = Faults.of(Fault.STALE_READ)
     return Scenario(
         name="behind",
@@ -427,14 +421,14 @@ def was_there(state: State) -> bool:
 
 
 def recalling_too_far(effect: Effect[object], world: World, who: str) -> Outcomes:
-    """Planted bug: the version before the first one is kept as if it had been one."""
+    """Planted bug: the time before the first version counts as a version."""
     for after, reply in recalling(perform)(effect, world, who):
         none: Any = (((document("rows", "x"), None),),)
         yield (after.write(EARLIER, none) if after.read(EARLIER) else after), reply
 
 
 def test_a_stale_read_answers_nothing_that_was_never_there() -> None:
-    """Law FO3: an old version is one that was there; a store that makes one up is found out."""
+    """Law FO3: an old version did exist."""
     report = explore(behind(recalling(perform)))
     assert report.verdict is Verdict.COMPLETE
     assert report.faults.keys() == {Fault.STALE_READ}
@@ -464,7 +458,7 @@ async def writes_at_once() -> None:
     ],
 )
 def test_a_stale_find_of_several_shows_the_store_at_one_time(writes: Callable[[], Any], seen: set[object]) -> None:
-    """Law FO3: a member has all writes up to one, and none of those behind it; a commit is one write."""
+    """Law FO3: a replica has a prefix of the writes, and a commit is one write."""
 
     async def writes_and_looks() -> object:
         await writes()
@@ -489,7 +483,6 @@ async def puts_one_twice_and_looks() -> object:
 
 
 def test_a_write_that_changes_nothing_leaves_the_version_before_the_last_one() -> None:
-    """A member that has not got the last change shows what was before it, however often the same is written again."""
     actor = Process("reader", factory(puts_one_twice_and_looks), Faults.of(Fault.STALE_READ), recalling(perform))
     goal: Mapping[str, Is] = {"the first version is read": lambda state: state.status("reader") == Returned(0)}
     assert explore(attrs.evolve(behind(perform), actors=(actor,), sometimes=goal)).goals == {

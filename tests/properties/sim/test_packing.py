@@ -1,5 +1,3 @@
-"""States as integers: every cell has a slot, every value a number, and every look is noted."""
-
 from __future__ import annotations
 
 import pytest
@@ -17,7 +15,6 @@ def lens(packing: Packing, *, blind: bool = False) -> Lens:
 
 
 def test_what_is_written_is_read_and_nothing_else_changes() -> None:
-    """Each cell by itself; an untouched cell is empty, also in states that were packed before it was first used."""
     packing = Packing({})
     first = lens(packing).write(A, 1)
     second = first.write(B, "x").write(A, 2)
@@ -32,13 +29,12 @@ def test_equal_values_are_one_number_only_if_they_are_the_same() -> None:
 
 
 def test_what_may_change_is_not_written() -> None:
-    """The message names the cell."""
     with pytest.raises(Misuse, match="what the cell a would hold is an object, which is not known to be immutable"):
         lens(Packing({})).write(A, object())
 
 
 def test_every_look_is_noted_and_a_write_is_one() -> None:
-    """For the difference that a write makes depends on what was there; not so for who overwrites blindly."""
+    """A write's difference depends on the old value, unless it overwrites blindly."""
     packing = Packing({})
     looking, writing, blind = lens(packing), lens(packing), lens(packing, blind=True)
     looking.read(A)
@@ -51,7 +47,7 @@ def test_every_look_is_noted_and_a_write_is_one() -> None:
 
 
 def test_who_takes_twice_from_a_budget_looks_at_how_much_is_left() -> None:
-    """Whether anything is left is one bit, and all that a single taking depends on."""
+    """A single use of a budget depends only on whether any is left."""
     packing = Packing({})
     for left in (1, 2, 3):
         looked = Looked()
@@ -65,7 +61,6 @@ def test_who_takes_twice_from_a_budget_looks_at_how_much_is_left() -> None:
 
 
 def test_two_ways_of_writing_blindly_do_not_know_of_each_other() -> None:
-    """What was written on the one is not thought to be written on the other."""
     packing = Packing({})
     shared = lens(packing, blind=True).write(A, 1)
     shared.write(B, "x")
@@ -73,7 +68,6 @@ def test_two_ways_of_writing_blindly_do_not_know_of_each_other() -> None:
 
 
 def test_a_slot_that_is_too_narrow_is_noticed() -> None:
-    """And it counts as filling, so that it will be wider; some others that are nearly as full do too."""
     packing = Packing({A.name: 3})
     world = lens(packing)
     for value in range(1, 8):

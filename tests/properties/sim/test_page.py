@@ -1,4 +1,4 @@
-"""What the page of a run says; how it becomes HTML is held in tests/integration/test_page_assembly.py."""
+"""The text of a run's page. tests/integration/test_page_assembly.py covers its HTML."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidegate.sim.trace_json import decoded, encoded
 @given(traces())
 @settings(max_examples=20)
 def test_the_page_carries_the_trace_and_its_story(trace: Trace) -> None:
-    """Laws G1 and G4, as far as they are data: the JSON, decoded, is exactly the trace, and all of it is ASCII."""
+    """Laws G1 and G4 for the data: the decoded JSON equals the trace, in ASCII."""
     for each in (trace, *map(everywhere, SPECIMENS)):
         data = page_data(each)
 
@@ -38,7 +38,6 @@ def fact(trace: Trace, term: str) -> str:
 
 
 def test_the_head_counts_the_faults() -> None:
-    """Feature 1: the faults used, each with how often it struck."""
     once, twice = TraceStep("a", "moves", "late", ()), TraceStep("a", "moves", "dropped", ())
 
     assert fact(attrs.evolve(PLAIN, steps=(twice, once, twice)), "Faults") == "dropped, 2 times, late"
@@ -46,7 +45,6 @@ def test_the_head_counts_the_faults() -> None:
 
 
 def test_a_run_that_breaks_nothing_has_a_page() -> None:
-    """A recorded run need not be a counterexample."""
     clean = page_data(attrs.evolve(PLAIN, law="", seed=None))
 
     assert (clean.verdict, clean.title) == ("No law broken", "plain")
@@ -64,7 +62,6 @@ def test_a_run_that_breaks_nothing_has_a_page() -> None:
     ],
 )
 def test_the_head_says_how_the_run_ends(kind: str, says: str) -> None:
-    """Feature 1: the verdict as a sentence, with the step."""
     law = "" if kind == "none" else "a law"
     run = encoded(PLAIN) | {"verdict": {"law": law, "kind": kind, "step": 1_234}}
 
@@ -72,7 +69,6 @@ def test_the_head_says_how_the_run_ends(kind: str, says: str) -> None:
 
 
 def test_the_head_says_who_goes_round_and_from_which_step_on() -> None:
-    """The last twelve of 20 steps come again and again."""
     trace = attrs.evolve(counting(20), law="a law", breach=Breach.LIVELOCK, why="goes round for ever", loop=12)
 
     assert page_data(trace).verdict == "Livelock from step 9: goes round for ever"
@@ -92,7 +88,7 @@ def seen_states(run: dict[str, Json]) -> list[Value]:
 @example(30, 8, 1)
 @example(8, 8, 8)
 def test_of_a_long_run_the_page_holds_what_is_around_the_violation(steps: int, most: int, broken: int) -> None:
-    """Law G1, second half: no more steps than asked for, the violation among them, in the states in which they were."""
+    """Law G1, second half: at most `most` steps, the violation among them, states unchanged."""
     trace = counting(steps)
     run = windowed(trace, most, min(broken, steps))
     window = cast("dict[str, int]", run.get("window", {"first": 1, "last": steps, "of": steps}))
@@ -108,7 +104,6 @@ def test_of_a_long_run_the_page_holds_what_is_around_the_violation(steps: int, m
 
 
 def test_a_part_of_a_run_says_so_and_is_not_replayed() -> None:
-    """Feature 18: the head tells which steps the page holds; a replay would begin in the middle."""
     run = windowed(counting(1_500), 1_000)
 
     assert dict(page_data_of(run, "").facts)["Steps"] == "1,500, of which this page holds 501 to 1,500"

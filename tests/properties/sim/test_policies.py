@@ -1,4 +1,4 @@
-"""Which step comes next: what each policy promises, and that it leaves nothing out that it should not."""
+"""The promises of each scheduling policy; none omits a step that it must allow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ SHAPE = Shape(lanes=4, steps=20)
 
 
 def menus() -> st.SearchStrategy[Menu]:
-    """Whatever may come next; a fault is on a lane of its own."""
     hands = st.lists(st.tuples(st.integers(0, 1), st.sampled_from([None, None, CRASH, LATE])), max_size=6)
     return hands.map(
         lambda steps: Menu(
@@ -34,7 +33,6 @@ def menus() -> st.SearchStrategy[Menu]:
 
 @given(st.lists(menus(), max_size=40), st.sampled_from([*PORTFOLIO, Pct(1)]), st.integers(0, 99))
 def test_what_is_picked_is_on_the_menu(offered: list[Menu], policy: Policy, seed: int) -> None:
-    """Whatever is offered, and however long: a step, or NOTHING where there is none that may be taken."""
     pick = policy.begin(Random(seed), SHAPE)
     for menu in offered:
         taken = pick(menu)
@@ -47,7 +45,6 @@ def test_what_is_picked_is_on_the_menu(offered: list[Menu], policy: Policy, seed
 
 @given(st.lists(menus(), max_size=20), st.sampled_from(PORTFOLIO), st.integers(0, 99))
 def test_the_same_generator_picks_the_same(offered: list[Menu], policy: Policy, seed: int) -> None:
-    """And what it tells of a run are the draws of that run."""
     one, two = (policy.begin(Random(seed), SHAPE) for _ in range(2))
     assert [one(menu) for menu in offered] == [two(menu) for menu in offered]
     kinds = [CRASH, LATE]
@@ -59,7 +56,7 @@ THREE = Menu((0, 2, 4), (None, None, None), must=True)
 
 @pytest.mark.parametrize("policy", PORTFOLIO, ids=lambda policy: policy.name)
 def test_every_actor_comes_first_now_and_then(policy: Policy) -> None:
-    """In a third of the runs each: 200 to 400 of 900 is five deviations to either side."""
+    """A third of the runs each: 200 to 400 of 900 is five deviations to either side."""
     found = firsts(policy)
     assert set(found) == {0, 1, 2}
     assert all(200 < count < 400 for count in found.values())
@@ -71,8 +68,6 @@ def firsts(policy: Policy) -> Counter[int]:
 
 @attrs.frozen
 class NeverTheLast:
-    """A planted bug."""
-
     name: str = "random"
     needs_shape: bool = False
 
@@ -84,7 +79,6 @@ class NeverTheLast:
 
 
 def test_a_policy_that_never_picks_the_last_actor_is_noticed() -> None:
-    """By the check that all others pass."""
     assert set(firsts(NeverTheLast())) == {0, 1}  # type: ignore[arg-type]
 
 
@@ -99,13 +93,11 @@ def test_any_step_is_as_likely_as_any_other() -> None:
 
 
 def test_without_a_change_point_lanes_run_one_after_the_other() -> None:
-    """Depth 1: who has priority keeps it for the whole run, as long as it has something to do."""
     order = ran(Pct(1).begin(Random(3), Shape(6, 30)), [5, 5, 5])
     assert sum(one != two for one, two in pairwise(order)) == 2
 
 
 def ran(pick: Pick, lengths: list[int]) -> list[int]:
-    """Who moved: lanes 0, 2, 4 have this many steps each, one after the other."""
     left, order = list(lengths), list[int]()
     while any(left):
         lanes = [2 * lane for lane, steps in enumerate(left) if steps]
@@ -116,18 +108,18 @@ def ran(pick: Pick, lengths: list[int]) -> list[int]:
 
 
 def waits_for_all(order: list[int]) -> bool:
-    """Lane 0 moves for the first time after lane 2 is done: depth 1."""
+    """Lane 0 first moves after lane 2 is done: depth 1."""
     return order.index(0) > max(place for place, lane in enumerate(order) if lane == 2)
 
 
 def is_overtaken_in_the_middle(order: list[int]) -> bool:
-    """All of lane 2 comes between the steps 5 and 6 of lane 0: depth 2."""
+    """All of lane 2 comes between steps 5 and 6 of lane 0: depth 2."""
     fifth = [place for place, lane in enumerate(order) if lane == 0][4]
     return order[fifth + 1 : fifth + 11] == [2] * 10
 
 
 def goes_there_and_back(order: list[int]) -> bool:
-    """Lane 0 moves twice, then lane 2 four times, then lane 0 again until it is done: depth 3."""
+    """Lane 0 moves twice, lane 2 four times, then lane 0 until done: depth 3."""
     return order[:10] == [0] * 2 + [2] * 4 + [0] * 4
 
 
@@ -138,9 +130,7 @@ def goes_there_and_back(order: list[int]) -> bool:
 def test_pct_finds_a_bug_of_its_depth_as_often_as_it_promises(
     depth: int, bug: Callable[[list[int]], bool], length: int, lucky_max: int
 ) -> None:
-    """At least once in n k^(d-1) runs: here two lanes of this many steps. The last promise is kept just so, and half of it is
-    accepted, for these are counts of what is drawn. Random runs find them far less often.
-    """
+    """At least once in n k^(d-1) runs of two lanes; half is accepted, as counts vary."""
     runs, shape = 1_000 * depth, Shape(lanes=2, steps=2 * length)
     found = {
         policy.name: sum(
@@ -153,7 +143,6 @@ def test_pct_finds_a_bug_of_its_depth_as_often_as_it_promises(
 
 
 def test_after_as_many_steps_as_were_measured_nobody_waits_for_ever() -> None:
-    """A lane that never rests has priority for 20 steps; then all have their turns."""
     for seed in range(20):
         pick = Pct(3).begin(Random(seed), Shape(4, 20))
         taken = [pick(Menu((0, 2), (None, None), must=True)) for _ in range(200)]
@@ -161,7 +150,6 @@ def test_after_as_many_steps_as_were_measured_nobody_waits_for_ever() -> None:
 
 
 def test_a_fault_waits_until_its_lane_has_priority() -> None:
-    """So there are runs in which it strikes at once, and others in which it strikes at any later step."""
     menu = Menu((0, 1), (None, CRASH), must=True)
     firsts = set()
     for seed in range(400):
@@ -172,7 +160,6 @@ def test_a_fault_waits_until_its_lane_has_priority() -> None:
 
 
 def test_the_promise_is_what_was_proved() -> None:
-    """N k^(d-1), and what cannot be is refused."""
     assert [Shape(6, 50).one_in(depth) for depth in (1, 2, 3)] == [6, 300, 15_000]
     assert Shape(6, 0).one_in(3) == 6
     assert "6 lanes, 50 steps: a bug of depth 2 in at least 1 of 300 runs" in Pct(2).described(
@@ -187,7 +174,6 @@ def test_the_promise_is_what_was_proved() -> None:
 
 
 def test_a_swarm_leaves_kinds_of_faults_out_and_tells_which_it_kept() -> None:
-    """Each kind is in about half of the runs, none strikes that is not named, and some runs have none at all."""
     menu = Menu((0, 1, 1), (None, CRASH, LATE), must=True)
     struck = Counter[frozenset[Fault]]()
     for run in range(400):
@@ -203,7 +189,6 @@ def test_a_swarm_leaves_kinds_of_faults_out_and_tells_which_it_kept() -> None:
 
 
 def test_a_swarm_ends_where_only_faults_that_it_left_out_could_happen() -> None:
-    """A dead process that may not start again, for example."""
     menu = Menu((1,), (CRASH,), must=False)
     ends = {Swarm().begin(Random(run), SHAPE)(menu) for run in range(50)}
     assert ends == {0, NOTHING}
@@ -213,7 +198,6 @@ def test_a_swarm_ends_where_only_faults_that_it_left_out_could_happen() -> None:
 
 
 def test_policies_have_names() -> None:
-    """A portfolio takes five in turns."""
     assert policies("random", 3) == (Uniform(),)
     assert policies("pct", 4) == (Pct(4),)
     assert policies("swarm", 3) == (Swarm(),)

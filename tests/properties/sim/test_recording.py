@@ -1,4 +1,4 @@
-"""A recorded run is executed again: the same program is reproduced, another one is caught where it decides otherwise."""
+"""A recorded run is executed again: the same program reproduces it, another one is caught."""
 
 from __future__ import annotations
 
@@ -45,38 +45,28 @@ from tidegate.sim.tagged import FieldPath, matches, named_classes, nothing_hidde
 
 
 class Colour(Enum):
-    """A closed set of names."""
-
     RED = 1
     BLUE = 2
 
 
 @attrs.frozen
 class Pair:
-    """A user's value."""
-
     left: object
     _right: object
 
 
 @dataclass(frozen=True)
 class Sum:
-    """A dataclass, one of whose fields it works out by itself."""
-
     parts: object
     count: int = field(default=0, init=False)
 
 
 class Place(NamedTuple):
-    """A tuple whose items have names."""
-
     x: object
     y: object
 
 
 class Code(str):
-    """A text of a kind of its own."""
-
     __slots__ = ()
 
 
@@ -110,13 +100,13 @@ def through_text(value: object) -> Any:
 @example(Document.of({"$bytes": "00"}))
 @example(Commit(TopicPartition("t", 0), 1, 5, "m"))
 def test_a_value_whose_classes_are_known_is_read_back(value: object) -> None:
-    """Law TV1, types all the way down."""
+    """Law TV1."""
     assert exactly(untagged(through_text(value), MINE)) == exactly(value)
 
 
 @given(ANY, ANY)
 def test_a_value_matches_what_was_written_of_it_and_no_other(value: object, other: object) -> None:
-    """Law TV3, where nothing is hidden."""
+    """Law TV3."""
     assert matches(through_text(value), tagged(value))
     assert matches(through_text(value), tagged(other)) == (exactly(value) == exactly(other))
 
@@ -130,7 +120,7 @@ def test_a_value_of_a_kind_of_its_own_is_not_taken_for_its_base(one: object, oth
 
 
 def test_offsets_in_a_row_and_keys_are_written_in_short() -> None:
-    """Thousands of them are a line, not a thousand; what is not in a row, or no number, is written as it is."""
+    """Only arithmetic rows of numbers are abbreviated."""
     assert tagged(tuple(range(40, 665))) == {"$run": [40, 665]}
     assert tagged((b"k", None)) == {"$byte_strings": ["6b", None]}
     assert tagged((4, 5, 6)) == [4, 5, 6]
@@ -140,7 +130,7 @@ def test_offsets_in_a_row_and_keys_are_written_in_short() -> None:
 
 @given(st.integers(0, 9), st.integers(4, 9), st.data())
 def test_what_is_hidden_in_a_row_is_hidden_by_itself(start: int, count: int, data: st.DataObject) -> None:
-    """Laws TV2 and TV3: whoever hides is asked about each, and so it is compared."""
+    """Laws TV2 and TV3: the hiding function sees each number."""
     row = tuple(range(start, start + count))
     keys = tuple(str(each).encode() for each in row)
     secret = data.draw(st.sampled_from(row))
@@ -171,7 +161,7 @@ SECRET: Final = st.text(max_size=2).map(lambda text: text + CANARY)
 
 @given(ANY, SECRET | SECRET.map(str.encode) | st.builds(Pair, SECRET, PLAIN), ANY)
 def test_what_is_hidden_is_not_written_and_matches_anything(value: object, secret: object, other: object) -> None:
-    """Laws TV2 and TV3: a label stands there; the rest is compared as ever."""
+    """Laws TV2 and TV3: a label replaces it; the rest is compared as usual."""
     written = json.dumps(tagged(Pair(value, secret), hides_canary))
     assert CANARY not in written
     assert CANARY.encode().hex() not in written
@@ -205,14 +195,12 @@ HOSTILE: Final[dict[str, tuple[object, str]]] = {
 
 @pytest.mark.parametrize("what", HOSTILE)
 def test_a_hostile_value_makes_nothing(what: str) -> None:
-    """A name in a file imports nothing, and classes check what they are made of."""
     plain, said = HOSTILE[what]
     with pytest.raises(Misuse, match=said):
         untagged(plain, MINE)
 
 
 def test_what_is_nested_too_deep_is_misuse() -> None:
-    """And not an end of the stack."""
     deep: Any = 1
     for _ in range(500):
         deep = [deep]
@@ -227,7 +215,6 @@ C: Final = Eq(ID, "c")
 
 
 async def counts(times: int, step: int = 1) -> int:
-    """Reads and writes again and again, and asks the user."""
     for turn in range(times):
         found = await find_one("counters", C)
         try:
@@ -245,7 +232,6 @@ async def later(answer: Pair) -> int:
 
 
 def world(effect: Effect[object], number: int) -> object:
-    """Answers each effect, in another way each time."""
     match effect:
         case Call():
             return Pair(number, Colour.RED)
@@ -260,7 +246,6 @@ def world(effect: Effect[object], number: int) -> object:
 
 
 def run_of(program: Program[object], hide: Any = nothing_hidden) -> Iterator[str]:
-    """The lines of a run."""
     yield recording.header("counts", "program", "")
     standing, number = resume(program, None), 0
     while isinstance(standing, Asking):
@@ -276,7 +261,7 @@ WHOLE: Final = read("".join(LINES))
 
 
 def test_a_run_is_reproduced_by_the_program_that_made_it() -> None:
-    """Law RD1: to its result."""
+    """Law RD1."""
     assert executed(WHOLE, counts(2), MINE) == Same(8, "finished: 8000007")
     assert (WHOLE.is_whole, WHOLE.damage, WHOLE.program) == (True, "", "counts")
 
@@ -284,7 +269,7 @@ def test_a_run_is_reproduced_by_the_program_that_made_it() -> None:
 @pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize("step", [1, 2])
 def test_another_program_is_caught_at_the_first_step_that_differs(times: int, step: int) -> None:
-    """Law RD2: and the line of its await is reported."""
+    """Law RD2."""
     found = executed(WHOLE, counts(times, step), MINE)
     assert isinstance(found, Other)
     lines = [json.loads(line) for line in run_of(counts(times, step))]
@@ -300,8 +285,6 @@ def test_another_program_is_caught_at_the_first_step_that_differs(times: int, st
 
 
 def test_a_program_that_asks_for_less_or_more_is_caught() -> None:
-    """Where the other one went on, and where it had ended."""
-
     async def short() -> None:
         await find_one("counters", C)
 
@@ -318,7 +301,7 @@ def test_a_program_that_asks_for_less_or_more_is_caught() -> None:
 
 @given(st.integers(0, len("".join(LINES))))
 def test_of_a_recording_that_was_cut_all_whole_lines_are_used(length: int) -> None:
-    """Law RD3: what a kill leaves is reported, and is not an error; but for the first line."""
+    """Law RD3: a truncated recording is reported and is no error, except in its first line."""
     text = "".join(LINES)[:length]
     whole = [line for line in text.split("\n")[:-1] if line]
     if not whole and length < len(LINES[0]) - 1:
@@ -359,14 +342,12 @@ DAMAGED: Final = {
 
 @pytest.mark.parametrize("what", DAMAGED)
 def test_other_damage_is_an_error_that_names_the_line(what: str) -> None:
-    """Lines are numbered from 1, the first one included."""
     text, said = DAMAGED[what]
     with pytest.raises(Misuse, match=said):
         read(text)
 
 
 def test_a_run_that_was_ended_is_executed_until_then() -> None:
-    """The effect that was under way may have been done or not."""
     program = counts(2)
     standing = resume(program, None)
     program.close()
@@ -376,8 +357,6 @@ def test_a_run_that_was_ended_is_executed_until_then() -> None:
 
 
 def test_a_program_decides_alike_on_what_was_hidden() -> None:
-    """Equal secrets are equal labels, and an effect that holds one matches."""
-
     async def forwards() -> bool:
         one, two = await Call("look"), await Call("look")
         assert isinstance(one, str)
@@ -422,7 +401,7 @@ OURS: Final = named_classes(
 
 
 def test_a_reducer_that_gets_its_events_again_decides_alike() -> None:
-    """Law RD1 for reducers; and another configuration is caught at the event that it answers otherwise."""
+    """Law RD1 for reducers."""
     recorded = recorded_of(ConsumerRules())
     assert stepped(recorded, ConsumerState(), ConsumerRules().step, OURS) == Same(3, "")
     found = stepped(recorded, ConsumerState(), ConsumerRules(executors=1).step, OURS)
@@ -434,7 +413,6 @@ def test_a_reducer_that_gets_its_events_again_decides_alike() -> None:
 
 
 def test_a_recording_of_one_kind_is_not_executed_as_the_other() -> None:
-    """And it is said what to name."""
     with pytest.raises(Misuse, match="recording of a reducer"):
         executed(recorded_of(ConsumerRules()), counts(1), OURS)
     with pytest.raises(Misuse, match="recording of a program"):
@@ -442,14 +420,12 @@ def test_a_recording_of_one_kind_is_not_executed_as_the_other() -> None:
 
 
 def test_commands_of_every_kind_are_read_back() -> None:
-    """What a consumer commands holds tasks, stages and other commands."""
     work = Work(T0, 1, fanout.Start(1, (0,), 1), (0,))
     for command in (work, Interrupt(work), Release(T0), Commit(T0, 1, 1)):
         assert untagged(through_text(command), OURS) == command
 
 
 def test_what_is_not_a_value_is_recorded_by_its_class_and_is_not_read_back() -> None:
-    """User code may be asked with anything."""
     assert tagged([1]) == {"$other": "builtins.list"}
     assert matches(tagged([1]), tagged([2]))
     with pytest.raises(Misuse, match="nested deeper"):
@@ -464,19 +440,18 @@ def deep_tuple() -> object:
 
 
 def test_hidden_bytes_are_read_back_as_bytes() -> None:
-    """They say that they are hidden."""
     hidden = tagged((CANARY.encode(), CANARY), lambda _, value: "x" if value else None)
     assert untagged(hidden, {}) == (b"***x", "***x")
 
 
 def test_an_effect_that_cannot_be_recorded_without_its_secret_is_recorded_by_its_kind() -> None:
-    """A time to sleep is a number, and no text stands for it."""
+    """A duration cannot be replaced by a label."""
     line = json.loads(recording.replied(1, Sleep(5), None, lambda way, _: "x" if "duration" in way else None))
     assert line["what"] == "Sleep"
 
 
 def test_arguments_are_digested_without_what_is_hidden() -> None:
-    """So that nobody can guess a secret from the digest."""
+    """Otherwise the digest would allow guessing a secret."""
     digest = recording.digest_of(("a", CANARY), lambda _, value: "" if value == CANARY else None)
     assert CANARY not in digest
     assert digest != recording.digest_of(("b", CANARY), lambda _, value: "" if value == CANARY else None)

@@ -1,4 +1,4 @@
-"""Reducers as actors: commands come true in any order, come back as events in any order, and die with the process."""
+"""Reducers as actors: commands take effect and return in any order, and die with the process."""
 
 from __future__ import annotations
 
@@ -57,15 +57,12 @@ Stepping = Callable[[tuple[object, ...], object], Step[tuple[object, ...], Effec
 
 
 def does(effect: Effect[object], world: World, who: str) -> Outcomes:
-    """What comes true is written down."""
     del who
     assert isinstance(effect, Call)
     yield world.write(DONE, (*world.read(DONE), effect.name)), f"did {effect.name}"
 
 
 def commands(*effects: Effect[object]) -> Stepping:
-    """To `go` it commands these; whatever else it receives it remembers."""
-
     def step(state: tuple[object, ...], event: object) -> Step[tuple[object, ...], Effect[object]]:
         return Step(state, effects) if event == "go" else Step((*state, event))
 
@@ -90,7 +87,6 @@ def reducer(
 
 
 def found(*actors: Actor, events: tuple[object, ...] = ("go",), budget: int = 0) -> Found:
-    """All that happens, once both searches agree on it."""
     scenario = Scenario(
         name="reducers", summary="", world=Plain().write(inbox("r"), events), actors=actors, budget=budget
     )
@@ -99,7 +95,6 @@ def found(*actors: Actor, events: tuple[object, ...] = ("go",), budget: int = 0)
 
 
 def ends(found: Found) -> set[tuple[object, tuple[object, ...]]]:
-    """What it has received when nothing is left to receive, and what was done."""
     machines = ((here.status("r"), here.read(DONE)) for here in found.states.values() if not here.read(inbox("r")))
     return {
         (machine.state, done)
@@ -109,7 +104,7 @@ def ends(found: Found) -> set[tuple[object, tuple[object, ...]]]:
 
 
 def test_commands_come_true_and_their_events_are_received_in_any_order() -> None:
-    """Coming true and coming back are two steps where others can see the command: each has its own order."""
+    """Taking effect and returning are two steps if others can see the command."""
     orders = list(permutations(("a", "b")))
     assert ends(found(reducer(commands(A, B)))) == {
         (tuple(f"call {name}(): did {name}" for name in received), done) for received in orders for done in orders
@@ -117,7 +112,6 @@ def test_commands_come_true_and_their_events_are_received_in_any_order() -> None
 
 
 def test_the_event_of_a_command_that_nobody_sees_is_received_as_it_comes_true() -> None:
-    """One step less, and one order."""
     whole = found(reducer(commands(A, B), split=no_effects))
     assert ends(whole) == {
         (tuple(f"call {name}(): did {name}" for name in order), order) for order in permutations(("a", "b"))
@@ -126,14 +120,12 @@ def test_the_event_of_a_command_that_nobody_sees_is_received_as_it_comes_true() 
 
 
 def test_events_of_the_world_are_taken_in_their_order() -> None:
-    """They come between anything else."""
     received = {state for state, _ in ends(found(reducer(commands(A)), events=("go", "x", "y")))}
     answer = "call a(): did a"
     assert received == {(answer, "x", "y"), ("x", answer, "y"), ("x", "y", answer)}
 
 
 def test_of_a_command_without_an_event_nothing_is_received() -> None:
-    """The command comes true all the same."""
     assert ends(found(reducer(commands(A), event_for=lambda *_: None))) == {((), ("a",))}
 
 
@@ -141,12 +133,11 @@ def test_of_a_command_without_an_event_nothing_is_received() -> None:
     "command", [(A, A), (Call("a", (1,)), Call("a", (2,)))], ids=["equal commands", "equal events"]
 )
 def test_each_of_two_equal_ones_comes_true_and_comes_back(command: tuple[Effect[object], ...]) -> None:
-    """Law RU1: two commands that are equal are two, and so are two events, also where they are one and the same object."""
+    """Law RU1, even if both are the same object."""
     assert ends(found(reducer(commands(*command), event_for=lambda *_: "one"))) == {(("one", "one"), ("a", "a"))}
 
 
 def test_what_is_to_be_at_once_happens_with_the_event() -> None:
-    """No other process comes between, and nothing is received."""
     whole = found(reducer(commands(A, B), at_once=lambda command: command == A))
     assert ends(whole) == {(("call b(): did b",), ("a", "b"))}
     assert not any(
@@ -155,8 +146,6 @@ def test_what_is_to_be_at_once_happens_with_the_event() -> None:
 
 
 def test_a_wish_can_be_taken_back_until_it_has_come_true() -> None:
-    """Then it neither comes true nor comes back; the event of what has come true is still received."""
-
     def step(state: tuple[object, ...], event: object) -> Step[tuple[object, ...], Effect[object]]:
         match event:
             case "go":
@@ -175,7 +164,6 @@ def test_a_wish_can_be_taken_back_until_it_has_come_true() -> None:
 
 
 def test_a_wish_that_follows_its_own_cancellation_is_a_new_one() -> None:
-    """In the order in which they are commanded; the other way round it is taken back."""
     assert ends(found(reducer(commands(Cancel(A), A)))) == {(("call a(): did a",), ("a",))}
     assert ends(found(reducer(commands(A, Cancel(A))))) == {((), ())}
 
@@ -192,7 +180,6 @@ async def asked(command: Effect[object]) -> object:
 def test_others_look_in_between_the_documents_that_a_command_writes(
     carried_out: Callable[[Effect[object]], Program[object] | None], late: set[object]
 ) -> None:
-    """Also where the command is taken back then; it ends with the same reply."""
     write = update_many("rows", Exists(ID), Put(Field[int]("n"), 1))
 
     def step(state: tuple[object, ...], event: object) -> Step[tuple[object, ...], Effect[object]]:
@@ -240,7 +227,6 @@ RECEIVED: Mapping[Fault, set[tuple[object, tuple[object, ...]]]] = {
 
 @pytest.mark.parametrize("kind", Fault)
 def test_each_fault_does_what_the_table_says_and_nothing_else(kind: Fault) -> None:
-    """What the reducer receives, and what the world knows."""
     right = (("call a(): did a",), ("a",))
     struck = reducer(commands(A), faults=Faults.of(kind))
     assert ends(found(struck, Network(does), budget=1)) == {right, *RECEIVED.get(kind, set())}
@@ -248,13 +234,11 @@ def test_each_fault_does_what_the_table_says_and_nothing_else(kind: Fault) -> No
 
 
 def test_a_sleep_that_is_no_timer_is_refused() -> None:
-    """It would be over at once."""
     with pytest.raises(Misuse, match="r commands sleep 1 s, which is no timer of it"):
         found(reducer(commands(Sleep(SECOND))))
 
 
 def test_a_timer_comes_true_by_a_stall_only() -> None:
-    """It spends a fault, needs no meaning, and who waits for it is at rest."""
     timer = reducer(commands(A, B), faults=Faults.of(Fault.GAVE_UP), is_timer=lambda command: command == A)
     did_b = "call b(): did b"
     assert ends(found(timer)) == set()
@@ -265,7 +249,6 @@ def test_a_timer_comes_true_by_a_stall_only() -> None:
 
 
 def test_a_crash_takes_all_that_is_in_memory() -> None:
-    """Its reducers stand nowhere, their inboxes are empty, others can see that it is dead; it dies once."""
     alive = reducer(commands(A, B))
     whole = found(alive, Crash("r's host", (alive,), DEAD), budget=2)
     dead = [here for here in whole.states.values() if here.read(DEAD)]
@@ -277,7 +260,6 @@ def test_a_crash_takes_all_that_is_in_memory() -> None:
 
 
 def test_a_late_wish_outlives_the_crash() -> None:
-    """The request is under way, whoever sent it."""
     alive = reducer(commands(A), faults=Faults.of(Fault.LATE))
     whole = found(alive, Network(does), Crash("r's host", (alive,), DEAD), budget=2)
     late = [here for here in whole.states.values() if here.read(DEAD) and here.read(FLIGHT)]
@@ -286,7 +268,6 @@ def test_a_late_wish_outlives_the_crash() -> None:
 
 
 def test_late_requests_may_hold_instants() -> None:
-    """The network tells two of them apart, and looks at no instant as a number."""
     event = (0, Instant(0))
     puts = attrs.evolve(
         reducer(lambda state, event: Step(state, (Call("a", (event,)),)), faults=Faults.of(Fault.LATE)),
@@ -300,7 +281,6 @@ def test_late_requests_may_hold_instants() -> None:
 
 
 def test_the_state_of_a_reducer_is_immutable() -> None:
-    """It becomes part of states."""
     with pytest.raises(Misuse, match="the state of a reducer is a list"):
         found(reducer(lambda *_: Step([])))
 
@@ -309,7 +289,6 @@ def test_the_state_of_a_reducer_is_immutable() -> None:
 
 
 async def does_both() -> object:
-    """Does a, and then b; says what it received for each."""
     said = []
     for effect in (A, B):
         try:
@@ -324,7 +303,6 @@ NETWORK = (Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.DUPLICATE, Fault
 
 
 def carrying(program: Callable[[], Program[object]], *asked: Effect[object], **more: Any) -> ReducerProcess:
-    """A reducer whose command PASS the program carries out."""
     carried = attrs.evolve(
         reducer(commands(*asked or (PASS,)), **more), carried_out=lambda command: program() if command == PASS else None
     )
@@ -334,7 +312,7 @@ def carrying(program: Callable[[], Program[object]], *asked: Effect[object], **m
 
 @pytest.mark.parametrize("kind", [None, *NETWORK])
 def test_a_wish_does_what_its_program_does_in_a_process_of_its_own(kind: Fault | None) -> None:
-    """Law RU3: the same worlds and the same answers, with each fault of the network, and with anybody in between."""
+    """Law RU3: equal worlds and answers, with each network fault and any interleaving."""
     faults = Faults.of(kind) if kind else Faults()
     other = Process("other", factory(does_both), meaning=does)
     network = Network(does)
@@ -359,14 +337,13 @@ def found_by_process(*actors: Actor) -> set[tuple[object, ...]]:
 
 
 def test_the_effects_of_two_wishes_come_one_by_one_in_any_order() -> None:
-    """Each is a program of its own, also where they are equal; nothing is received of one before its end."""
     whole = ends(found(carrying(does_both, PASS, PASS)))
     answer = "call pass(): did a did b"
     assert whole == {((answer, answer), done) for done in {*permutations("aabb")} if done[0] == "a" and done[-1] == "b"}
 
 
 def test_a_program_dies_with_its_owner_and_its_requests_go_on() -> None:
-    """Law RU2: nothing of it happens any more, but what is under way."""
+    """Law RU2: only its requests in flight still happen."""
     carried = carrying(does_both, faults=Faults.of(Fault.LATE, on=lambda effect: effect == A))
     whole = found(carried, Network(does), Crash("r's host", (carried,), DEAD), budget=2)
     dead = [here for here in whole.states.values() if here.read(DEAD)]
@@ -380,7 +357,6 @@ def test_a_program_dies_with_its_owner_and_its_requests_go_on() -> None:
 
 
 def test_a_dead_process_starts_again_with_nothing_in_memory() -> None:
-    """As it began, and prepared as the scenario says; it does its work once more."""
     carried = carrying(does_both)
 
     def prepared(world: World) -> World:
@@ -408,8 +384,6 @@ def test_a_law_about_rest_that_a_dead_reducer_breaks_says_what_a_restart_means(*
 
 
 def test_a_wish_that_is_taken_back_has_no_program_any_more() -> None:
-    """Wherever it stands; what it has done is done."""
-
     def step(state: tuple[object, ...], event: object) -> Step[tuple[object, ...], Effect[object]]:
         match event:
             case "go":
@@ -443,12 +417,10 @@ async def sleeps() -> object:
 
 
 def test_a_failure_that_a_program_passes_on_is_the_reply() -> None:
-    """As one of the world would be."""
     assert ends(found(carrying(fails))) == {((f"call pass(): {Refused('no')}",), ("a",))}
 
 
 def test_an_error_that_a_program_raises_is_one_of_the_reducer() -> None:
-    """A bug is a finding, and nothing happens to it any more."""
     scenario = Scenario(name="r", summary="", world=Plain().write(inbox("r"), ("go",)), actors=(carrying(raises),))
     report = explore(scenario)
     assert report.law == NO_ERROR
@@ -458,8 +430,6 @@ def test_an_error_that_a_program_raises_is_one_of_the_reducer() -> None:
 
 @pytest.mark.parametrize("error", [KeyError, SystemExit, BaseException])
 def test_an_error_that_a_step_raises_is_one_of_the_reducer(error: type[BaseException]) -> None:
-    """Like that of a program: with its name and its line."""
-
     def step(_: object, event: object) -> Step[object, Effect[object]]:
         if event == "breaks":
             raise error
@@ -514,7 +484,6 @@ async def raises_at_once() -> object:
 
 
 def test_an_error_of_a_program_that_events_received_together_begin_is_one_of_the_reducer() -> None:
-    """The events behind it are not received."""
     steps: Mapping[object, tuple[Effect[object], ...]] = {"go": (A, B), PASS: (PASS,)}
     carried = attrs.evolve(
         carrying(raises_at_once),
@@ -527,7 +496,6 @@ def test_an_error_of_a_program_that_events_received_together_begin_is_one_of_the
 
 @pytest.mark.parametrize("clock", [Clock(SECOND, horizon=0), Clock(SECOND, moves=2)], ids=["relative", "absolute"])
 def test_a_program_sleeps_while_others_go_on(clock: Clock) -> None:
-    """In either kind of time; the time that it sleeps until is a part of it."""
     actors = (carrying(sleeps), Process("other", factory(does_both), meaning=does))
     scenario = Scenario(
         name="r",
@@ -548,8 +516,6 @@ async def remembers() -> object:
 
 
 def test_a_program_that_holds_an_instant_makes_time_absolute() -> None:
-    """As one of a process does, and the verdict says so."""
-
     def does_or_tells(effect: Effect[object], world: World, who: str) -> Outcomes:
         yield from (perform if isinstance(effect, Now) else does)(effect, world, who)
 
@@ -562,7 +528,6 @@ def test_a_program_that_holds_an_instant_makes_time_absolute() -> None:
 
 
 def test_what_never_returns_does_not_come_back_and_can_be_cancelled() -> None:
-    """User code that never comes to an end: others go on, and the reducer waits for ever."""
     stuck = reducer(commands(A, B), faults=Faults({Fault.NEVER_RETURNS: lambda command: command == A}))
     whole = found(stuck, budget=1)
     machines = [machine for here in whole.states.values() if isinstance(machine := here.status("r"), Machine)]
@@ -572,13 +537,12 @@ def test_what_never_returns_does_not_come_back_and_can_be_cancelled() -> None:
 
 @pytest.mark.parametrize("kind", [Fault.SINK_FAILED, Fault.DEAD_LETTER_FAILED, Fault.COMMIT_REFUSED])
 def test_what_is_refused_was_not_done(kind: Fault) -> None:
-    """A sink, the dead letters, a commit: each reported as a refusal, of the commands that it may strike."""
     refused = reducer(commands(A, B), faults=Faults({kind: lambda command: command == A}))
     assert {done for received, done in ends(found(refused, budget=1)) if "Refused" in str(received)} == {("b",)}
 
 
 def test_an_answer_that_changes_nothing_need_not_come() -> None:
-    """One who asks again for what there is not yet is at rest, and receives it as soon as it is there."""
+    """A reader that polls for missing data is at rest until it exists."""
 
     def asks_again(state: tuple[object, ...], event: object) -> Step[tuple[object, ...], Effect[object]]:
         return Step(state, (A,)) if event in {"go", None} else Step((event,))
@@ -595,7 +559,7 @@ def test_an_answer_that_changes_nothing_need_not_come() -> None:
 
 @pytest.mark.parametrize("split", [all_effects, no_effects])
 def test_a_write_of_what_is_there_need_not_come(split: Which) -> None:
-    """As a read of it. Where others may act before the answer comes, the reducer never rests, and the report says why."""
+    """If others may act before the reply, the reducer never rests, and the report says why."""
 
     def writes_again(state: tuple[object, ...], _: object) -> Step[tuple[object, ...], Effect[object]]:
         return Step(state, (update_one("c", Eq(ID, "x"), Put(Field[int]("n"), 1)),))
@@ -611,7 +575,7 @@ def test_a_write_of_what_is_there_need_not_come(split: Which) -> None:
 
 
 def test_user_code_that_a_program_calls_may_never_return() -> None:
-    """Law RU3: in a process of its own it would stand there for ever, too; what it had done is done."""
+    """Law RU3: its earlier effects stay."""
     stuck = carrying(does_both, faults=Faults({Fault.NEVER_RETURNS: lambda effect: effect == B}))
     whole = found(stuck, budget=1)
     machines = [(here.status("r"), here.read(DONE)) for here in whole.states.values()]
@@ -626,7 +590,6 @@ async def notes_it() -> None:
 
 
 def test_notes_of_a_reducer_die_with_it() -> None:
-    """As those of a process do."""
     carried = carrying(notes_it, meaning=perform)
     whole = found(carried, Crash("r's host", (carried,), DEAD), budget=1)
     said = {(here.read(DEAD), here.read(notes("r"))) for here in whole.states.values()}
@@ -634,7 +597,6 @@ def test_notes_of_a_reducer_die_with_it() -> None:
 
 
 def test_a_program_may_not_carry_out_a_command_with_an_instant_in_relative_time() -> None:
-    """It holds that instant for as long as it runs; so time is absolute."""
     asked = Call("pass", (Instant(0),))
     carried = attrs.evolve(reducer(commands(asked)), carried_out=lambda command: sleeps() if command == asked else None)
     world = Plain().write(inbox("r"), ("go",))
@@ -644,14 +606,12 @@ def test_a_program_may_not_carry_out_a_command_with_an_instant_in_relative_time(
 
 
 def test_an_event_that_waits_is_immutable() -> None:
-    """It is part of a state until the reducer receives it."""
     process = attrs.evolve(reducer(commands(PASS)), event_for=lambda *_: [], split=all_effects)
     with pytest.raises(Misuse, match="not known to be immutable"):
         explore(Scenario(name="r", summary="", world=Plain().write(inbox("r"), ("go",)), actors=(process,)))
 
 
 def test_what_carries_a_command_out_does_so_each_time() -> None:
-    """It is asked again for each run of the program."""
     answers = iter([sleeps(), None])
     process = attrs.evolve(reducer(commands(PASS)), carried_out=lambda _: next(answers, None))
     with pytest.raises(Nondeterministic, match="first, and then None"):
@@ -659,7 +619,6 @@ def test_what_carries_a_command_out_does_so_each_time() -> None:
 
 
 def test_what_carries_a_command_out_is_a_program_or_none() -> None:
-    """The error names what came instead."""
     wrong = attrs.evolve(reducer(commands(PASS)), carried_out=lambda command: command == PASS)
     with pytest.raises(Misuse, match="carried_out returned True for"):
         explore(Scenario(name="r", summary="", world=Plain().write(inbox("r"), ("go",)), actors=(wrong,)))

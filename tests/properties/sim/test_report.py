@@ -1,5 +1,3 @@
-"""A report answers one of three verdicts, and says why when it is not sure."""
-
 from __future__ import annotations
 
 import json
@@ -92,7 +90,6 @@ REASONS: dict[str, tuple[Callable[[], Report], Verdict, str]] = {
 
 @pytest.mark.parametrize("why", REASONS)
 def test_a_verdict_says_why(why: str) -> None:
-    """Complete and violated need no reason; inconclusive is never without one."""
     make, verdict, reason = REASONS[why]
     report = make()
     assert (report.verdict, report.reason) == (verdict, reason)
@@ -111,13 +108,11 @@ EXPECTATIONS: dict[str, tuple[dict[str, object], bool]] = {
 
 @pytest.mark.parametrize("what", EXPECTATIONS)
 def test_an_expectation_is_met_by_its_own_law_only(what: str) -> None:
-    """Another law broken, or none, is an expectation not met; so is anything but complete where it is to be clean."""
     changes, met = EXPECTATIONS[what]
     assert explore(scenario(**changes)).ok is met
 
 
 def test_a_report_as_json_has_the_keys_of_the_command_line() -> None:
-    """What `tidegate explore --json` prints, but for the seconds and the path of the trace."""
     found = explore(
         scenario(sometimes=DONE, always=REST, step={"still": lambda *_: True}, eventually={"rest": lambda _: True})
     )
@@ -154,7 +149,6 @@ def test_a_report_as_json_has_the_keys_of_the_command_line() -> None:
 
 
 def test_a_counterexample_names_what_it_is_of() -> None:
-    """The scenario, the law, the version of tidegate, the kind of time, and the seed of a random run."""
     report = explore(scenario(always=SILENT))
     assert report.trace is not None
     assert (report.trace.scenario, report.trace.law, report.trace.version, report.trace.time, report.trace.seed) == (
@@ -167,7 +161,6 @@ def test_a_counterexample_names_what_it_is_of() -> None:
 
 
 def test_the_caller_receives_the_progress() -> None:
-    """Now and then, with numbers that only grow."""
     received: list[Progress] = []
 
     def proceed(progress: Progress) -> bool:
@@ -190,14 +183,12 @@ async def raises() -> None:
 
 
 def test_the_law_that_no_program_raises_can_be_expected_to_break_by_nobody() -> None:
-    """It is not a law of the scenario's own: a program that raises is an expectation not met."""
     report = explore(scenario(actors=(Process("p", factory(raises), meaning=calling({"ask": (1,)})),)))
     assert (report.verdict, report.law, report.ok) == (Verdict.VIOLATED, NO_ERROR, False)
     assert attrs.evolve(report, expect=NO_ERROR).ok
 
 
 def test_a_report_says_how_many_faults_a_run_may_have() -> None:
-    """None where none may be, although there is a budget."""
     found = scenario()
     assert [explore(each).budget for each in (found, found.choosing(Fault), found.choosing(()))] == [1, 1, 0]
     bounded = [assert_no_counterexample(found, faults_max=faults_max) for faults_max in (None, 9, 1, 0)]
@@ -214,8 +205,6 @@ def noting() -> Scenario:
 
 @pytest.mark.parametrize("error", [StopIteration(), KeyError("x")])
 def test_an_error_of_a_law_is_raised_as_it_is(error: Exception) -> None:
-    """Whatever its type, with the name of the law."""
-
     def fails(_: object) -> bool:
         raise error
 
@@ -226,7 +215,7 @@ def test_an_error_of_a_law_is_raised_as_it_is(error: Exception) -> None:
 
 @pytest.mark.parametrize("error", [SystemExit, GeneratorExit, BaseException])
 def test_what_is_no_exception_ends_no_search(error: type[BaseException]) -> None:
-    """Of a law it is misuse, and of a program a finding; a user may still interrupt both."""
+    """Misuse in a law, a finding in a program; a user can still interrupt both."""
 
     def fails(_: object) -> bool:
         raise error
@@ -245,7 +234,6 @@ def test_what_is_no_exception_ends_no_search(error: type[BaseException]) -> None
 
 
 def test_a_law_that_asks_where_nobody_stands_is_misuse() -> None:
-    """With the name, the line, and the names that there are."""
     with pytest.raises(Misuse, match='asks where "q" stands') as raised:
         explore(attrs.evolve(noting(), always={"L": lambda state: state.status("q") is None}))
     assert "test_report.py" in raised.value.where
@@ -253,7 +241,6 @@ def test_a_law_that_asks_where_nobody_stands_is_misuse() -> None:
 
 
 def test_an_error_of_the_simulator_is_an_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Never one of the user's: none of the user's code led to it."""
     monkeypatch.setattr("tidegate.sim.search.Search.expand", None)
     with pytest.raises(InternalError, match="tidegate itself failed: TypeError") as raised:
         explore(noting())
@@ -262,8 +249,6 @@ def test_an_error_of_the_simulator_is_an_internal_error(monkeypatch: pytest.Monk
 
 @attrs.frozen(eq=False)
 class Mover:
-    """Whose steps are no steps."""
-
     found: object
     name: str = "mover"
     place: None = None
@@ -275,7 +260,6 @@ class Mover:
 
 @pytest.mark.parametrize("found", [None, 1, ("moves",), (ActorStep(Label("moves"), Plain()),)])
 def test_an_actor_or_a_meaning_with_a_world_of_its_own_is_misuse(found: object) -> None:
-    """Or without one: not an error of the simulator's."""
     with pytest.raises(Misuse, match="the actor mover has a step "):
         explore(attrs.evolve(noting(), actors=(Mover(found),)))
     outcomes = ((Plain(), None),) if isinstance(found, tuple) else found
@@ -286,8 +270,6 @@ def test_an_actor_or_a_meaning_with_a_world_of_its_own_is_misuse(found: object) 
 
 @attrs.frozen(eq=False)
 class Says(Mover):
-    """Whose steps are called what they are given."""
-
     def steps(self, world: World, /) -> Iterator[ActorStep]:
         label, fault = cast("tuple[Label, Fault | None]", self.found)
         moved = Cell(("moved",), 0)
@@ -297,7 +279,6 @@ class Says(Mover):
 
 @pytest.mark.parametrize("found", [("moves", None), (Label("moves"), "unsent by name"), (None, Fault.LATE)])
 def test_an_actor_whose_steps_have_no_label_or_no_kind_of_fault_is_misuse(found: object) -> None:
-    """Whoever tells such a counterexample would fail."""
     with pytest.raises(
         Misuse, match=r"the actor mover has a step .*(?s:.*)its label is a Label, and its fault a Fault or None"
     ):
@@ -331,7 +312,7 @@ def raises_beyond(state: State) -> bool:
 
 @pytest.mark.parametrize("beyond", [asks_wrongly, holds_an_instant, asks_thrice])
 def test_what_is_wrong_beyond_a_counterexample_does_not_hide_it(beyond: Callable[[], Program[object]]) -> None:
-    """The search for a passing run nearby comes to what the search for a counterexample never came to."""
+    """The search for a passing run visits states that the first search never reached."""
     other = Process("q", factory(beyond), meaning=calling({"ask": (1,)}))
     actors = (*scenario().actors, other)
     clock = Clock(SECOND, moves=1, horizon=SECOND)

@@ -1,4 +1,4 @@
-"""Random runs: they find specimens, can be had again by their seed, and prove nothing but what they show."""
+"""Random runs find specimens, are reproducible by seed, and prove nothing beyond their steps."""
 
 from __future__ import annotations
 
@@ -57,9 +57,7 @@ def sampled(
 def test_random_runs_find_a_specimen_and_its_seed_finds_it_again(
     name: str, runs: int, policies: tuple[Policy, ...]
 ) -> None:
-    """A retry that ignores its request id is found by 3 % of the random runs, so 400 of them miss it with a probability
-    of 3 in a million; a stalled holder by 0.2 %, so 3,000 miss it with one of 1 in 1,000.
-    """
+    """Per run 3 % find the id bug (400 miss: 3 in 10^6), 0.2 % the stall (3,000: 1 in 1,000)."""
     report = sampled(shipped(name), runs=runs, policies=policies)
     assert (report.verdict, report.law) == (Verdict.VIOLATED, shipped(name).expect)
     assert report.trace is not None
@@ -73,7 +71,7 @@ def test_random_runs_find_a_specimen_and_its_seed_finds_it_again(
 def test_no_program_runs_while_an_error_of_the_simulator_is_handled(
     how: Exploration, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An error of the program would have it as its context. Some of these runs need absolute time."""
+    """Otherwise a program's error has it as context. Some of these runs need absolute time."""
     handled: list[object] = []
 
     def resumed(program: Program[object], reply: object) -> object:
@@ -87,9 +85,6 @@ def test_no_program_runs_while_an_error_of_the_simulator_is_handled(
 
 @pytest.mark.parametrize("name", ["array_push_lock.late", "transition", "partition", "holds an instant"])
 def test_a_run_depends_on_its_seed_alone(name: str) -> None:
-    """Not on the runs before it, although they leave what they learned: what each one finds, it finds on its own.
-    So it is with a program that holds an instant, of whose runs some are in relative time and some cannot be.
-    """
     make = holding if name == "holds an instant" else partial(shipped, name)
     warm = Sampler(make(), Plan("3"), Random)
     several = [warm.tally(range(run, run + 1)) for run in (9, 8, *range(10), 6)]
@@ -103,7 +98,6 @@ def test_a_run_depends_on_its_seed_alone(name: str) -> None:
 
 
 async def looks_at_its_clock_if_late() -> None:
-    """Time is relative unless the other one comes first."""
     await Note("looks", 1)
     found = await find_one("marks", Eq(ID, 1))
     if found is not None and found[MOVED]:
@@ -136,7 +130,7 @@ PINNED = {
 
 @pytest.mark.parametrize("name", ["random", "pct", "swarm", "portfolio"])
 def test_a_seed_draws_the_same_in_every_version_of_python_and_with_any_hashing(name: str) -> None:
-    """These numbers are of one machine with Python 3.11; steps, lengths and faults show any draw that differs."""
+    """Recorded on one machine with Python 3.11."""
     found = sample(
         small_lock(3, 3, 2, 1),
         Plan("5", policies=policies(name, 3), steps_max=99),
@@ -148,7 +142,6 @@ def test_a_seed_draws_the_same_in_every_version_of_python_and_with_any_hashing(n
 
 
 def test_what_walks_see_is_part_of_what_there_is() -> None:
-    """And less than all of it; every step of a walk is one that the exhaustive search knows, too."""
     whole = attempt(small_lock(2, 2, 1, 1), lambda search: search.run(Bounds(10_000), lambda _: True))
     search = whole.search
     walks = Walks(search)
@@ -170,7 +163,6 @@ def test_what_walks_see_is_part_of_what_there_is() -> None:
 
 
 def test_what_is_forgotten_is_learned_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How many states are remembered whole makes no difference to what is found."""
     few = small_lock(2, 2, 1, 1)
     much = sample(few, Plan("0", steps_max=500), 30, seeding=Random, report=lambda found: found)
     monkeypatch.setattr("tidegate.sim.sample._NODES_MAX", 7)
@@ -184,8 +176,6 @@ def test_what_is_forgotten_is_learned_again(monkeypatch: pytest.MonkeyPatch) -> 
 
 @attrs.frozen(eq=False)
 class Counter:
-    """Counts to a number, and while it does may turn the other cell on and off."""
-
     limit: int
     name: str = "counter"
     place: None = None
@@ -217,7 +207,6 @@ LAWS: dict[str, tuple[Callable[[], Scenario], int]] = {
 
 @pytest.mark.parametrize("kind", LAWS)
 def test_random_runs_judge_every_kind_of_law(kind: str) -> None:
-    """Laws over states, over steps and at rest, also where a step law looks at more than it did at first."""
     make, least = LAWS[kind]
     report = sampled(make(), runs=50)
     assert (report.verdict, report.law) == (Verdict.VIOLATED, "law")
@@ -227,7 +216,6 @@ def test_random_runs_judge_every_kind_of_law(kind: str) -> None:
 
 
 def test_what_pct_promises_is_reported_where_it_finds_nothing() -> None:
-    """Then it is what the runs are worth: 1 / (n k^(d-1)), of n lanes and k steps; here 2 lanes an actor."""
     scenario = counting()
     lanes = 2 * len(scenario.actors)
     report = sampled(scenario, runs=3, policies=(Pct(2),))
@@ -240,7 +228,6 @@ def test_what_pct_promises_is_reported_where_it_finds_nothing() -> None:
 
 
 def test_random_runs_that_break_nothing_are_inconclusive() -> None:
-    """However many they are; goals that were reached are reported."""
     goals = {"four": lambda state: state.read(COUNT) == 4, "six": lambda state: state.read(COUNT) == 6}
     report = sampled(counting(sometimes=goals, eventually={"law": lambda state: state.read(COUNT) == 5}), runs=20)
     assert (report.verdict, report.reason) == (Verdict.INCONCLUSIVE, "20 random runs are not all that can happen")
@@ -250,7 +237,6 @@ def test_random_runs_that_break_nothing_are_inconclusive() -> None:
 
 @pytest.mark.parametrize("steps_max", [0, 1, 7])
 def test_no_run_is_longer_than_it_may_be(steps_max: int) -> None:
-    """The length is counted in steps; at rest a run ends earlier."""
     report = sampled(counting(100), runs=5, steps_max=steps_max)
     assert report.depth == steps_max
     assert report.transitions == 5 * steps_max
@@ -258,7 +244,6 @@ def test_no_run_is_longer_than_it_may_be(steps_max: int) -> None:
 
 
 def test_the_caller_may_end_it() -> None:
-    """After each run it receives the progress."""
     received: list[Progress] = []
 
     def proceed(progress: Progress) -> bool:
@@ -270,7 +255,6 @@ def test_the_caller_may_end_it() -> None:
 
 
 def test_random_runs_need_a_generator() -> None:
-    """The core has no randomness of its own, and does not do something else instead."""
     with pytest.raises(Misuse, match="random runs without a generator"):
         explore(counting(), Exploration(runs=3))
 
@@ -278,7 +262,6 @@ def test_random_runs_need_a_generator() -> None:
 @pytest.mark.parametrize("seeding", [3, list])
 @pytest.mark.parametrize("policies", [("random",), [Uniform()], Uniform()])
 def test_how_a_scenario_is_explored_is_checked(seeding: Any, policies: Any) -> None:
-    """At once, with what to write instead."""
     with pytest.raises(Misuse, match="pass policies=PORTFOLIO"):
         Exploration(policies=policies)
     with pytest.raises(Misuse, match=r"pass seeding=random\.Random"):
@@ -294,7 +277,6 @@ async def looks_at_the_time() -> Duration:
 
 
 def test_a_law_about_rest_is_asked_in_runs_for_which_relative_time_does_not_fit() -> None:
-    """Of what such a run began with, nothing is learned in relative time."""
     report = sampled(
         Scenario(
             name="looks",
@@ -315,7 +297,6 @@ async def says() -> None:
 
 
 def test_a_run_with_more_values_than_expected_begins_again_with_room_for_them() -> None:
-    """Slots are widened as in an exhaustive search, and the runs are the same."""
     report = sampled(
         Scenario(name="says", summary="", world=Plain(), actors=(Process("p", factory(says)),)), runs=1, steps_max=400
     )
@@ -328,7 +309,6 @@ async def marks_and_inserts() -> None:
 
 
 def test_a_run_that_breaks_a_law_is_told_in_a_search_that_is_wide_enough() -> None:
-    """The step after the one that breaks it needs a cell that no step of the run has needed."""
     scenario = Scenario(
         name="marks",
         summary="",

@@ -1,5 +1,3 @@
-"""A scenario refuses what cannot be explored, and says what it is."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -149,7 +147,6 @@ STEPS: dict[str, tuple[Callable[[Any], dict[str, object]], str]] = {
 
 @pytest.mark.parametrize("what", STEPS)
 def test_what_the_code_of_a_reducer_returns_is_told_apart(what: str) -> None:
-    """An error of tidegate's own names it, and what to return instead."""
     make, said = STEPS[what]
     asks = {"step": lambda state, event: Step(state, (Note("n", 1), Note("m", 1)) if event == "go" else ())}
     reducer = ReducerProcess("r", 0, event_for=lambda *_: "done", **{**asks, **make(lambda each: each)})  # type: ignore[arg-type]
@@ -158,7 +155,6 @@ def test_what_the_code_of_a_reducer_returns_is_told_apart(what: str) -> None:
 
 
 def test_a_restart_that_prepares_no_world_is_misuse() -> None:
-    """It is asked for the world."""
     reducer = ReducerProcess("r", 0, lambda state, _: Step(state), lambda *_: None)
     again = Restart("again", (reducer,), dead("r"), cast("Any", lambda _: None))
     with pytest.raises(Misuse, match="prepared returned None"):
@@ -171,13 +167,11 @@ async def notes_and_calls() -> None:
 
 
 def test_a_broker_leaves_to_others_what_is_none_of_its_own() -> None:
-    """A note has its meaning, and a call is unknown as elsewhere."""
     with pytest.raises(UnknownEffect, match="call user"):
         explore(scenario(actors=(Process("a", factory(notes_and_calls), meaning=broker()),)))
 
 
 def test_a_stream_without_its_record_or_a_position_is_misuse() -> None:
-    """Begun without, or asked from somewhere else."""
     stream = Stream("s", ("rows",))
     for effect in (ResetHistory(0, 1), Save(0, 0, After(3)), Read(0, After("x")), Read(0, cast("Any", None))):
         with pytest.raises(Misuse, match=r"there is no record of the stream s|must be an? "):
@@ -186,14 +180,12 @@ def test_a_stream_without_its_record_or_a_position_is_misuse() -> None:
 
 @pytest.mark.parametrize("what", WRONG)
 def test_what_cannot_be_explored_is_refused_at_once(what: str) -> None:
-    """Checked where it is made, with what is wrong."""
     make, said = WRONG[what]
     with pytest.raises(Misuse, match=said):
         make()
 
 
 def test_arguments_of_another_type_are_refused_at_once() -> None:
-    """A scenario, its clock and its faults are what users write, so each argument is looked at."""
     right = scenario(actors=(Network(),), always={"law": all_effects})
     names = [field.name for field in attrs.fields(Scenario) if field.init]
     refuses_wrong_types(Scenario, {name: getattr(right, name) for name in names}, (Network(), 1), {"law": 1})
@@ -202,8 +194,7 @@ def test_arguments_of_another_type_are_refused_at_once() -> None:
     refuses_wrong_types(partial(Faults.of, Fault.LATE), {"on": all_effects})
 
 
-async def returns() -> None:
-    """A program of one's own."""
+async def returns() -> None: ...
 
 
 INSTEAD: dict[str, tuple[Callable[[Any], object], str]] = {
@@ -235,14 +226,12 @@ def closed(program: Coroutine[object, object, object]) -> object:
 
 @pytest.mark.parametrize("what", INSTEAD)
 def test_what_a_newcomer_writes_is_told_what_to_write_instead(what: str) -> None:
-    """Where it is written, and not as an error somewhere inside."""
     make, todo = INSTEAD[what]
     with pytest.raises(Misuse, match=todo):
         make(lambda value: value)
 
 
 def test_what_can_be_explored_is_accepted() -> None:
-    """The same scenario, right."""
     assert (
         scenario(actors=(Network(), Ticks(SECOND)), always={"law": all_effects}, expect="law", budget=1).expect == "law"
     )
@@ -250,7 +239,6 @@ def test_what_can_be_explored_is_accepted() -> None:
 
 
 def test_a_label_tells_what_was_answered_if_it_says_anything() -> None:
-    """That nothing was found is an answer; that nothing is answered is not."""
     found = Document.of({"_id": "x"})
     labels = [
         (Label("crashes"), "crashes"),
@@ -266,7 +254,6 @@ def test_a_label_tells_what_was_answered_if_it_says_anything() -> None:
 
 
 def test_only_a_kind_that_may_strike_less_often_than_all_has_a_budget_of_its_own() -> None:
-    """The others cost nothing. Choosing kinds lets no other strike, and widens nothing."""
     bounded = scenario(budget=2, budgets={Fault.LATE: 1, Fault.UNSENT: 2})
     assert bounded.allowance() == {FAULTS: 2, bound(Fault.LATE): 1}
     chosen = bounded.choosing([Fault.LATE]).allowance()
@@ -275,7 +262,6 @@ def test_only_a_kind_that_may_strike_less_often_than_all_has_a_budget_of_its_own
 
 
 def test_a_run_is_bounded_to_fewer_faults_and_never_to_more() -> None:
-    """A bound of one kind stays, and costs nothing where it is lifted."""
     bounded = scenario(budget=3, budgets={Fault.LATE: 2})
     allowed = [bounded.bounded(None, faults_max).allowance() for faults_max in (None, 4, 3, 2, 0)]
     whole = {FAULTS: 3, bound(Fault.LATE): 2}
@@ -285,7 +271,7 @@ def test_a_run_is_bounded_to_fewer_faults_and_never_to_more() -> None:
 
 
 def test_rebalances_have_a_bound_of_their_own_whatever_all_faults_have() -> None:
-    """They do not count among all kinds together, so a bound of them always costs a cell, and `at_most` gives them one."""
+    """They do not count towards the total, so their bound always needs a cell."""
     group = shipped("group")
     assert all(explore(each).faults.get(Fault.REBALANCE, 0) == 0 for each in (
         attrs.evolve(group, budgets={Fault.REBALANCE: 0}), group.choosing([]), group.choosing([Fault.CRASH_BEFORE]), group.at_most(0),
@@ -295,7 +281,6 @@ def test_rebalances_have_a_bound_of_their_own_whatever_all_faults_have() -> None
 
 
 def test_names_of_the_simulator_are_refused() -> None:
-    """The lane of the clock, where there is one; the law that every scenario has."""
     clock = Clock(SECOND, moves=1)
     named = scenario(actors=(Process("clock", factory(find_nothing)),))
     with pytest.raises(Misuse, match="an actor is called 'clock'"):
@@ -319,8 +304,6 @@ def held_since(state: State) -> Instant | None:
 
 
 def locked(seconds_at_most: int, *, horizon: int | None, moves: int = 0) -> Report:
-    """A lock that is held for up to two seconds, by whoever stands."""
-
     async def holds() -> None:
         await update_one("locks", Eq(ID, "x"), PutServerTime(SINCE))
         await Sleep(2 * SECOND)
@@ -341,7 +324,7 @@ def locked(seconds_at_most: int, *, horizon: int | None, moves: int = 0) -> Repo
 @pytest.mark.parametrize(("horizon", "moves"), [(10, 0), (None, 6)])
 @pytest.mark.parametrize("length", [0, 1, 2, 4])
 def test_a_law_says_how_long_something_lasts_at_most(length: int, horizon: int | None, moves: int) -> None:
-    """In relative time as in absolute; who has slept for two seconds may stand for longer, so no length is kept."""
+    """In both kinds of time; a sleeper may oversleep, so no length is kept."""
     found = locked(length, horizon=horizon, moves=moves)
     assert (found.verdict, found.law) == (Verdict.VIOLATED, "not for long")
     assert found.trace is not None
@@ -349,13 +332,12 @@ def test_a_law_says_how_long_something_lasts_at_most(length: int, horizon: int |
 
 
 def test_a_length_that_time_cannot_reach_is_kept() -> None:
-    """Seven seconds in six moves; and what does not last is kept to any length."""
     assert locked(6, horizon=None, moves=6).verdict is Verdict.COMPLETE
     nothing = scenario(always={"L": NoLongerThan(0, lambda _: None)}, actors=(Network(),))
     assert explore(nothing).verdict is Verdict.COMPLETE
 
 
-# --- what a law answers -------------------------------------------------------------------------------------------------
+# --- return values of laws ----------------------------------------------------------------------------------------------
 
 
 async def awaits(state: State) -> bool:
@@ -390,20 +372,17 @@ async def says_bad() -> str:
 @pytest.mark.parametrize("answer", ALWAYS_TRUE)
 @pytest.mark.parametrize("kind", ["always", "step", "eventually", "sometimes"])
 def test_a_law_that_answers_no_bool_is_misuse_that_names_it(kind: str, answer: str) -> None:
-    """It would be true, or false, whatever happens."""
     with pytest.raises(Misuse, match="the law 'L' answered"):
         judged(kind, ALWAYS_TRUE[answer])
 
 
 @pytest.mark.parametrize("law", [awaits, yields])
 def test_a_law_that_is_a_coroutine_function_or_a_generator_is_refused_at_once(law: Callable[..., object]) -> None:
-    """Before anything is explored."""
     with pytest.raises(Misuse, match="the law 'L' is"):
         Scenario("s", "", Plain(), (), always={"L": law})  # type: ignore[dict-item]
 
 
 def test_a_law_of_no_parts_is_refused() -> None:
-    """But for those over every state, where the report says so."""
     for kind in ("step", "eventually", "sometimes"):
         with pytest.raises(Misuse, match="has no parts"):
             scenario(**{kind: {"empty": ()}})

@@ -1,4 +1,4 @@
-"""The packed search finds what a plain one finds: states, transitions, depth, faults, goals, broken laws, shortest ways."""
+"""The packed search agrees with a naive one: states, depth, faults, goals, violations."""
 
 from __future__ import annotations
 
@@ -45,7 +45,6 @@ def with_moves(scenario: Scenario, moves: int) -> Scenario:
 
 
 def transition_of_two(budget: int) -> Scenario:
-    """One runner and the recovery: what both searches can see whole."""
     whole = transition(budget=budget)
     actors = tuple(actor for actor in whole.actors if actor.name != "r2")
     always = {
@@ -79,7 +78,6 @@ SMALL: Mapping[str, Callable[[], Scenario]] = {
 
 @cache
 def small(name: str) -> tuple[Scenario, Found]:
-    """A small scope, and what a plain search of it finds, once in a test run, whichever tests ask for it."""
     scenario = SMALL[name]()
     return scenario, plain_search(scenario)
 
@@ -87,7 +85,6 @@ def small(name: str) -> tuple[Scenario, Found]:
 @pytest.mark.xdist_group("small scopes")
 @pytest.mark.parametrize("name", SMALL)
 def test_both_searches_find_the_same_in_small_scopes(name: str) -> None:
-    """States, transitions, depth, rest, faults, goals, broken laws and the length of the shortest way there."""
     found = agree(*small(name))
     assert found.states > 100 or found.broken is not None
 
@@ -101,7 +98,7 @@ def test_both_searches_find_the_same_in_small_scopes(name: str) -> None:
 def test_the_small_lock_has_the_states_that_tlc_counts(
     scope: tuple[int, int, int, int], states: int, transitions: int
 ) -> None:
-    """TLC 2.15 on a TLA+ model of the same protocol has the same distinct states and transitions."""
+    """TLC 2.15 on a TLA+ model of the same protocol."""
     report = explore(small_lock(*scope))
     assert (report.verdict, report.states, report.transitions) == (Verdict.COMPLETE, states, transitions)
 
@@ -113,15 +110,11 @@ CELLS = tuple(Cell[int](("cell", str(number)), 0) for number in range(4))
 
 @attrs.frozen
 class Leaf(Generic[T]):
-    """The end of a decision."""
-
     value: T
 
 
 @attrs.frozen
 class Look(Generic[T]):
-    """Look at a cell, of the one or the other state, and go on as it says."""
-
     cell: int
     side: int
     then: tuple[Leaf[T] | Look[T], ...]
@@ -131,7 +124,6 @@ Tree: TypeAlias = Leaf[T] | Look[T]
 
 
 def decided(tree: Tree[T], *sides: World | State) -> T:
-    """Which cells are looked at depends on what stands in those looked at before: what footprints must get right."""
     while isinstance(tree, Look):
         tree = tree.then[sides[tree.side].read(CELLS[tree.cell]) % len(tree.then)]
     return tree.value
@@ -146,8 +138,6 @@ def tree(random: Random, leaf: Callable[[], T], sides: int = 1, depth: int = 3) 
 
 @attrs.frozen
 class Move:
-    """What a step writes, and what kind of step it is."""
-
     writes: tuple[tuple[int, int], ...]
     must: bool
     fault: Fault | None
@@ -155,8 +145,6 @@ class Move:
 
 @attrs.frozen(eq=False)
 class Table:
-    """An actor that looks things up. What it writes `at_once` is shared by all of its steps."""
-
     name: str
     moves: Tree[tuple[Move, ...]]
     at_once: tuple[int, ...] = ()
@@ -180,21 +168,18 @@ def always_law(tree: Tree[bool]) -> Law:
 
 
 def law_of_changes(cells: tuple[int, ...], tree: Tree[bool]) -> StepLaw:
-    """It looks at more where a cell has changed."""
     return lambda before, after: (
         all(before.read(CELLS[cell]) == after.read(CELLS[cell]) for cell in cells) or decided(tree, before, after)
     )
 
 
 def law_of_growth(cells: tuple[int, ...], tree: Tree[bool]) -> StepLaw:
-    """It looks at more where the state before says so: when nothing changes as well, but in some states only."""
     return lambda before, after: (
         decided(tree, before, after) or all(before.read(CELLS[cell]) <= after.read(CELLS[cell]) for cell in cells)
     )
 
 
 def random_scenario(random: Random) -> Scenario:
-    """A few tables, and a few laws over them that mostly hold."""
     share = random.choice((0.5, 0.9, 0.98))
 
     def cells(least: int, most: int) -> tuple[int, ...]:
@@ -245,19 +230,16 @@ def check_agreement(examples: int = 1_500) -> None:
 
 
 def test_both_searches_find_the_same_in_random_tables() -> None:
-    """Whatever actors and laws look at, in whatever order, and whatever they write, blindly or not."""
     check_agreement(length.RANDOM_TABLES)
 
 
-# --- scenarios that are out to break the search -------------------------------------------------------------------------
+# --- adversarial scenarios ----------------------------------------------------------------------------------------------
 
 A, B, C, D = (Cell[object](("cell", name), 0) for name in "abcd")
 
 
 @attrs.frozen(eq=False)
 class Does:
-    """An actor that is a function from a world to what becomes of it, in words."""
-
     name: str
     does: Callable[[World], Iterator[tuple[str, World]]]
     place: Cell[object] | None = None
@@ -281,8 +263,6 @@ def toggles(cell: Cell[object]) -> Does:
 
 
 def counts(cell: Cell[object], values: tuple[object, ...], then: Cell[object] | None = None) -> Does:
-    """Goes through the values; at the end another cell becomes 1."""
-
     def steps(world: World) -> Iterator[tuple[str, World]]:
         at = [index for index, value in enumerate(values) if exactly(value) == exactly(world.read(cell))]
         following = at[0] + 1 if at else 0
@@ -294,7 +274,7 @@ def counts(cell: Cell[object], values: tuple[object, ...], then: Cell[object] | 
 
 
 def late_footprint(*, is_broken: bool) -> Scenario:
-    """The law looks at B only where A is 1. B is toggled from the beginning; A becomes 1 when C has counted to 3."""
+    """The law reads B only if A is 1. B toggles from the start; A becomes 1 at C = 3."""
     return does(
         toggles(B),
         counts(C, (1, 2, 3), A),
@@ -307,7 +287,6 @@ def late_footprint(*, is_broken: bool) -> Scenario:
 
 
 def changed_first() -> Scenario:
-    """What the law looks at in the state after depends on what has become of A."""
     return does(
         toggles(B),
         counts(A, (1, 2)),
@@ -321,7 +300,6 @@ def changed_first() -> Scenario:
 
 
 def looks_elsewhere() -> Scenario:
-    """The law looks at B or at C, as A says."""
     return does(
         toggles(A),
         counts(B, (1, 2, 3)),
@@ -331,7 +309,6 @@ def looks_elsewhere() -> Scenario:
 
 
 def branches_blindly(world: World) -> Iterator[tuple[str, World]]:
-    """What is written first belongs to both steps; what was tried and dropped to neither."""
     if world.read(A) != 2:
         shared = world.write(A, 2)
         shared.write(D, 1)
@@ -340,7 +317,6 @@ def branches_blindly(world: World) -> Iterator[tuple[str, World]]:
 
 
 def looks_blindly(world: World) -> Iterator[tuple[str, World]]:
-    """It looks at C only where B is 1, and at what it wrote itself."""
     after = world.write(D, 3)
     if world.read(B) == 1 and world.read(C) == 2:
         after = after.write(B, 2)
@@ -349,7 +325,6 @@ def looks_blindly(world: World) -> Iterator[tuple[str, World]]:
 
 
 def writes_unseen(world: World) -> Iterator[tuple[str, World]]:
-    """What it changes depends on what was there, although it does not ask."""
     yield "writes", world.write(B, 2)
 
 
@@ -360,32 +335,23 @@ def same_again(world: World) -> Iterator[tuple[str, World]]:
 
 @attrs.frozen
 class Left:
-    """A value with a number."""
-
     n: int
 
 
 @attrs.frozen
 class Right:
-    """Another one."""
-
     n: int
 
 
 class LeftTuple(NamedTuple):
-    """A tuple with a number."""
-
     n: int
 
 
 class RightTuple(NamedTuple):
-    """Another one."""
-
     n: int
 
 
 def in_parts(kind: str, most: int) -> Scenario:
-    """The first part holds, and the second if A stays below."""
     law = (lambda *sides: sides[-1].read(B) in {None, 0, 1}, lambda *sides: int(sides[-1].read(A) or 0) < most)
     return does(counts(A, (1, 2)), toggles(B), counts(C, (1,)), **{kind: {"both": law}})
 
@@ -434,7 +400,6 @@ ADVERSARIES: Mapping[str, Callable[[], Scenario]] = {
 
 @pytest.mark.parametrize("name", ADVERSARIES)
 def test_both_searches_find_the_same_where_one_is_out_to_break_them(name: str) -> None:
-    """Footprints that grow late, laws that look elsewhere, blind writes, values that are equal and not the same, rest."""
     agree(ADVERSARIES[name]())
 
 
@@ -451,12 +416,12 @@ def read_is_not_a_look(self: Lens, cell: Cell[V]) -> V:
 
 
 def judge_and_forget(self: Between, before: int, after: int, looked: Looked) -> None:  # noqa: ARG001
-    """A step law is judged, and what it looked at does not become part of what the step depends on."""
+    """Planted: a step law's reads are not part of the step's footprint."""
     REAL_JUDGE(self, before, after, Looked())
 
 
 def judged_without_growth(self: Search, layer: list[int]) -> Broken | None:
-    """A footprint that grows late goes unnoticed."""
+    """Planted: late growth of a footprint goes unnoticed."""
     try:
         return REAL_JUDGED(self, layer)
     except Grew:
@@ -464,7 +429,7 @@ def judged_without_growth(self: Search, layer: list[int]) -> Broken | None:
 
 
 def known_at_once(self: Always, states: list[int]) -> int | None:
-    """A law is run once, and what it looks at is thought to be the same for ever."""
+    """Planted: a law runs once, and its reads count as constant."""
     mask = self.looked.bits or -1
     for state in states:
         if state & mask not in self.good:
@@ -489,9 +454,8 @@ PLANTED: Mapping[str, tuple[object, str, object]] = {
 
 @pytest.mark.parametrize("bug", PLANTED)
 def test_a_planted_bug_in_the_search_makes_the_two_differ(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The comparison sees each mechanism of the search: without it, the two disagree on an adversary."""
     monkeypatch.setattr(*PLANTED[bug])
-    with pytest.raises((AssertionError, IndexError)):  # or a packed state holds what was never written
+    with pytest.raises((AssertionError, IndexError)):  # otherwise a packed state holds an unwritten value
         list(map(agree, (adversary() for adversary in ADVERSARIES.values())))
 
 
@@ -503,7 +467,6 @@ ROW = Eq(ID, "x")
 
 
 async def little(words: tuple[str, ...], me: int, life: int) -> tuple[int, ...]:
-    """A program that does what the words say, and remembers how it went."""
     seen: tuple[int, ...] = ()
     for number, word in enumerate(words):
         try:
@@ -533,7 +496,6 @@ async def little(words: tuple[str, ...], me: int, life: int) -> tuple[int, ...]:
 
 
 def little_scenario(random: Random) -> Scenario:
-    """A few programs over one document, any faults, perhaps a clock."""
     words = ("add", "push", "read", "until", "note", "sleep", "choose")
     kinds = [
         Fault.CRASH_BEFORE,
@@ -577,6 +539,5 @@ def row_of(state: State) -> Document:
 
 
 def test_both_searches_find_the_same_in_random_programs() -> None:
-    """Effects, loops, notes, sleeps, choices, crashes, restarts, lost and late requests, with and without a clock."""
     sizes = [agree(little_scenario(Random(seed))).states for seed in range(length.RANDOM_PROGRAMS)]
     assert max(sizes) > 400

@@ -1,4 +1,4 @@
-"""A long failing run becomes a short one that breaks the same law, and nothing that is said of it is more than was seen."""
+"""A long failing run becomes a short one that breaks the same law; all claims about it hold."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def failing(name: str, seed: str) -> Trace:
 @pytest.mark.parametrize("seed", ["1", "2"])
 @pytest.mark.parametrize("name", SPECIMENS)
 def test_what_is_left_is_a_run_that_breaks_the_law_and_is_no_longer(name: str, seed: str) -> None:
-    """Laws SK1, SK2 and SK3: replayed step by step in the scenario; the run that it came from stands in the trace."""
+    """Laws SK1, SK2 and SK3."""
     trace = failing(name, seed)
     short, shrunk = shrink(trace, shipped(name))
     assert (short.law, short.breach, short.policy, short.seed) == (
@@ -73,7 +73,7 @@ def test_what_is_left_is_a_run_that_breaks_the_law_and_is_no_longer(name: str, s
 @pytest.mark.parametrize("states_max", [0, 20_000])
 @pytest.mark.parametrize("name", SPECIMENS)
 def test_no_single_decision_can_be_left_out(name: str, states_max: int) -> None:
-    """Law SK4, with and without a search for a shorter run: each is left out in turn, and the law is not broken."""
+    """Law SK4."""
     trace = explore(shipped(name), Exploration(seed="3", runs=5_000, steps_max=500), seeding=Random).trace
     assert trace is not None
     shrunk, smaller = on_path(trace, name, states_max)
@@ -84,8 +84,6 @@ def test_no_single_decision_can_be_left_out(name: str, states_max: int) -> None:
 
 
 def on_path(trace: Trace, name: str, states_max: int) -> tuple[Shrunk, list[Run]]:
-    """The shrunk run, and what becomes of it without each of its decisions."""
-
     def shrunk_in(search: Search) -> tuple[Shrunk, list[Run]]:
         found = followed(trace, search)
         shrunk = shrunk_path(search, found.path, trace.law, Budget(5_000, states_max, lambda _: True))
@@ -102,8 +100,6 @@ COUNT, OTHER, NOISE = (Cell[int]((name,), 0) for name in ("count", "other", "noi
 
 @attrs.frozen(eq=False)
 class Counter:
-    """Adds one to its cell, up to a limit."""
-
     cell: Cell[int]
     limit: int
     name: str
@@ -126,8 +122,6 @@ def counting(**laws: Callable[[State], bool]) -> Scenario:
 
 
 def recorded(scenario: Scenario, names: list[str]) -> Trace:
-    """The run in which they move in this order."""
-
     def run(search: object) -> Trace:
         from tidegate.sim.search import Search
 
@@ -142,7 +136,7 @@ def recorded(scenario: Scenario, names: list[str]) -> Trace:
 
 
 def two_laws() -> tuple[Scenario, Trace]:
-    """Without `other` a shorter run breaks the other law: that is another bug, and does not count."""
+    """Without `other` a shorter run breaks the other law, which is another bug."""
     scenario = counting(
         a=lambda state: state.read(COUNT) < 3 or state.read(OTHER) == 1, b=lambda state: state.read(COUNT) < 5
     )
@@ -150,13 +144,11 @@ def two_laws() -> tuple[Scenario, Trace]:
 
 
 def breaks_at_its_end(trace: Trace) -> bool:
-    """Does the last step break the law that the trace says, and no step before it any?"""
     broken = [[law for law, truth in step.truths if truth is Truth.BROKEN] for step in trace.steps]
     return broken[-1] == [trace.law] and not any(broken[:-1])
 
 
 def test_the_law_that_was_broken_is_the_law_that_is_kept() -> None:
-    """Whatever shorter run breaks another one."""
     scenario, long = two_laws()
     short, shrunk = shrink(long, scenario)
     assert (short.law, len(short.steps), shrunk.before) == ("b", 6, 12)
@@ -167,7 +159,6 @@ def test_the_law_that_was_broken_is_the_law_that_is_kept() -> None:
 
 
 def test_a_run_may_be_shorter_through_a_state_from_which_another_step_breaks_another_law() -> None:
-    """That step ends its own run, and no other one."""
     actors = (Counter(COUNT, 9, "count", leap=2), Counter(NOISE, 9, "noise"))
     calm = attrs.evolve(counting(b=lambda state: state.read(COUNT) < 2), actors=actors)
     noisy = attrs.evolve(calm, step={"no noise": lambda before, after: before.read(NOISE) == after.read(NOISE)})
@@ -177,7 +168,7 @@ def test_a_run_may_be_shorter_through_a_state_from_which_another_step_breaks_ano
 
 
 def test_a_shrink_that_changes_the_law_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A planted bug: whatever is broken will do."""
+    """Planted bug: any violation is accepted."""
 
     def careless(walks: Walks, wanted: tuple[Decision, ...], _: str) -> Run:
         run = replayed(walks, wanted)
@@ -191,7 +182,6 @@ def test_a_shrink_that_changes_the_law_is_noticed(monkeypatch: pytest.MonkeyPatc
 
 
 def test_actors_that_do_not_matter_are_left_out_and_the_others_take_few_turns() -> None:
-    """Nine switches become one, and no step of the noise is left."""
     scenario = counting(b=lambda state: state.read(COUNT) < 4 or state.read(OTHER) == 0)
     long = recorded(scenario, [*["count", "noise"] * 3, "other", "noise", "count"])
     short, shrunk = shrink(long, scenario, states_max=0)
@@ -202,9 +192,7 @@ def test_actors_that_do_not_matter_are_left_out_and_the_others_take_few_turns() 
 
 
 def test_a_shorter_run_that_only_a_search_finds_is_found() -> None:
-    """One that takes other steps: no part of the run can be left out, and two leaps would have done. What would need
-    actors that the run does not have is not looked for, and the verdict says so.
-    """
+    """No part can be left out, but two leaps suffice. Actors outside the run are not searched."""
     scenario = counting(b=lambda state: state.read(COUNT) < 4 and (state.read(COUNT) < 1 or state.read(OTHER) < 1))
     leaping = attrs.evolve(scenario, actors=(*scenario.actors[:2], Counter(COUNT, 9, "count", leap=2)))
     long = recorded(leaping, ["count"] * 4)
@@ -222,7 +210,7 @@ def test_a_shorter_run_that_only_a_search_finds_is_found() -> None:
 
 
 def test_what_a_search_says_of_shorter_runs_is_so() -> None:
-    """Law SK5: the exhaustive search of the same actors alone finds a counterexample of that length."""
+    """Law SK5."""
     for limit in range(2, 6):
         scenario = counting(b=lambda state, limit=limit: state.read(COUNT) * (1 + state.read(OTHER)) < limit)  # type: ignore[misc]
         long = recorded(scenario, ["noise", "other", *["noise", "count"] * ((limit + 1) // 2)])
@@ -238,7 +226,6 @@ def test_what_a_search_says_of_shorter_runs_is_so() -> None:
 
 
 def late() -> Scenario:
-    """Breaks a law of its own after five rounds of the lock: a long run."""
     four = small_lock(4, 4, 2, 2)
     counter = document("counters", "counter")
 
@@ -250,7 +237,6 @@ def late() -> Scenario:
 
 
 def test_a_run_of_56_steps_is_shrunk_with_few_replays() -> None:
-    """Half of its steps are of polls, of faults, and of a process that never entered. How long it takes is a benchmark."""
     sampled = sample(
         late(), Plan("1", policies=(Uniform(),), steps_max=500), 200, seeding=Random, report=lambda found: found
     )
@@ -263,7 +249,6 @@ def test_a_run_of_56_steps_is_shrunk_with_few_replays() -> None:
 
 
 def test_the_budget_is_kept_and_what_was_reached_is_kept_too() -> None:
-    """Of replays, and of the caller's patience. Whoever stops early learns that not all was tried."""
     trace = failing("partition.revokes_without_drain", "1")
     scenario = shipped(trace.scenario)
     counts: list[int] = []
@@ -287,7 +272,6 @@ def test_the_budget_is_kept_and_what_was_reached_is_kept_too() -> None:
 
 
 def test_who_has_waited_long_enough_is_asked_no_more() -> None:
-    """Of a run of a thousand steps there are half a million candidates: the first refusal ends them all."""
     trace = failing("transition.not_read_again", "1")
     asked: list[int] = []
 
@@ -298,12 +282,10 @@ def test_who_has_waited_long_enough_is_asked_no_more() -> None:
     short, shrunk = shrink(trace, shipped("transition.not_read_again"), keep=keep)
 
     assert (len(short.steps), shrunk.is_minimal, shrunk.replays) == (len(trace.steps), False, 0)
-    assert len(asked) == 2  # once while candidates are tried, once when a shorter run is sought
+    assert len(asked) == 2  # once per candidate pass, once for the search of a shorter run
 
 
 def test_a_run_is_shrunk_without_faults_that_could_not_strike() -> None:
-    """Though a run with one is shorter."""
-
     async def tries() -> None:
         for _ in range(3):
             await update_one("c", Eq(ID, "x"), Put(Field("v"), 1))
@@ -322,7 +304,6 @@ def test_a_run_is_shrunk_without_faults_that_could_not_strike() -> None:
 
 
 def test_what_cannot_be_shrunk_is_reported() -> None:
-    """A run that breaks nothing, one of a scenario that has changed, and one whose law a run alone does not break."""
     scenario = counting(b=lambda state: state.read(COUNT) < 2)
     good = recorded(scenario, ["count", "count"])
     with pytest.raises(Misuse, match="breaks no law"):

@@ -1,4 +1,4 @@
-"""How large a search will be: the laws Z1 and Z2, and what the scenarios that ship show."""
+"""Estimates of a search's size: laws Z1 and Z2, and shipped scenarios."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ SIZES = st.lists(st.integers(1, 10_000), min_size=2, max_size=60)
 @example([1, 1], 0)
 @example([1] * 60, 0)
 def test_no_fewer_are_expected_than_were_seen(sizes: list[int], walk: int) -> None:
-    """Law Z1, however the layers grow or shrink."""
+    """Law Z1."""
     assert expected(sizes, walk) >= sum(sizes)
 
 
 def interleaved(lengths: Sequence[int]) -> list[int]:
-    """How many states lie at each depth, of processes that have this many steps and share nothing."""
+    """States per depth of independent processes with these numbers of steps."""
     layers = Counter({0: 1})
     for length in lengths:
         layers = sum(
@@ -47,7 +47,7 @@ def interleaved(lengths: Sequence[int]) -> list[int]:
 @example([20] * 5)
 @example([17, 17, 17])
 def test_of_independent_processes_as_many_are_expected_as_there_are(lengths: list[int]) -> None:
-    """Law Z2, from the first 5,000 states, and with a walk to the very end: up to 4 million states."""
+    """Law Z2, from the first 5,000 states and a complete walk; up to 4 million states."""
     layers = interleaved(lengths)
     known = next(at for at, seen in enumerate(accumulate(layers), 1) if seen >= PILOT)
 
@@ -58,7 +58,6 @@ def test_of_independent_processes_as_many_are_expected_as_there_are(lengths: lis
     ("name", "factor"), [("array_push_lock", 2), ("small_lock", 2), ("partition.gives_up", 3), ("change_stream", 8)]
 )
 def test_scenarios_are_about_as_large_as_their_first_states_tell(name: str, factor: float) -> None:
-    """A program that goes round for ever, the last one, is the hardest."""
     true = {"array_push_lock": 8_854, "small_lock": 169_936, "partition.gives_up": 14_615, "change_stream": 63_293}
     found = attempt(SHIPPED[name].default(), lambda search: search.run(Bounds(states=PILOT), go_on), ALL)
 
@@ -67,7 +66,6 @@ def test_scenarios_are_about_as_large_as_their_first_states_tell(name: str, fact
 
 
 def test_a_search_that_a_bound_ends_says_how_many_states_were_expected() -> None:
-    """Beside what it has not looked beyond."""
     found = attempt(SHIPPED["array_push_lock"].default(), lambda search: search.run(Bounds(states=PILOT), go_on), ALL)
 
     assert found.expected is not None
@@ -75,8 +73,6 @@ def test_a_search_that_a_bound_ends_says_how_many_states_were_expected() -> None
 
 
 def test_a_small_search_is_over_before_anybody_could_tell() -> None:
-    """Nothing is expected of it: it is there."""
-
     def run(search: Search) -> Explored:
         return search.run(Bounds(), go_on)
 
@@ -84,7 +80,6 @@ def test_a_small_search_is_over_before_anybody_could_tell() -> None:
 
 
 def test_a_walk_that_goes_round_for_ever_tells_nothing() -> None:
-    """A change stream is asked for the next change for ever."""
     assert (
         attempt(SHIPPED["change_stream"].default(), lambda search: longest_walk(search.steppers, [search.first])) == 0
     )
@@ -94,12 +89,11 @@ def test_a_walk_that_goes_round_for_ever_tells_nothing() -> None:
     ("states", "words"), [(7, "7"), (99, "99"), (1_234, "1,200"), (987_654, "990,000"), (995_000_000, "1,000,000,000")]
 )
 def test_an_estimate_is_rounded_to_two_digits(states: int, words: str) -> None:
-    """More of them would be believed."""
     assert rounded(states) == words
 
 
 def test_a_law_that_no_bug_breaks_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Z1: the first state is forgotten. Z2: layers are thought to stay as large as the newest one."""
+    """Z1: the first state is forgotten. Z2: layers stay as large as the newest."""
     monkeypatch.setitem(globals(), "expected", lambda sizes, _: sum(sizes[1:]))
     with pytest.raises(AssertionError):
         test_no_fewer_are_expected_than_were_seen.hypothesis.inner_test([1, 1], 0)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""A change stream over the simulated store: every change once and in order, from any position that is still known."""
+"""A change stream over the simulated store: every change once and in order."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def wrote(world: World, *effects: Effect[object]) -> World:
     return world
 
 
-# --- what it tells ------------------------------------------------------------------------------------------------------
+# --- its changes --------------------------------------------------------------------------------------------------------
 
 CHANGES: tuple[tuple[Effect[object], DocumentChange | None], ...] = (
     (find_one_and_update("rows", Eq(ID, "a"), Add(N, 1)), DocumentChange("rows", "a")),
@@ -99,7 +99,7 @@ def read_all(world: World, position: change_stream.Position, stream: Stream) -> 
 def test_from_a_position_every_change_is_read_once_and_in_order(
     steps: list[tuple[Effect[object], DocumentChange | None]], page: int, start: int
 ) -> None:
-    """Law ST1: whatever the pages; a change is a write that changes a document of a collection that is watched."""
+    """Law ST1, for any page size."""
     world: World = BEGUN
     changes: list[tuple[int, DocumentChange]] = []
     for effect, _ in steps:
@@ -116,7 +116,7 @@ def test_from_a_position_every_change_is_read_once_and_in_order(
 
 
 def test_each_kind_of_write_is_a_change_and_nothing_else_is() -> None:
-    """Law ST1. What is not watched moves the position; what changes nothing is not a change at all."""
+    """Law ST1. An unwatched write moves the position; a write without effect is no change."""
     world: World = BEGUN
     for effect in UNWATCHED:
         world, _ = outcome(effect, world)
@@ -133,7 +133,7 @@ def test_each_kind_of_write_is_a_change_and_nothing_else_is() -> None:
 
 
 def test_a_write_is_kept_by_one_stream_and_also_if_it_comes_late() -> None:
-    """Two would keep it twice; a network with another meaning would lose it."""
+    """Two streams would keep it twice; a network with another meaning would lose it."""
     with pytest.raises(Misuse, match="the meanings of two streams"):
         outcome(CHANGES[0][0], BEGUN, STREAM.meaning(MEANS))
     writer = Process("w", factory(writes, "a"), Faults.of(Fault.LATE), MEANS)
@@ -144,7 +144,7 @@ def test_a_write_is_kept_by_one_stream_and_also_if_it_comes_late() -> None:
 
 
 def test_what_is_forgotten_can_never_be_read_again() -> None:
-    """Law ST3: with the code that the consumer knows for it; what is still known goes on."""
+    """Law ST3: with the error code that the consumer knows."""
     world = wrote(BEGUN, *(effect for effect, _ in CHANGES))
     assert HISTORY_LOST in CANNOT_RESUME
     assert list(Forgetful(keep=2).steps(world)) == []
@@ -158,7 +158,7 @@ def test_what_is_forgotten_can_never_be_read_again() -> None:
 
 
 def test_the_record_is_written_under_its_epoch_and_history_only() -> None:
-    """Law ST4; a history is begun once, and takes the position with it."""
+    """Law ST4."""
     world, reply = outcome(Save(1, 0, After(3)), BEGUN)
     assert (reply, STREAM.position(world)) == (None, After(3))
     for wrong in (Save(2, 0, After(4)), Save(1, 1, After(4)), ResetHistory(2, 1)):
@@ -176,7 +176,7 @@ def test_the_record_is_written_under_its_epoch_and_history_only() -> None:
     assert isinstance(outcome(Save(1, 1, After(9)), later)[1], Refused)
 
 
-# --- what a failover takes back -----------------------------------------------------------------------------------------
+# --- rollbacks of a failover --------------------------------------------------------------------------------------------
 
 
 async def adds() -> object:
@@ -218,7 +218,7 @@ def failing_over(meaning: Meaning) -> Scenario:
 
 
 def reads_at_once(effect: Effect[object], world: World, who: str) -> Outcomes:
-    """Planted bug: what no majority has confirmed is read, too."""
+    """Planted bug: unconfirmed writes are read."""
     if isinstance(effect, Read):
         kept = world.read(KEPT)
         if kept.changes:
@@ -228,13 +228,13 @@ def reads_at_once(effect: Effect[object], world: World, who: str) -> Outcomes:
 
 
 def test_what_was_read_is_never_taken_back() -> None:
-    """Law ST2, over all ways of two writers, a reader and three faults; a stream that yields at once is found out."""
+    """Law ST2, over all runs of two writers, a reader and three faults."""
     right = agree(failing_over(MEANS))
     assert right.faults.keys() == {Fault.NOT_DURABLE, Fault.ROLLED_BACK}
     assert explore(failing_over(reads_at_once)).law == "what was read is there"
 
 
-# --- a consumer whose passes are programs -------------------------------------------------------------------------------
+# --- a consumer with programs as passes ---------------------------------------------------------------------------------
 
 Looking = Callable[[tuple[object, ...]], Program[None]]
 PLANNED = Field[int]("planned")
@@ -242,7 +242,6 @@ DEAD = Cell[bool](("dead", "consumer"), empty=False)
 
 
 async def looks(ids: tuple[object, ...]) -> None:
-    """A pass: what each document is now goes to its record, unless that is of a later version already."""
     for key in ids:
         row = await find_one("rows", Eq(ID, str(key)))
         if row is not None:
@@ -255,14 +254,14 @@ async def looks_at_all(looking: Looking) -> None:
 
 
 async def overwrites(ids: tuple[object, ...]) -> None:
-    """Planted bug: a pass that writes whatever it saw, although another one may have seen more."""
+    """Planted bug: the pass overwrites newer records."""
     for key in ids:
         row = await find_one("rows", Eq(ID, str(key)))
         await update_one("plans", Eq(ID, str(key)), Put(PLANNED, row[N] if row else -1))
 
 
 async def forgets_to_look(ids: tuple[object, ...]) -> None:
-    """Planted bug: a pass that does half of what it is asked for."""
+    """Planted bug: the pass skips half of the documents."""
     await looks(ids[:-1])
 
 
@@ -348,7 +347,6 @@ def is_under_way(state: State) -> bool:
     ids=lambda kinds: "+".join(kinds) or "none",
 )
 def test_the_shipped_consumer_loses_no_change(kinds: tuple[Fault, ...]) -> None:
-    """It leads, reads, plans by programs and saves; it dies and starts again, or the history is lost: all is planned."""
     scope = {"keys": "a", "budget": 2} if kinds else {"keys": "ab", "budget": 0}
     report = explore(consuming(faults=kinds, **scope).choosing(kinds))  # type: ignore[arg-type]
     assert (report.verdict, report.law, report.reason) == (Verdict.COMPLETE, None, "")
@@ -358,12 +356,10 @@ def test_the_shipped_consumer_loses_no_change(kinds: tuple[Fault, ...]) -> None:
 
 @pytest.mark.parametrize("looking", [forgets_to_look, overwrites])
 def test_a_pass_that_leaves_one_out_is_found_out(looking: Looking) -> None:
-    """Planted bugs: one looks at too little; the other one is right alone, and not between the effects of another."""
     assert explore(consuming(looking, keys="ab")).law == "all is planned"
 
 
 def test_laws_can_ask_where_the_program_of_a_wish_stands() -> None:
-    """It is a value at a node, and the reducer knows which."""
     scenario = consuming()
     reducer = next(actor for actor in scenario.actors if isinstance(actor, ReducerProcess))
     node = reducer.behaviour(HandleChanged(1, 0, "rows", ("a",))).start(0)

@@ -1,4 +1,4 @@
-"""Symmetry: a search up to names finds what a plain one finds, and visits fewer states."""
+"""A search up to names agrees with a naive one, in fewer states."""
 
 from __future__ import annotations
 
@@ -55,7 +55,6 @@ def key_of(found: Explored, state: Packed) -> Key:
 
 
 def is_a_run(found: Explored, path: tuple[Packed, ...]) -> bool:
-    """Does each state follow from the one before by one step of one actor?"""
     follows = all(
         any(to == after for stepper in found.search.steppers for _, to in stepper.steps(before))
         for before, after in pairwise(path)
@@ -64,7 +63,6 @@ def is_a_run(found: Explored, path: tuple[Packed, ...]) -> bool:
 
 
 def is_broken_at_the_end(found: Explored, scenario: Scenario) -> bool:
-    """A law over states, that is; a step law was broken by the last step."""
     assert found.broken is not None
     last = found.search.space.view(found.broken.path[-1], Looked())
     laws = {**scenario.always, **scenario.eventually}
@@ -74,7 +72,7 @@ def is_broken_at_the_end(found: Explored, scenario: Scenario) -> bool:
 
 
 def agree_reduced(scenario: Scenario, reductions: Reductions = ALL) -> tuple[Explored, Found]:
-    """Laws SY2 and SY3: the same verdict, laws, goals and rest as a search that shares nothing with it."""
+    """Laws SY2 and SY3: compares with the naive search."""
     found, plain = reduced(scenario, reductions), plain_search(scenario)
     if not plain.broken:
         assert (found.broken is None) == (not plain.livelocked(scenario))
@@ -103,7 +101,6 @@ def agree_reduced(scenario: Scenario, reductions: Reductions = ALL) -> tuple[Exp
 
 
 async def work(me: str, pieces: int) -> int:
-    """Join the leaders; count in a document of one's own; leave."""
     await update_one("shared", Eq(ID, "leaders"), AddToSet(LEADERS, me))
     done = 0
     for _ in range(pieces):
@@ -117,7 +114,6 @@ NAMES = ("a", "b", "c")
 
 
 def workers(pieces: int = 2, who: tuple[str, ...] = NAMES, faults: Faults | None = None) -> Scenario:
-    """Each has work of its own between two steps that all can see."""
     return Scenario(
         name="workers",
         summary="",
@@ -142,7 +138,6 @@ LEADER = Field[str]("leader")
 
 
 async def contends(me: str, rounds: int) -> str:
-    """Take a lock by name, say so, give it back."""
     result = ""
     for number in range(rounds):
         try:
@@ -168,13 +163,11 @@ def contenders(who: tuple[str, ...] = NAMES, budget: int = 0, **changes: object)
 
 
 async def looks_on() -> str:
-    """Who has the lock?"""
     found = await find_one("locks", Eq(ID, "lock"))
     return "" if found is None else f"it was {found[LEADER]}"
 
 
 async def opens(me: str) -> None:
-    """A transaction, a note named after itself, and one that holds a named tuple."""
     mine = Transaction(f"{me}-0", 1)
     await InTransaction(mine, find_one("locks", Eq(ID, "lock")), begins=True)
     await Note(me, Named(me))
@@ -183,8 +176,6 @@ async def opens(me: str) -> None:
 
 
 class Named(NamedTuple):
-    """Of a process."""
-
     name: str
 
 
@@ -252,13 +243,13 @@ def test_a_law_over_steps_that_singles_somebody_out_is_kept_without_symmetry() -
 
 @pytest.mark.parametrize("name", SYMMETRIC)
 def test_a_search_up_to_names_agrees(name: str) -> None:
-    """Laws SY2 and SY3, also where a law or a goal is about one of them only."""
+    """Laws SY2 and SY3."""
     agree_reduced(SYMMETRIC[name]())
 
 
 @pytest.mark.parametrize("name", ["three", "two, with faults", "two of three", "workers"])
 def test_the_states_up_to_names_are_the_orbits_of_the_plain_ones(name: str) -> None:
-    """Law SY1: one state of each set of states that differ in names only, and from each set one."""
+    """Law SY1."""
     scenario = SYMMETRIC[name]()
     found, whole = reduced(scenario), reduced(scenario, PLAIN)
     symmetry = found.search.symmetry
@@ -274,7 +265,6 @@ def test_the_states_up_to_names_are_the_orbits_of_the_plain_ones(name: str) -> N
 
 
 async def favours(me: str) -> None:
-    """It does one thing more for one of them."""
     await update_one("log", Eq(ID, me), Put(LEADER, me))
     if me == "b":
         await update_one("log", Eq(ID, me), Put(LEADER, ""))
@@ -308,7 +298,6 @@ NOT_ALIKE: Mapping[str, Callable[[], Scenario]] = {
 
 @pytest.mark.parametrize("name", NOT_ALIKE)
 def test_whoever_is_not_interchangeable_is_reported(name: str) -> None:
-    """It is misuse, and the message says who and why; without symmetry the scenario is explored as it is."""
     scenario = NOT_ALIKE[name]()
     with pytest.raises(Misuse, match=r"[ab] and [ab] are not interchangeable"):
         _ = reduced(scenario)
@@ -325,8 +314,6 @@ def test_whoever_is_not_interchangeable_is_reported(name: str) -> None:
     ],
 )
 def test_a_name_that_something_else_has_is_told(names: tuple[str, ...], word: str, there: str) -> None:
-    """A field, a word in a text, a note: a document and a program that are the same for all."""
-
     async def notes_it() -> None:
         await Note("said", 1)
 
@@ -341,20 +328,17 @@ def test_a_name_that_something_else_has_is_told(names: tuple[str, ...], word: st
 
 
 def test_groups_name_actors_once() -> None:
-    """Anything else is misuse, reported when the scenario is made."""
     for groups in ((("a", "x"),), (("a", "a"),), (("a", "b"), ("b", "c"))):
         with pytest.raises(Misuse, match="groups of processes"):
             _ = contenders(symmetric=groups)
 
 
 def test_a_group_of_one_changes_nothing() -> None:
-    """As is made of a number of processes that may be one."""
     alone = reduced(contenders(symmetric=(("a",), ())))
     assert alone.states == reduced(contenders(symmetric=())).states
 
 
 def test_processes_that_differ_are_not_interchangeable() -> None:
-    """That is seen when the scenario is made; so is what is no process."""
     usual = Process("b", factory(contends, "b", 2))
     others: tuple[tuple[Actor, str], ...] = (
         (Process("a", factory(contends, "a", 2), Faults.of(Fault.LATE)), "they differ in faults"),
@@ -382,7 +366,6 @@ PLANTED: Mapping[str, tuple[object, str, object, str]] = {
 
 @pytest.mark.parametrize("bug", PLANTED)
 def test_a_planted_bug_in_a_reduction_is_noticed(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The gate sees each mechanism: without it some scenario comes out differently."""
     where, attribute, instead, name = PLANTED[bug]
     monkeypatch.setattr(where, attribute, instead)
     with pytest.raises((AssertionError, Misuse)):
@@ -390,7 +373,7 @@ def test_a_planted_bug_in_a_reduction_is_noticed(bug: str, monkeypatch: pytest.M
 
 
 def test_whoever_is_alike_is_not_taken_on_trust(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the comparison, faults that strike one of them only go unnoticed."""
+    """Without the comparison, faults that strike only one are missed."""
     monkeypatch.setattr(Symmetry, "check", lambda *_: None)
     assert reduced(NOT_ALIKE["faults that strike one"]()).states > 1
 
@@ -399,7 +382,6 @@ def test_whoever_is_alike_is_not_taken_on_trust(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_runs_that_go_on_from_a_reduced_search_are_runs() -> None:
-    """With everybody's own name, from the beginning."""
     unfinished = {"not all finish": lambda state: any(counted(state, name) < 3 for name in NAMES)}
     scenario = attrs.evolve(workers(3), always=unfinished)
     onward = portfolio(Plan("1"), 20, seeding=Random)
@@ -410,7 +392,6 @@ def test_runs_that_go_on_from_a_reduced_search_are_runs() -> None:
 
 
 def test_symmetry_is_chosen() -> None:
-    """A report says whether it was used; without it as many states are counted as a plain search counts."""
     with_it, without = explore(workers(1)), explore(workers(1), Exploration(reductions=PLAIN))
     assert (with_it.reductions, without.reductions) == (("symmetry",), ())
     assert with_it.states < without.states == len(plain_search(workers(1)).states)
@@ -418,7 +399,7 @@ def test_symmetry_is_chosen() -> None:
 
 @pytest.mark.parametrize("there", [(), ("x",), ("p-", "x", "q-"), ("x", "q-", "p-")])
 def test_documents_named_after_interchangeable_processes_are_those_of_the_others(there: tuple[str, ...]) -> None:
-    """Those that were there keep their order, which only a scan sees; those that come are in the order of who came first."""
+    """Scan order: existing documents keep theirs; new ones follow who came first."""
 
     async def inserts(me: str) -> None:
         await insert_one("c", Document.of({"_id": me, "v": 1}))
@@ -441,14 +422,12 @@ OWN_NOT_DURABLE = Faults.of(Fault.NOT_DURABLE, Fault.ROLLED_BACK)
 
 
 async def comes_again(me: str) -> None:
-    """It deletes the document that is named after it, and inserts it again."""
     with suppress(Failure):
         await delete_one("c", Eq(ID, me))
         await insert_one("c", Document.of({"_id": me, "v": 1}))
 
 
 async def comes_again_at_once(me: str) -> None:
-    """The same in a transaction, and others beside it."""
     both = Transaction(f"of {me}", 1)
     with suppress(Failure):
         await InTransaction(both, delete_one("c", Eq(ID, me)), begins=True)
@@ -467,7 +446,6 @@ async def writes_all(me: str) -> None:
 def test_documents_that_come_again_are_in_the_order_of_who_came_first(
     program: Callable[[str], Program[object]], faults: Faults, last: str
 ) -> None:
-    """Though they were there from the beginning; also where that may be taken back, or is seen in a transaction."""
     names = ("p", "q")
     scenario = Scenario(
         name="come again",
@@ -483,7 +461,6 @@ def test_documents_that_come_again_are_in_the_order_of_who_came_first(
 
 
 def test_a_reducer_that_is_told_names_stands_where_it_would_with_the_others() -> None:
-    """So do the programs that carry out its commands, each of a command and of replies in which names stand."""
     by = Field[object]("by")
 
     async def takes(me: str) -> None:

@@ -1,4 +1,4 @@
-"""What many processes found merges into what one would have found."""
+"""The merged findings of many processes equal those of one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ tallies = st.builds(
 
 @given(tallies, tallies, tallies)
 def test_merging_is_associative_and_nothing_changes_nothing(one: Tally, two: Tally, three: Tally) -> None:
-    """Law SM1. So it makes no difference who merges what first."""
+    """Law SM1."""
     assert is_associative(Tally.then, (one, two, three))
     assert Tally().then(one) == one
     assert one.is_over or one.then(Tally()) == one
@@ -48,18 +48,15 @@ def is_associative(then: Then, three: tuple[Tally, Tally, Tally]) -> bool:
 
 
 def averaging(one: Tally, two: Tally) -> Tally:
-    """A planted bug: the depth of runs as what it is on average."""
     return attrs.evolve(one.then(two), depth=(one.depth + two.depth) // 2)
 
 
 def last_failure(one: Tally, two: Tally) -> Tally:
-    """Another one: whoever failed last hides the others, and what is clean is forgotten."""
     return two if two.failed else one if one.failed else one.then(two)
 
 
 @pytest.mark.parametrize("planted", [averaging, last_failure])
 def test_a_planted_merge_is_noticed(planted: Then) -> None:
-    """It is not associative, or it lets a later run win."""
     threes = st.tuples(tallies, tallies, tallies)
     found = find(
         threes,
@@ -71,7 +68,7 @@ def test_a_planted_merge_is_noticed(planted: Then) -> None:
 
 @given(st.lists(tallies, max_size=6))
 def test_the_first_failing_run_wins(found: list[Tally]) -> None:
-    """Law SM2. What was made after it, or after a cut, does not count."""
+    """Law SM2. Later pieces, or those after a cut, do not count."""
     stop = next((place for place, tally in enumerate(found) if tally.is_over), len(found) - 1)
     whole = merged(found)
     assert whole == merged(found[: stop + 1])
@@ -91,9 +88,7 @@ def test_the_pieces_are_all_runs_each_once_and_in_order(runs: int, first: int) -
 
 @pytest.mark.parametrize("size", [20, 1_000])
 def test_however_runs_are_parted_they_find_the_same(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pieces that are made elsewhere, in any order and each by a process of its own, merge into one answer; how many
-    distinct states were seen is known of a piece only, and so may only be reported too low.
-    """
+    """Distinct states are counted per piece, so their number may only be too low."""
     monkeypatch.setattr("tidegate.sim.tally.PIECE", size)
     plan = Plan("0")
     whole = Sampler(shipped("transition.request_id_ignored"), plan, Random).tally(range(90))

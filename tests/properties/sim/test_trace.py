@@ -1,4 +1,4 @@
-"""A trace is a value: it is encoded, decoded, printed and replayed exactly, and a divergence is named where it begins."""
+"""A trace is a value: encoding, printing and replay are exact, and divergences are located."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def text_of(trace: Trace) -> str:
 
 @pytest.mark.parametrize("name", SAMPLE)
 def test_decoding_an_encoded_trace_gives_the_same_trace(name: str) -> None:
-    """Law TC1, for counterexamples of each protocol: whole, and cut in the middle."""
+    """Law TC1, for counterexamples of each protocol, whole and truncated."""
     whole = trace_of(name)
     half = whole.steps[: len(whole.steps) // 2]
     for trace in (whole, attrs.evolve(whole, steps=half, law="", loop=min(whole.loop, len(half)))):
@@ -89,13 +89,12 @@ def test_decoding_an_encoded_trace_gives_the_same_trace(name: str) -> None:
 
 @given(hostile_traces())
 def test_decoding_an_encoded_hostile_trace_gives_the_same_trace(trace: Trace) -> None:
-    """Law TC1, whatever stands in names, laws and values: quotes, markup, control and direction characters."""
+    """Law TC1, for hostile names, laws and values."""
     assert decoded(json.loads(text_of(trace))) == trace
 
 
 @given(hostile_traces())
 def test_nothing_in_a_trace_can_forge_a_line_of_its_story(trace: Trace) -> None:
-    """What is printed stands on the line where it belongs, and is printable."""
     lines = render(trace).splitlines()
     patched = sum(any(True for _ in step.patch) for step in trace.steps)
     first = state_lines(trace.initial) if trace.law and not trace.steps else []
@@ -150,11 +149,9 @@ OLDER = {
         {"i": 1, "process": "p", "what": "w", "fault": "", "patch": [{"op": "replace", "path": "/n", "value": 2}]}
     ],
 }
-"""What tidegate wrote before this form was complete."""
 
 
 def damaged(*path: str | int, to: object = ...) -> object:
-    """The valid trace with one thing replaced, or left out."""
     copy = json.loads(json.dumps(VALID))
     at = copy
     for part in path[:-1]:
@@ -212,19 +209,16 @@ DAMAGES: dict[str, tuple[object, str]] = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_trace_is_misuse(damage: str) -> None:
-    """Never anything else, and never a trace; the message says what is wrong."""
     broken, said = DAMAGES[damage]
     with pytest.raises(Misuse, match=said):
         decoded(broken)
 
 
 def test_the_trace_that_was_damaged_is_a_trace() -> None:
-    """Undamaged."""
     assert json.loads(text_of(decoded(VALID)))["steps"][0] == VALID["steps"][0]  # type: ignore[index]
 
 
 def test_an_older_trace_is_read() -> None:
-    """It says less: what was added since is not known."""
     older = decoded(OLDER)
     assert (older.version, older.law, older.seed, older.movers) == ("1", "l", "7", (Mover("p"),))
     assert older.steps == (TraceStep("p", "w", "", (Replaced("/n", 2),)),)
@@ -232,7 +226,6 @@ def test_an_older_trace_is_read() -> None:
 
 
 def extended(value: object) -> object:
-    """With a key more in each object, but for values and patches, where each key means something."""
     match value:
         case {"op": _}:
             return value
@@ -247,7 +240,6 @@ def extended(value: object) -> object:
 
 
 def test_what_a_later_version_adds_is_kept_out_of_the_way() -> None:
-    """Keys that are not known are ignored, and new kinds of steps and lanes are read as the plain ones."""
     assert decoded(extended(VALID)) == decoded(VALID)
     assert decoded(damaged("steps", 0, "kind", to="teleport")).steps[0].kind is StepKind.OTHER
     assert decoded(damaged("processes", 0, "kind", to="oracle")).movers == (Mover("p", Lane.PROCESS),)
@@ -278,7 +270,6 @@ def places(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[st
 
 @given(st.sampled_from(list(places(VALID))), st.just(...) | JUNK)
 def test_whatever_stands_in_a_trace_it_is_a_trace_or_misuse(path: tuple[str | int, ...], to: object) -> None:
-    """No other error, wherever the damage is."""
     try:
         trace = decoded(damaged(*path, to=to))
     except Misuse:
@@ -293,13 +284,12 @@ def test_whatever_stands_in_a_trace_it_is_a_trace_or_misuse(path: tuple[str | in
     "name", [each if each in SAMPLE else pytest.param(each, marks=pytest.mark.long) for each in SPECIMENS]
 )
 def test_replaying_a_trace_reproduces_it(name: str) -> None:
-    """Law TC2, for every counterexample of the catalogue, also after it has been text in between."""
+    """Law TC2, also after a round trip through text."""
     trace = decoded(json.loads(text_of(trace_of(name))))
     assert replay(trace, shipped(name)) == Reproduced(len(trace.steps))
 
 
 def kinds_in(names: Iterable[str]) -> set[str]:
-    """The kinds of steps, faults and breaches in their traces."""
     traces = [trace_of(name) for name in names]
     steps = {kind for trace in traces for step in trace.steps for kind in (f"step {step.kind}", f"fault {step.fault}")}
     return steps | {f"breach {trace.breach}" for trace in traces}
@@ -307,13 +297,13 @@ def kinds_in(names: Iterable[str]) -> set[str]:
 
 @pytest.mark.long  # it explores all specimens
 def test_the_sample_has_traces_of_every_kind() -> None:
-    """So `make test` need not replay all; that a handler gives up is in a trace of a large specimen alone."""
+    """`make test` need not replay all; only a large specimen's handler gives up."""
     assert kinds_in(SPECIMENS) - kinds_in(SAMPLE) == {"fault gave_up"}
 
 
 @pytest.mark.parametrize("budgets", [{}, {Fault.CRASH_BEFORE: 1}], ids=["all kinds alike", "one kind with a bound"])
 def test_a_run_that_could_have_fewer_faults_than_its_scenario_is_replayed_as_one(budgets: dict[Fault, int]) -> None:
-    """Law TC2, where whoever explored bounded the faults of a run: what is left of them is a part of the state."""
+    """Law TC2: the remaining budget is part of the state."""
     scenario = attrs.evolve(shipped("partition.queue_survives"), budget=3, budgets=budgets)
     initials: set[Document] = set()
     for faults_max in (1, 2, 3):
@@ -337,7 +327,7 @@ KINDS = (Fault.CRASH_BEFORE, Fault.DROPPED, Fault.LOST_REPLY, Fault.UNSENT, Faul
 def test_a_trace_is_replayed_whatever_the_exploration_was_bounded_to(
     budget: int, budgets: dict[Fault, int], faults: tuple[Fault, ...] | None, faults_max: int | None
 ) -> None:
-    """Law TC2: by the scenario alone, as the printed command does it, which has no options."""
+    """Law TC2: the printed command replays by the scenario alone."""
 
     async def tries() -> str:
         for _ in range(3):
@@ -379,7 +369,6 @@ CHANGED: dict[str, tuple[Callable[[], Scenario], int, str]] = {
 
 @pytest.mark.parametrize("name", CHANGED)
 def test_a_changed_program_diverges_at_the_first_step_that_differs(name: str) -> None:
-    """The trace of a specimen in the right program: all steps before are as recorded, and that one says what differs."""
     make, step, said = CHANGED[name]
     trace = trace_of(name)
     diverged = replay(trace, make())
@@ -391,14 +380,12 @@ def test_a_changed_program_diverges_at_the_first_step_that_differs(name: str) ->
 
 
 def test_another_beginning_is_step_0() -> None:
-    """Before anything happens."""
     diverged = replay(trace_of("transition.version_not_raised"), shipped("array_push_lock"))
     assert isinstance(diverged, Diverged)
     assert (diverged.step, diverged.reason.partition(":")[0]) == (0, "the first state differs")
 
 
 def test_a_step_that_cannot_be_taken_names_those_that_can() -> None:
-    """As `process: what`."""
     trace = trace_of("array_push_lock.lost_reply")
     impossible = attrs.evolve(trace.steps[1], event="does what nobody can")
     diverged = replay(attrs.evolve(trace, steps=(trace.steps[0], impossible)), shipped("array_push_lock.lost_reply"))
@@ -414,13 +401,12 @@ async def inserts() -> None:
 
 
 def sometimes_lost(effect: Effect[object], world: World, who: str) -> Outcomes:
-    """Two outcomes that sound the same."""
     yield world, None
     yield from perform(effect, world, who)
 
 
 def test_of_steps_that_read_alike_the_recorded_one_is_taken() -> None:
-    """What is decided is said in words, so what it changed decides between outcomes that sound the same."""
+    """The patch decides between outcomes with the same text."""
 
     def make() -> Scenario:
         return Scenario(
@@ -442,7 +428,6 @@ async def notes_why() -> None:
 
 
 def answers_what_reads_alike(effect: Effect[object], world: World, who: str) -> Outcomes:
-    """Two errors that print the same."""
     if isinstance(effect, Call):
         yield world, ImportError("no", name="a")
         yield world, ImportError("no", name="b")
@@ -451,7 +436,7 @@ def answers_what_reads_alike(effect: Effect[object], world: World, who: str) -> 
 
 
 def test_of_steps_that_cannot_be_told_apart_each_is_followed() -> None:
-    """They read alike and change the same, and one of them leads to the end."""
+    """They read alike and change the same; only one leads to the end."""
     scenario = Scenario(
         name="alike",
         summary="",
@@ -467,8 +452,6 @@ def test_of_steps_that_cannot_be_told_apart_each_is_followed() -> None:
 
 
 def test_a_law_that_was_mended_is_not_said_to_be_broken() -> None:
-    """The steps are as recorded, and the last of them breaks no law today: it is the one that differs."""
-
     def make(law: str, *, holds: bool) -> Scenario:
         return Scenario(
             name="mended",
@@ -488,7 +471,7 @@ def test_a_law_that_was_mended_is_not_said_to_be_broken() -> None:
     assert replay(attrs.evolve(trace, law="", breach=Breach.NONE), make("nothing at all", holds=False)) == Reproduced(1)
 
 
-# --- what a step says of itself -------------------------------------------------------------------------------------------
+# --- contents of a step ---------------------------------------------------------------------------------------------------
 
 
 def only(trace: Trace, numbers: frozenset[int]) -> list[tuple[str, str]]:
@@ -496,7 +479,6 @@ def only(trace: Trace, numbers: frozenset[int]) -> list[tuple[str, str]]:
 
 
 def taken(decisions: list[tuple[str, str]], search: Search) -> list[tuple[str, str]]:
-    """The decisions that a search can take, one after the other; of steps that read alike, whichever leads further."""
     states, done = {search.first}, []
     for who, what in decisions:
         could = (way for state in states for way in ways(search, state))
@@ -509,7 +491,7 @@ def taken(decisions: list[tuple[str, str]], search: Search) -> list[tuple[str, s
 
 @pytest.mark.parametrize("name", SAMPLE)
 def test_what_a_step_depends_on_is_enough_for_it_to_happen(name: str) -> None:
-    """Law TC3: the past of the last step of each process is a run of its own, which ends with that very step."""
+    """Law TC3: the past of a process's last step is a run that ends with it."""
     trace = trace_of(name)
     assert all(cause < number for number, step in enumerate(trace.steps, 1) for cause in step.causes)
     last = {step.process: number for number, step in enumerate(trace.steps, 1)}
@@ -519,9 +501,9 @@ def test_what_a_step_depends_on_is_enough_for_it_to_happen(name: str) -> None:
 
 
 def test_leaving_out_a_cause_leaves_out_what_a_step_needs() -> None:
-    """A law that no bug breaks proves nothing: without the push of b its claim is not found."""
+    """Without the push of b its claim is not found."""
     trace = trace_of("array_push_lock.stall.2")
-    number = 7  # b finds its own claim behind that of a
+    number = 7  # b finds its claim behind a's
     without = frozenset(past(trace.steps, number)) - {2}
     decisions = only(trace, without)
     assert attempt(shipped(trace.scenario), partial(taken, decisions)) != decisions
@@ -532,7 +514,7 @@ def test_the_nearest_passing_run_follows_the_failing_one_and_breaks_no_law(name:
     """Law TC4."""
     trace = trace_of(name)
     passing = trace.passing
-    if passing is None:  # there is none, or it lies further away
+    if passing is None:  # none exists, or it lies further away
         return
     at = passing.differs_at - 1
     assert [*map(decision, passing.steps[:at])] == [*map(decision, trace.steps[:at])]
@@ -547,18 +529,16 @@ NO_RUN_PASSES: Final = ("transition.version_not_raised", "recovery.only_what_is_
 
 @pytest.mark.parametrize("name", NO_RUN_PASSES)
 def test_where_no_passing_run_is_found_there_is_none(name: str) -> None:
-    """In scenarios that are small enough to be seen whole, in another order."""
     assert trace_of(name).passing is None
     assert not attempt(shipped(name), some_run_passes)
 
 
 def test_most_counterexamples_have_a_passing_run_beside_them() -> None:
-    """Law TC4 would hold, too, if none had."""
+    """Law TC4 would also hold without any."""
     assert sum(trace_of(name).passing is not None for name in SAMPLE) > 0.8 * len(SAMPLE)
 
 
 def some_run_passes(search: Search) -> bool:
-    """Is there a run that breaks no law and comes to rest? All of them are looked at, without any order."""
     seen, todo = {search.first}, [search.first]
     while todo:
         assert len(seen) < NEAREST_STATES_MAX, "small enough to be seen whole"
@@ -575,14 +555,12 @@ def some_run_passes(search: Search) -> bool:
 
 
 def at_rest(trace: Trace, search: Search) -> tuple[Replayed, bool]:
-    """How its replay ends, and whether nothing must happen then."""
     run = followed(trace, search)
     return run.outcome, not any(way.step.must for way in ways(search, run.path[-1]))
 
 
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_trace_says_at_which_step_its_law_breaks(name: str) -> None:
-    """The last one, and no law breaks before; each is known from the first step on, and what was chosen could be."""
     trace = trace_of(name)
     broken = [number for number, step in enumerate(trace.steps, 1) if (trace.law, Truth.BROKEN) in step.truths]
     assert broken == [len(trace.steps)]
@@ -593,7 +571,6 @@ def test_a_trace_says_at_which_step_its_law_breaks(name: str) -> None:
 
 
 def test_a_step_says_what_it_did_and_which_line_asked_for_it() -> None:
-    """An effect, what it was on, and what was received; the line is the program's, named as its module is."""
     trace = trace_of("array_push_lock.late")
     late = next(step for step in trace.steps if step.fault)
     assert (late.kind, late.effects[0].on) == (StepKind.WRITE, ("documents", "invocations", "x"))
@@ -615,7 +592,6 @@ def test_a_step_says_what_it_did_and_which_line_asked_for_it() -> None:
 
 
 def test_a_reducer_names_its_commands_and_where_it_was_decided() -> None:
-    """In the step in which it takes an event."""
     trace = trace_of("partition.two_commits_in_flight")
     assigned = next(step for step in trace.steps if step.event.startswith("receives assigned"))
     assert (assigned.kind, assigned.effects[0].what[:8]) == (StepKind.DELIVER, "fetch t-")
@@ -624,14 +600,12 @@ def test_a_reducer_names_its_commands_and_where_it_was_decided() -> None:
 
 
 def test_whoever_is_dead_commands_nothing() -> None:
-    """Whatever it commanded before."""
     command = Note("a", 1)
     assert commands_of(Machine(0, (command,))) == (command,)
     assert commands_of(Crashed()) == ()
 
 
 def test_traces_of_one_scenario_have_one_fingerprint_and_others_another() -> None:
-    """It tells whether a trace and a scenario belong together, without running either."""
     names = ("array_push_lock.late", "array_push_lock.lost_reply", "transition.version_not_raised")
     assert len({trace_of(name).fingerprint for name in names}) == 3
     again = explore(shipped(names[1])).trace
@@ -647,7 +621,6 @@ def beyond(trace: Trace, scenario: Scenario) -> ExploredOn:
 
 
 def test_a_replay_goes_on_from_its_last_step() -> None:
-    """The whole run is printed; the search itself is as it was."""
     whole = trace_of("array_push_lock.lost_reply")
     found = beyond(attrs.evolve(whole, steps=whole.steps[:1], law=""), shipped(whole.scenario))
     assert (found.outcome, found.steps) == (Reproduced(1), 1)
@@ -661,7 +634,6 @@ def test_a_replay_goes_on_from_its_last_step() -> None:
 
 
 def test_a_replay_that_diverged_goes_on_from_the_step_before() -> None:
-    """In the right program no law is broken beyond."""
     found = beyond(trace_of("transition.version_not_raised"), shipped("transition"))
     assert isinstance(found.outcome, Diverged)
     assert (found.steps, found.trace, found.found.stopped) == (found.outcome.step - 1, None, "10,000 states were seen")
@@ -672,8 +644,6 @@ def test_a_replay_that_diverged_goes_on_from_the_step_before() -> None:
 
 @attrs.frozen(eq=False)
 class Breaks:
-    """An actor of the user's: it may write, and nothing must."""
-
     name: str = "breaks"
     place: None = None
     blind: bool = False
@@ -687,8 +657,6 @@ BROKEN: Final = Cell(("broken",), 0)
 
 
 def test_a_run_that_could_have_rested_is_its_own_passing_run() -> None:
-    """Up to the step that nobody had to take."""
-
     async def says() -> None:
         await Note("said", 1)
 
@@ -718,8 +686,6 @@ NOTED: Final = "said"
 
 
 def test_relative_time_passes_by_quanta() -> None:
-    """A trace says how much has passed, although no clock shows it."""
-
     async def waits() -> None:
         await Sleep(2_000)
 
@@ -742,8 +708,6 @@ def test_relative_time_passes_by_quanta() -> None:
 
 
 def test_a_counterexample_with_a_value_that_does_not_equal_itself_is_told() -> None:
-    """What a step looked at is found by what happened in it, in words."""
-
     async def notes_nan() -> None:
         await Note("k", float("nan"))
 
@@ -755,8 +719,6 @@ def test_a_counterexample_with_a_value_that_does_not_equal_itself_is_told() -> N
 
 
 def test_a_law_that_raises_is_an_error_unless_another_one_is_broken() -> None:
-    """It must not be hidden."""
-
     async def says() -> None:
         await Note("said", 1)
 
@@ -771,19 +733,16 @@ def test_a_law_that_raises_is_an_error_unless_another_one_is_broken() -> None:
 
 
 def test_a_state_is_printed_line_by_line() -> None:
-    """Each value with the way to it."""
     state = Document.of({"a": Document.of({"b/c": 1, "~": ()}), "empty": Document(), "x\n": "y\n"})
     assert state_lines(state) == ["/a/b~1c = 1", "/a/~0 = []", "/empty = {}", '/x\\u000a = "y\\u000a"']
 
 
 def test_a_choice_that_nobody_had_is_misuse() -> None:
-    """Of none, only nothing is known."""
     with pytest.raises(Misuse, match="choice 1 of 1"):
         Choice((Option("p", "e"),), 1)
 
 
 def test_a_decision_without_code_has_no_line() -> None:
-    """A function that is built in, or an object that is called."""
     assert decided_at(len) == ""
     assert decided_at(Breaks().steps).endswith(" Breaks.steps")
 
@@ -793,7 +752,7 @@ def test_a_decision_without_code_has_no_line() -> None:
 
 @pytest.mark.parametrize("name", ["array_push_lock.lost_reply", "array_push_lock.stall.2"])
 def test_the_story_of_a_counterexample_reads_as_it_always_did(name: str) -> None:
-    """Golden transcripts. To write them anew, set TIDEGATE_REWRITE_GOLDEN."""
+    """Golden transcripts; set TIDEGATE_REWRITE_GOLDEN to rewrite."""
     golden, story = GOLDEN / f"{name}.txt", render(trace_of(name))
     if os.environ.get("TIDEGATE_REWRITE_GOLDEN"):
         golden.write_text(story, encoding="utf-8")
@@ -801,7 +760,6 @@ def test_the_story_of_a_counterexample_reads_as_it_always_did(name: str) -> None
 
 
 def test_the_story_of_a_run_that_breaks_nothing_says_so() -> None:
-    """And of which seed it is."""
     trace = attrs.evolve(trace_of("array_push_lock.lost_reply"), law="", seed="7.1", steps=())
     first, second = render(trace).splitlines()
     assert first == "array_push_lock.lost_reply: no law is broken"
@@ -823,8 +781,6 @@ def looks_up() -> None:
 
 
 def test_the_story_of_an_error_says_what_was_raised_and_where() -> None:
-    """Also where it is raised before the first step, and there is none to print."""
-
     def story(program: Callable[[], Program[None]]) -> list[str]:
         actors = (Process("p", factory(program)),)
         trace = explore(Scenario(name="raises", summary="", world=world_with({"rows": ()}), actors=actors)).trace
@@ -845,13 +801,11 @@ def test_the_story_of_an_error_says_what_was_raised_and_where() -> None:
 
 
 def test_changes_read_as_sentences() -> None:
-    """Added, removed, replaced."""
     changes = (Added("/a", 1), Removed("/b"), Replaced("/c", "x"))
     assert [sentence(change) for change in changes] == ["+ /a: 1", "- /b", '/c := "x"']
 
 
 def test_the_states_of_a_trace_are_its_patches_applied() -> None:
-    """The first in full, then one a step; the last one breaks the law."""
     states = list(trace_of("array_push_lock.lost_reply").states())
     assert len(states) == 4
     claims = Field[object]("documents")
@@ -884,7 +838,7 @@ def deep(levels: int) -> object:
 
 @pytest.mark.parametrize("what", [*HOSTILE, "deeper"])
 def test_a_run_with_hostile_values_can_be_printed_and_replayed(what: str) -> None:
-    """Notes and results are any values, not only those that documents hold; a finding must not be lost over them."""
+    """Notes and results may be any values; a finding must not be lost over them."""
     value = HOSTILE[what] if what in HOSTILE else deep(3 * PICTURED_MAX)
 
     async def says() -> object:
@@ -908,8 +862,6 @@ def test_a_run_with_hostile_values_can_be_printed_and_replayed(what: str) -> Non
 
 @pytest.mark.parametrize("name", ["p\0", "p\n", "p/~", ""])
 def test_a_run_with_hostile_names_can_be_printed_and_replayed(name: str) -> None:
-    """Of processes, notes and documents."""
-
     async def says() -> object:
         await Note(name, 1)
         await insert_one("rows", Document.of({"_id": name}))
@@ -931,8 +883,6 @@ def test_a_run_with_hostile_names_can_be_printed_and_replayed(name: str) -> None
 
 @attrs.frozen(eq=False)
 class Nested:
-    """Writes a cell whose name begins like the name of another one."""
-
     name: str = "nested"
     place: None = None
     blind: bool = False
@@ -943,7 +893,7 @@ class Nested:
 
 
 def test_cells_whose_names_begin_alike_are_told_apart() -> None:
-    """Also documents with the ids "int" and 1, whose cells are so named."""
+    """Also documents with the ids "int" and 1."""
 
     def make() -> Scenario:
         written = (Cell(("a",), 0), Cell(("a", "b"), 0), Cell(("a", "b", "c"), 0))
@@ -963,7 +913,6 @@ def test_cells_whose_names_begin_alike_are_told_apart() -> None:
 
 
 def test_values_are_pictured_by_field_unless_they_have_a_text_of_their_own() -> None:
-    """What a reader sees of a state."""
     assert pictured(Mover("p", Lane.CLOCK)) == Document.of({"name": "p", "kind": "clock"})
     assert pictured((Returned(1), None, 2**63)) == ("finished: 1", None, str(2**63))
     assert pictured(int) == str(int)

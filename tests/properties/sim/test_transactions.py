@@ -1,4 +1,4 @@
-"""What a transaction sees and keeps: snapshot isolation over the cells of a world, beside a twin that copies everything."""
+"""Transactions have snapshot isolation; compared with a twin that copies everything."""
 
 from __future__ import annotations
 
@@ -84,8 +84,6 @@ WAITS: Final = "waits"
 
 @final
 class Store:
-    """A world, and what it answers."""
-
     def __init__(self, *docs: Document, unique: tuple[tuple[Field[Any], ...], ...] = ()) -> None:
         self.world: World = world_with({ROWS: docs or (A, B)}, {ROWS: unique})
 
@@ -105,7 +103,7 @@ def begun(transaction: Transaction, operation: Operation) -> InTransaction[Any]:
 
 
 def test_what_is_not_committed_nobody_else_sees_and_then_all_at_once() -> None:
-    """Law TX1: an update, an insert and a delete; and what was aborted, never."""
+    """Law TX1: an update, an insert and a delete; an aborted one is never seen."""
     for end, seen in ((CommitTransaction(T), True), (AbortTransaction(T), False)):
         store = Store()
         store.ask(begun(T, update_one(ROWS, AT_A, Add(N, 1))))
@@ -119,7 +117,7 @@ def test_what_is_not_committed_nobody_else_sees_and_then_all_at_once() -> None:
 
 
 def test_a_transaction_sees_what_was_there_when_it_began_and_its_own() -> None:
-    """Law TX2: of a document that others update, delete and insert, by id and by a scan."""
+    """Law TX2: by id and by scan, while others write."""
     store = Store()
     store.ask(begun(T, find_one(ROWS, AT_A)))
     store.ask(update_one(ROWS, AT_A, Add(N, 5)))
@@ -160,7 +158,7 @@ CONFLICTS: Final[dict[str, tuple[Operation, Operation, object]]] = {
 
 @pytest.mark.parametrize("how", CONFLICTS)
 def test_of_two_that_write_a_document_one_is_committed(how: str) -> None:
-    """Law TX3: whether the first one is open, was committed, or wrote beside transactions; and who met it is over."""
+    """Law TX3: the first one open, committed, or outside a transaction."""
     first, second, reply = CONFLICTS[how]
     for ways in ((begun(U, first),), (begun(U, first), CommitTransaction(U)), (first,)):
         store = Store()
@@ -174,7 +172,7 @@ def test_of_two_that_write_a_document_one_is_committed(how: str) -> None:
 
 
 def test_what_changed_and_changed_back_has_changed() -> None:
-    """As MongoDB has it: a version is not told by what it holds."""
+    """As in MongoDB: versions do not depend on contents."""
     store = Store()
     store.ask(begun(T, find_one(ROWS, AT_A)))
     store.ask(update_one(ROWS, AT_A, Add(N, 1)))
@@ -183,7 +181,7 @@ def test_what_changed_and_changed_back_has_changed() -> None:
 
 
 def test_an_update_with_a_limit_is_too_late_while_a_transaction_holds_its_document() -> None:
-    """What a bulk has done before it comes to that document stays done; what matches nothing waits for nobody."""
+    """Earlier writes of a bulk stay; a write without a match never waits."""
     store = Store()
     store.ask(InTransaction(T, update_one(ROWS, AT_A, Put(N, 2)), begins=True))
 
@@ -197,7 +195,7 @@ def test_an_update_with_a_limit_is_too_late_while_a_transaction_holds_its_docume
     assert store.ask(update_one(ROWS, AllOf((AT_A, Eq(N, 2))), Put(N, 5), within=SECOND)) == 0
     other = bulk_update(each[1], update_one(ROWS, AT_B, Put(N, 7)), within=SECOND)
     rows = [contents(after, ROWS)[1].get(N) for after, _ in perform(other, store.world, "p")]
-    assert rows == [4, 7]  # if it comes to the held one first, and if it comes to it last
+    assert rows == [4, 7]  # the held one comes first, or last
     store.ask(CommitTransaction(T))
     assert store.ask(update_one(ROWS, AT_A, Put(N, 6), within=SECOND)) == 1
 
@@ -216,7 +214,6 @@ def test_an_update_with_a_limit_is_too_late_while_a_transaction_holds_its_docume
     ],
 )
 def test_who_writes_beside_a_transaction_waits_for_it(written: Operation, beside: Operation, reply: object) -> None:
-    """What it has written; and when it is over, nobody waits."""
     store = Store()
     store.ask(begun(T, written))
     assert store.ask(beside) == reply
@@ -225,9 +222,7 @@ def test_who_writes_beside_a_transaction_waits_for_it(written: Operation, beside
 
 
 def test_values_of_a_unique_index_meet_as_documents_do() -> None:
-    """One that an open transaction has put, that was put since, also if it was taken away again, by value; what it sees
-    itself is a duplicate.
-    """
+    """Later or open writers' values conflict; a value that the snapshot shows is a duplicate."""
     two = Document.of({"_id": "two", "m": 2.0})
     for ways, reply in (
         ([begun(U, insert_one(ROWS, two))], CONFLICT),
@@ -252,7 +247,7 @@ def test_values_of_a_unique_index_meet_as_documents_do() -> None:
 
 
 def test_a_conflict_comes_before_a_duplicate() -> None:
-    """The document first, then each index: whether others write there, then whether it is seen there; as in MongoDB."""
+    """Document first, then each index: conflicts before duplicates, as in MongoDB."""
     store = Store(A.put(M, 7), unique=((M,),))
     store.ask(begun(T, find_one(ROWS, AT_A)))
     store.ask(begun(U, insert_one(ROWS, Document.of({"_id": "c"}))))
@@ -265,7 +260,6 @@ def test_a_conflict_comes_before_a_duplicate() -> None:
 
 
 def test_what_was_there_is_saved_once() -> None:
-    """However often it is written, so that states do not grow."""
     store = Store()
     store.ask(begun(T, find_one(ROWS, AT_A)))
     for _ in range(3):
@@ -277,7 +271,6 @@ def test_what_was_there_is_saved_once() -> None:
 
 
 def test_a_refusal_is_the_end_and_undoes_what_was_done_to_others() -> None:
-    """Of a bulk of which a part was done, too: there is nothing to be unsure of."""
     store = Store(A, B.put(M, "text"))
     bulk = bulk_update(update_one(ROWS, AT_A, Add(M, 1)), update_one(ROWS, AT_B, Add(M, 1)))
     assert isinstance(store.ask(begun(T, bulk)), Refused)
@@ -286,7 +279,7 @@ def test_a_refusal_is_the_end_and_undoes_what_was_done_to_others() -> None:
 
 
 def test_a_transaction_is_committed_once_or_never() -> None:
-    """Law TX4: asked again; after its end; of a session that has gone on; and what has begun is not begun again."""
+    """Law TX4."""
     store = Store()
     more = update_one(ROWS, AT_A, Add(N, 1))
     store.ask(begun(T, more))
@@ -309,7 +302,6 @@ def test_a_transaction_is_committed_once_or_never() -> None:
 
 
 def test_a_session_that_begins_another_one_ends_the_one_before() -> None:
-    """Nobody waits for it any more."""
     store = Store()
     store.ask(begun(T, update_one(ROWS, AT_A, Add(N, 1))))
     store.ask(begun(Transaction("t", 2), find_one(ROWS, AT_A)))
@@ -321,12 +313,12 @@ def test_a_session_that_begins_another_one_ends_the_one_before() -> None:
 
 KEYS: Final = ("a", "b", "c")
 Step: TypeAlias = tuple[str, Operation | str]
-"""Who does what: 't' and 'u' in a transaction, '' beside; an operation, or 'commit', or 'abort'."""
+"""Actor and action: 't' and 'u' are in transactions, '' is not."""
 
 
 @final
 class Twin:
-    """Each transaction works on a whole copy, and keeps which documents it has written, and when each was written last."""
+    """Transactions work on full copies, with the last write of each document."""
 
     def __init__(self) -> None:
         self.store = Store()
@@ -421,7 +413,6 @@ STEPS: Final[SearchStrategy[list[Step]]] = st.lists(
 
 
 def asked(store: Store, who: str, what: Any) -> object:
-    """The same of the simulated store: a transaction begins with whatever is first asked in it."""
     if not who:
         return store.ask(what)
     now = store.world.read(known(who))
@@ -439,7 +430,7 @@ def asked(store: Store, who: str, what: Any) -> object:
 
 @given(STEPS)
 def test_it_answers_as_one_that_copies_everything(steps: list[Step]) -> None:
-    """Laws TX1 to TX4, on random sequences of two transactions and others."""
+    """Laws TX1 to TX4, on random runs of two transactions and others."""
     store, twin = Store(), Twin()
     for who, what in steps:
         if not who and isinstance(what, str):
@@ -448,7 +439,7 @@ def test_it_answers_as_one_that_copies_everything(steps: list[Step]) -> None:
         assert {doc[ID]: doc for doc in store.rows()} == {doc[ID]: doc for doc in twin.store.rows()}
 
 
-# --- what strikes -------------------------------------------------------------------------------------------------------
+# --- faults -------------------------------------------------------------------------------------------------------------
 
 
 async def bulk_in_a_hurry() -> None:
@@ -473,7 +464,6 @@ async def holds_one() -> None:
 
 
 def test_a_bulk_that_comes_late_keeps_its_limit() -> None:
-    """It is carried out in parts then, and each of them may be too late."""
     late = Process("late", factory(bulk_in_a_hurry), Faults.of(Fault.LATE), perform)
     owner = Process("owner", factory(holds_one), meaning=perform)
 
@@ -497,7 +487,7 @@ async def beside() -> int:
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_nobody_waits_for_ever_for_a_transaction_that_nobody_ends(*, is_there: bool) -> None:
-    """Its owner is done, or has crashed: the server ends it; without that, who writes beside it stands."""
+    """Its owner ended or crashed: the server ends it, else other writers block."""
     owner = Process("owner", factory(left_open), Faults.of(Fault.CRASH_BEFORE))
     waiting = Process("waiting", factory(beside))
     scenario = Scenario(
@@ -530,7 +520,6 @@ async def never_comes_back() -> None:
     ids=["for itself", "for each other", "for user code"],
 )
 def test_the_transaction_of_an_owner_that_waits_for_ever_is_over(births: tuple[Birth, ...]) -> None:
-    """The server ends it, whatever its owner waits for; it costs no stall."""
     faults = Faults.of(Fault.NEVER_RETURNS)
     owners = tuple(Process(f"p{at}", birth, faults, calling({"user": ()})) for at, birth in enumerate(births))
     scenario = Scenario(
@@ -544,7 +533,6 @@ def test_the_transaction_of_an_owner_that_waits_for_ever_is_over(births: tuple[B
 
 
 def test_a_transaction_that_a_program_of_a_reducer_has_begun_expires() -> None:
-    """When it does nothing any more; who owns one and is not known to the server is misuse."""
     owner = ReducerProcess(
         "owner",
         0,
@@ -572,7 +560,6 @@ async def twice() -> bool:
 
 
 def test_who_stalls_may_find_that_it_is_over() -> None:
-    """Between any two requests, at the cost of a stall; and then nothing of it was done."""
     owner = Process("owner", factory(twice), Faults.of(Fault.STALL))
     ends: set[object] = set()
 
@@ -595,14 +582,13 @@ def test_who_stalls_may_find_that_it_is_over() -> None:
 
 
 def test_no_statement_is_delivered_twice_or_waits_for_a_majority() -> None:
-    """No driver sends one again, and only a commit is confirmed."""
+    """No driver resends a statement; only a commit is confirmed."""
     faults = Faults.of(Fault.DUPLICATE, Fault.NOT_DURABLE)
     report = explore(Scenario("twice", "", world_with({ROWS: (A,)}), (Process("owner", factory(twice), faults),)))
     assert report.faults == {Fault.DUPLICATE: 1, Fault.NOT_DURABLE: 1}
 
 
 def test_a_failover_ends_what_is_open_and_takes_back_a_commit_whole() -> None:
-    """A commit that no majority has; whoever asks for it again hears that it never will be."""
     store = Store()
     store.world = store.world.write(FAULTS, 2)
     store.ask(begun(T, update_one(ROWS, AT_A, Add(N, 1))))
@@ -620,7 +606,6 @@ def test_a_failover_ends_what_is_open_and_takes_back_a_commit_whole() -> None:
 
 
 def test_a_commit_confirms_what_was_written_before_it() -> None:
-    """As any write that a majority has."""
     store = Store()
     ((done, _, overwritten),) = noted(perform, update_one(ROWS, AT_A, Add(N, 1)), store.world, "p")
     store.world = unconfirmed(store.world, done, overwritten, alone=True)
@@ -631,7 +616,6 @@ def test_a_commit_confirms_what_was_written_before_it() -> None:
 
 
 def test_a_commit_that_is_asked_for_again_is_confirmed() -> None:
-    """The driver asks for a majority then, so nothing takes it back."""
     store = Store()
     store.ask(begun(T, update_one(ROWS, AT_A, Add(N, 1))))
     ((done, _, overwritten),) = noted(perform, CommitTransaction(T), store.world, "p")
@@ -642,7 +626,6 @@ def test_a_commit_that_is_asked_for_again_is_confirmed() -> None:
 
 
 def test_a_stream_and_a_journal_hear_of_a_commit_and_of_nothing_before() -> None:
-    """All changes of it, in order."""
     stream = Stream("s", (ROWS,))
     meaning = stream.meaning(journaled(ROWS, "a", lambda doc: doc))
     world: World = stream.begun(world_with({ROWS: (A, B)}))
@@ -658,7 +641,6 @@ def test_a_stream_and_a_journal_hear_of_a_commit_and_of_nothing_before() -> None
 
 
 def test_a_stream_tells_each_write_of_a_transaction_in_order() -> None:
-    """One that another follows, too; nothing of an aborted one."""
     stream = Stream("s", (ROWS,))
     world: World = stream.begun(world_with({ROWS: (A, B)}))
     effects: tuple[Effect[object], ...] = (
@@ -691,13 +673,11 @@ def test_a_stream_tells_each_write_of_a_transaction_in_order() -> None:
     ],
 )
 def test_what_is_no_transaction_is_misuse(wrong: Any) -> None:
-    """Early, and in a message of ours."""
     with pytest.raises(Misuse):
         wrong()
 
 
 def test_what_is_asked_has_one_line() -> None:
-    """For transcripts."""
     assert str(begun(T, find_one(ROWS, AT_A))) == 'transaction 1 of t begins: find rows where _id = "a"'
     assert str(InTransaction(T, find_one(ROWS, AT_A))) == 'transaction 1 of t: find rows where _id = "a"'
     assert [str(CommitTransaction(T)), str(AbortTransaction(T))] == [
@@ -708,7 +688,7 @@ def test_what_is_asked_has_one_line() -> None:
 
 
 def test_a_write_of_many_that_is_partly_done_waits_for_no_transaction() -> None:
-    """It ends after documents that it could write: none that an open transaction holds is among them."""
+    """It ends after documents that no transaction holds."""
 
     async def holds() -> None:
         await begun(T, update_one(ROWS, AT_A, Put(N, 7)))
@@ -741,7 +721,6 @@ def test_a_write_of_many_that_is_partly_done_waits_for_no_transaction() -> None:
 
 
 def test_a_part_of_a_bulk_that_is_too_late_is_not_done() -> None:
-    """So no bulk is partly done in it alone."""
     bulk = Process("bulk", factory(bulk_that_stops), Faults.of(Fault.PARTLY_DONE), perform)
     owner = Process("owner", factory(holds_one), meaning=perform)
 

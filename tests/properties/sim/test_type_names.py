@@ -1,5 +1,3 @@
-"""What types are called in recordings: no two alike, none forgotten, and what old recordings call them is understood."""
-
 from __future__ import annotations
 
 import json
@@ -33,11 +31,9 @@ from tidegate.sim.type_names import FIELDS, NAMES, RENAMED, ROOMS, name_of, upgr
 GIVEN: Final = Path(__file__).parent / "type_names.txt"
 RECORDINGS: Final = Path(__file__).parent / "recordings"
 APART: Final = frozenset({"laws", "scenarios", "specimens", "strategies", "sim", "testing", "conformance", "__main__"})
-"""Parts of the core of which nothing stands in a recording."""
 
 
 def classes() -> Iterator[type]:
-    """All classes of ours that may stand in a recording."""
     for found in walk_packages(tidegate.__path__, "tidegate."):
         if APART.isdisjoint(found.name.split(".")):
             space = vars(import_module(found.name))
@@ -51,18 +47,16 @@ KINDS: Final = tuple(classes())
 
 
 def test_no_two_types_are_called_alike() -> None:
-    """Or a recording would be read as something else. Two of one room with one name are told apart in `NAMES`."""
     counted = Counter(map(name_of, KINDS))
     assert [name for name, count in counted.items() if count > 1] == []
 
 
 def test_every_name_that_is_given_by_hand_is_of_a_type() -> None:
-    """An entry of a class that moved or was renamed must follow it."""
     assert {f"{kind.__module__}.{kind.__qualname__}" for kind in KINDS} >= NAMES.keys()
 
 
 def test_a_name_once_given_stays() -> None:
-    """A file has it. TIDEGATE_GOLDEN=write adds new ones; take one out only if it cannot stand in any file."""
+    """Files contain it. TIDEGATE_GOLDEN=write adds names; remove one only if no file has it."""
     now = {name_of(kind) for kind in KINDS}
     if environ.get("TIDEGATE_GOLDEN") == "write":
         GIVEN.write_text("".join(f"{name}\n" for name in sorted(now)), encoding="utf-8")
@@ -70,7 +64,6 @@ def test_a_name_once_given_stays() -> None:
 
 
 def test_a_class_of_the_user_is_called_by_its_module() -> None:
-    """Its names are the user's to keep; and ours do not depend on the module."""
     assert name_of(Path) == f"{Path.__module__}.Path"
     assert name_of(CommitUnknown) == "consumer.CommitUnknown"
     assert name_of(tidegate.ExitCode).startswith("exit_codes.")
@@ -90,7 +83,6 @@ def recorded(name: str, version: int = 1) -> Recording:
 
 
 def test_what_old_names_became_is_there() -> None:
-    """Every entry leads to a class of today, and to fields that it has."""
     by_name = {name_of(kind): kind for kind in KINDS}
     assert by_name.keys() >= {*RENAMED.values(), *FIELDS}
     assert {kind.partition(".")[0] for kind in by_name} >= set(ROOMS.values())
@@ -99,7 +91,6 @@ def test_what_old_names_became_is_there() -> None:
 
 
 async def counts(times: int) -> tuple[object, int]:
-    """The program whose run was recorded."""
     count, seen = Field[int]("count"), Field[tuple[str, ...]]("seen")
     for turn in range(times):
         found = await find_one("counters", AllOf((Eq(ID, "c"), Lt(count, 9))))
@@ -115,13 +106,11 @@ async def counts(times: int) -> tuple[object, int]:
 
 
 def test_an_old_recording_of_a_program_is_executed_again() -> None:
-    """It was made before modules moved, with their names of then."""
     assert executed(recorded("counts"), counts(2), OURS) == Same(9, "finished: [orders-0, 9000000]")
     assert isinstance(executed(recorded("counts"), counts(3), OURS), Other)
 
 
 def test_an_old_recording_of_a_consumer_is_executed_again() -> None:
-    """Events and commands that were renamed since are among it: a commit of unknown outcome, a drain, a stop."""
     rules = WorkerRules(ConsumerRules(partition=PartitionRules(hooks=True, fanout=fanout.Rules(task_delivery=True))))
     old = recorded("orders")
     events = {type(untagged(json.loads(each.asked), OURS)) for each in old.entries}
@@ -129,7 +118,7 @@ def test_an_old_recording_of_a_consumer_is_executed_again() -> None:
     first = attrs.evolve(old, entries=old.entries[:16], is_whole=False)
     assert stepped(first, WorkerState(), rules.step, OURS) == Same(16, "")
 
-    # A commit without an answer was made again at once, then.
+    # An unanswered commit was repeated at once then.
     found = stepped(old, WorkerState(), rules.step, OURS)
     assert isinstance(found, Other)
     assert (found.step, found.recorded) == (17, "commit orders-0 @1 (generation 1)")
@@ -137,7 +126,6 @@ def test_an_old_recording_of_a_consumer_is_executed_again() -> None:
 
 
 def test_a_recording_of_the_second_version_is_executed_again() -> None:
-    """It has each offset and each key by itself, where runs are written today."""
     old, rules = recorded("orders", 2), WorkerRules(ConsumerRules(executors=8))
     assert stepped(old, WorkerState(), rules.step, OURS) == Same(4, "")
     other = WorkerRules(ConsumerRules(executors=7))
@@ -147,7 +135,6 @@ def test_a_recording_of_the_second_version_is_executed_again() -> None:
 
 
 def test_a_recording_from_before_a_field_was_renamed_is_read() -> None:
-    """What was asked for of user code was called a task, also in files of this version."""
     old = recorded("orders")
     entries = [attrs.evolve(each, answer=each.answer.replace('"request"', '"task"')) for each in old.entries]
     assert entries != [*old.entries]
@@ -163,5 +150,4 @@ def test_a_recording_from_before_a_field_was_renamed_is_read() -> None:
     "value", [Document.of({"wish": 1}), Eq(ID, "x"), drain.Stage.WAITING, (1, "tidegate.wishes.Fetch"), None]
 )
 def test_what_is_written_today_is_left_as_it_is(value: object) -> None:
-    """Names of today were not names then, and a text is not a name."""
     assert upgraded(tagged(value)) == tagged(value)

@@ -1,5 +1,3 @@
-"""A bug is a text in the place of another one."""
-
 from __future__ import annotations
 
 from types import ModuleType
@@ -16,16 +14,16 @@ ADD = ("number + 1", "number + 2")
 
 
 def test_what_stands_behind_a_table_is_varied() -> None:
-    """Law VT2: a class that looks a function up, and a function that uses the class."""
+    """Law VT2: a class that uses a function, and a function that uses the class."""
     assert variant(Asked, ADD)().answer("add", 1) == Answer(3)
     assert variant(asked_twice, ADD)(1) == 6
     assert variant(asked_twice, ADD, ("TWO: Final = 2", "TWO: Final = 3"))(1) == 9
     assert variant(asked_twice, double=lambda _: 10)(1) == 20
-    assert variant(asked_twice, (" * double(1)", ""))(1) == 2  # what is left stands in the module, too
+    assert variant(asked_twice, (" * double(1)", ""))(1) == 2  # the module has the rest too
 
 
 def test_a_module_may_be_varied_as_a_whole() -> None:
-    """Laws VT2 and VT3: what depends on the text is of the variant, the rest is the module's own."""
+    """Laws VT2 and VT3."""
     made = variant(varied, ADD)
     assert made.asked_twice(1) == 6
     assert made.double is double
@@ -33,13 +31,13 @@ def test_a_module_may_be_varied_as_a_whole() -> None:
 
 
 def test_a_module_that_is_varied_is_sent_to_another_process_as_it_is() -> None:
-    """A module whose name is known there is imported, which would be the original."""
+    """Importing its known name would load the original."""
     sent: ModuleType = cloudpickle.loads(cloudpickle.dumps(variant(varied, ADD)))
     assert sent.asked_twice(1) == 6
 
 
 def test_what_does_not_use_it_stays() -> None:
-    """Law VT2: an answer of the variant is one that others know."""
+    """Law VT2."""
     assert type(variant(Asked, ADD)().answer("add", 1)) is Answer
 
 

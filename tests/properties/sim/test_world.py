@@ -1,5 +1,3 @@
-"""What each effect means on cells: documents, clocks, notes, calls, journals."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
@@ -111,7 +109,6 @@ NEW: Final = AllOf((Eq(A_FIELD, 5), Eq(ID, "new"), Lt(N, 3)))
 
 
 def test_an_upsert_inserts_what_its_filter_equals_and_then_updates_it() -> None:
-    """The id first, then the fields of the filter, then those of the updates; what matches is updated only."""
     world, reply = outcome(upsert_one("rows", NEW, Add(N, 1)))
     assert reply == Document((("_id", "new"), ("a", 5), ("n", 1)))
     assert rows(world) == (A, B, reply)
@@ -128,13 +125,12 @@ def test_an_upsert_inserts_what_its_filter_equals_and_then_updates_it() -> None:
     ],
 )
 def test_an_upsert_is_refused_where_its_document_cannot_be(upsert: UpsertOne, why: str) -> None:
-    """Its id is taken by one that does not match, the update does not fit, or a unique index has the values."""
     world = world_with({"rows": (A, B)}, {"rows": ((N,),)})
     assert outcome(upsert, world) == (world, Refused(why))
 
 
 def test_who_takes_it_that_an_upsert_always_succeeds_is_found_out() -> None:
-    """Two count with the same upsert, and one of them is refused: the count is 1, though both have asked."""
+    """Two count by the same upsert, and one is refused: the count is 1."""
 
     async def counts() -> None:
         await upsert_one("rows", NEW, Add(N, 1))
@@ -183,13 +179,11 @@ READS: Mapping[Effect[object], object] = {
 
 @pytest.mark.parametrize("effect", READS, ids=str)
 def test_what_finds_nothing_or_is_refused_changes_nothing(effect: Effect[object]) -> None:
-    """By id, or else by a scan in natural order; a refused update leaves the document as it was."""
     world, reply = outcome(effect)
     assert (world, reply) == (WORLD, READS[effect])
 
 
 def test_a_write_changes_the_first_document_that_matches() -> None:
-    """Find-and-update replies what it is afterwards, update how many matched."""
     world, reply = outcome(find_one_and_update("rows", Exists(N), Add(N, 5)))
     assert reply == row(n=6)
     assert rows(world) == (row(n=6), B)
@@ -228,13 +222,12 @@ def check_wo4(done: Done) -> None:
 
 
 def bumps(key: str) -> st.SearchStrategy[tuple[UpdateOne, ...]]:
-    """An update of the document, or none at all."""
     made = st.builds(UpdateOne, st.just("rows"), st.just(AllOf((Eq(ID, key), Exists(N)))), updates())
     return st.lists(made, min_size=1, max_size=1).map(tuple)
 
 
 def test_a_write_of_many_comes_to_what_its_parts_come_to() -> None:
-    """Law WO4. And one that ends a document too soon does not."""
+    """Law WO4, which a write that stops one document early breaks."""
     check_wo4(outcome)
 
     def ends_too_soon(effect: Many, world: World) -> tuple[World, object]:
@@ -272,15 +265,13 @@ def test_a_write_of_many_comes_to_what_its_parts_come_to() -> None:
     ids=str,
 )
 def test_what_a_write_of_many_answers(effect: Many, left: list[tuple[int]], reply: object) -> None:
-    """How many, where all went well; a refusal only where nothing was done. No two rows have the same number."""
     world, found = outcome(effect, world_with({"rows": (A, B)}, {"rows": ((N,),)}))
     assert [(doc[N],) for doc in contents(world, "rows")] == left
     assert (found if isinstance(reply, int) else type(found)) == reply
-    assert "before it are" not in str(found)  # there may be none
+    assert "before it are" not in str(found)  # none may exist
 
 
 def test_natural_order_is_the_order_of_insertion() -> None:
-    """What is deleted and inserted again stands last."""
     deleted, count = outcome(delete_one("rows", Eq(ID, "a")))
     assert (rows(deleted), count) == ((B,), 1)
     inserted, reply = outcome(insert_one("rows", A), deleted)
@@ -291,7 +282,7 @@ FIRST, LAST = Foreign("objectId", b"object id 01"), Foreign("objectId", b"object
 
 
 def test_several_are_found_in_the_order_of_their_ids() -> None:
-    """Law WO2: numbers, strings, ObjectIds; those that match, and no more than asked for."""
+    """Law WO2: ids of several types."""
     world = world_with(
         {"rows": tuple(Document.of({"_id": key, "n": 1}) for key in (LAST, "b", 10, FIRST, "a", "\u00e9", 9, "B"))}
     )
@@ -320,7 +311,7 @@ QUEUE: Final = tuple(Document.of({"_id": key, **held}) for key, held in HELD.ite
 
 
 def test_the_first_of_a_sort_is_found_and_taken() -> None:
-    """Law WO5, whatever the natural order; what is alike comes by its id."""
+    """Law WO5; equal documents sort by id."""
     expected = ["higher", "high", "low", "next", "last", "nothing"]
     for queue in permutations(QUEUE):
         world: World = world_with({"rows": queue})
@@ -342,7 +333,6 @@ def test_the_first_of_a_sort_is_found_and_taken() -> None:
 
 
 def test_a_sort_that_would_combine_two_arrays_is_refused() -> None:
-    """Of a document that would be found; others may hold what they like."""
     world = world_with({"rows": tuple(Document.of({"_id": n, "n": [1], "a": a}) for n, a in enumerate([[1], 2]))})
     for effect in (
         find_one("rows", Exists(ID), sort=URGENT),
@@ -363,7 +353,7 @@ WRITES = st.one_of(
 
 
 def is_shared(one: Document, other: Document, index: tuple[Field[Any], ...]) -> bool:
-    """Do both have a combination of values in these fields, as MongoDB's documentation says?"""
+    """Whether both documents share a combination of indexed values, per MongoDB's manual."""
 
     def held(doc: Document, field: Field[Any]) -> list[object]:
         value = doc.held(field)
@@ -376,7 +366,7 @@ def is_shared(one: Document, other: Document, index: tuple[Field[Any], ...]) -> 
 @example([InsertOne("rows", Document.of({"_id": key, "a": 1, "n": key, "b": key})) for key in (1, 2)])
 @example([InsertOne("rows", Document.of({"_id": key, "a": a, "n": 1, "b": key})) for key, a in ((1, 1), (2, (2, 1.0)))])
 def test_a_unique_index_is_never_broken(writes: list[Effect[object]]) -> None:
-    """Law WO1, whatever is written; what is refused changes nothing, and what breaks no index is not refused for it."""
+    """Law WO1; a refused write changes nothing, and a valid one is never refused."""
     world: World = world_with({}, UNIQUE)
     for write in writes:
         after, reply = outcome(write, world)
@@ -414,7 +404,7 @@ REFUSED_BY_INDEX: Mapping[str, tuple[Document, Document, bool]] = {
 
 @pytest.mark.parametrize("what", REFUSED_BY_INDEX)
 def test_what_a_unique_index_takes_for_equal(what: str) -> None:
-    """Law WO1 as MongoDB has it; the refusal names the index, and a document never stands in its own way."""
+    """Law WO1, as in MongoDB; a document never conflicts with itself."""
     one, other, is_refused = REFUSED_BY_INDEX[what]
     world, _ = outcome(insert_one("rows", one), world_with({}, {"rows": ((B_FIELD,),)}))
     world, _ = outcome(update_one("rows", Eq(N, None), Put(N, 1)), world)
@@ -423,7 +413,6 @@ def test_what_a_unique_index_takes_for_equal(what: str) -> None:
 
 
 def test_an_id_that_is_a_number_is_not_the_text_that_looks_like_it() -> None:
-    """They are two documents."""
     number = Document.of({"_id": 1, "n": 9})
     text = Document.of({"_id": "1", "n": 8})
     world = world_with({"rows": (number, text)})
@@ -450,7 +439,7 @@ def test_an_id_that_is_a_number_is_not_the_text_that_looks_like_it() -> None:
 def test_no_write_makes_a_document_that_is_too_large(
     write: Callable[[bytes], Effect[object]], held: tuple[Document, ...]
 ) -> None:
-    """Law WO3, to the byte; what is refused changes nothing. That it is the byte of MongoDB: `test_mongo_agreement`."""
+    """Law WO3, to the byte; `test_mongo_agreement` compares with MongoDB."""
 
     def made(data: bytes) -> int:
         (doc,) = rows(outcome(write(data), world)[0])
@@ -464,7 +453,6 @@ def test_no_write_makes_a_document_that_is_too_large(
 
 
 def test_a_world_begins_with_no_document_that_is_too_large() -> None:
-    """The error says which one."""
     room = SIZE_MAX - size_of(row(b=b""))
     assert rows(world_with({"rows": (row(b=bytes(room)),)}))
     with pytest.raises(Misuse, match=r'(?s)16,777,217 bytes.*where: rows, "a"'):
@@ -475,7 +463,6 @@ def test_a_world_begins_with_no_document_that_is_too_large() -> None:
 
 
 def test_the_store_s_clock_stamps_and_judges() -> None:
-    """It is one clock; whoever asks for the time of its own machine learns that it is another one."""
     later = WORLD.write(CLOCK, Instant(5 * SECOND))
     stamped, reply = outcome(find_one_and_update("rows", Eq(ID, "a"), PutServerTime(AT)), later)
     assert reply == row(n=1, at=Instant(5 * SECOND))
@@ -486,7 +473,6 @@ def test_the_store_s_clock_stamps_and_judges() -> None:
 
 
 def test_a_sleep_has_no_outcome_before_its_time() -> None:
-    """It ends when the clock has reached the alarm, or at once if there is none."""
     asleep = WORLD.write(wakes("p"), Instant(SECOND))
     assert list(perform(Sleep(SECOND), asleep, "p")) == []
     world, reply = outcome(Sleep(SECOND), asleep.write(CLOCK, Instant(SECOND)))
@@ -495,7 +481,6 @@ def test_a_sleep_has_no_outcome_before_its_time() -> None:
 
 
 def test_a_note_stands_until_it_is_said_anew() -> None:
-    """By name, in the order of the names, whoever said what first."""
     world, _ = outcome(Note("b", 1))
     world, _ = outcome(Note("a", 2), world)
     world, reply = outcome(Note("b", 3), world)
@@ -504,19 +489,17 @@ def test_a_note_stands_until_it_is_said_anew() -> None:
 
 @attrs.frozen
 class Unknown(Effect[None]):
-    """An effect that no world knows."""
+    pass
 
 
 @pytest.mark.parametrize("effect", [Call("user code"), Unknown()], ids=["call", "another"])
 def test_an_effect_without_a_meaning_is_unknown(effect: Effect[object]) -> None:
-    """The message says what to do; user code has the outcomes that a scenario gives it."""
     with pytest.raises(UnknownEffect, match="has no meaning") as raised:
         outcome(effect)
     assert ("calls=" in raised.value.todo) == isinstance(effect, Call)
 
 
 def test_user_code_answers_what_the_scenario_says() -> None:
-    """Each of the values, in an unchanged world; what is not a call means what it meant."""
     means = calling({"ask": (1, Refused("no"))})
     assert list(means(Call("ask"), WORLD, "p")) == [(WORLD, 1), (WORLD, Refused("no"))]
     assert list(means(find_one("rows", Eq(ID, "b")), WORLD, "p")) == [(WORLD, B)]
@@ -526,7 +509,6 @@ def test_user_code_answers_what_the_scenario_says() -> None:
 
 
 def test_a_journal_keeps_every_version() -> None:
-    """Of one document, whatever effect made it; what changes nothing and what happens elsewhere is not a version."""
     means = journaled("rows", "a", lambda doc: Document.of({"n": doc[N]}))
     world: World = WORLD
     for effect in (
@@ -547,7 +529,6 @@ def test_a_journal_keeps_every_version() -> None:
 
 
 def test_a_world_is_a_value() -> None:
-    """Writing makes another one; what was never written is empty."""
     cell = Cell(("cell",), 0)
     assert WORLD.read(cell) == 0
     assert WORLD.write(cell, 1).read(cell) == 1
@@ -556,12 +537,11 @@ def test_a_world_is_a_value() -> None:
 
 
 def test_no_cell_is_empty_with_an_instant_in_it() -> None:
-    """In relative time it would be now for ever, however much time has passed since the beginning."""
+    """In relative time it would always be now."""
     with pytest.raises(Misuse, match="an empty cell holds an instant"):
         Cell(("lease",), (1, Instant(0)))
     assert Cell(("lease",), (1,)).empty == (1,)
 
 
 def test_a_late_request_reads_as_a_sentence() -> None:
-    """Whose it is, and what it asks."""
     assert str(Flying("p", Note("a", 1))) == "p's late request: note a: 1"

@@ -1,4 +1,4 @@
-"""A module that tests of variants vary: a table of functions, a value, and a class that uses both."""
+"""A module for tests of variants: a table of functions, a value, and a class that uses both."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ from typing import Final, NamedTuple
 
 
 class Answer(NamedTuple):
-    """What is answered."""
-
     number: int
 
 
 class Asked:
-    """Looks a function up in a table."""
-
     def answer(self, how: str, number: int) -> Answer:
         return Answer(TABLE[how](number))
 

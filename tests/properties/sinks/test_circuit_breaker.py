@@ -59,15 +59,11 @@ def test_cb1_it_opens_at_the_threshold(
 
 @attrs.frozen
 class Asked:
-    """A worker asks whether it may try the sink, this many microseconds after the last thing that happened."""
-
     after: int
 
 
 @attrs.frozen
 class Ended:
-    """The outcome of one of the attempts that were ever admitted arrives, perhaps again."""
-
     which: int
     outcome: AttemptOutcome
 
@@ -87,7 +83,6 @@ BAD = Ended(0, AttemptOutcome.UNANSWERED)
 @example(CircuitBreaker(threshold=1, cooldown=5), [Asked(0), BAD, Asked(5), Asked(4), Asked(1)])
 @example(CircuitBreaker(threshold=1, cooldown=5), [Asked(0), BAD, Asked(6), Asked(1), Asked(1)])
 def test_cb2_probes_come_one_by_one(breaker: CircuitBreaker, run: list[Asked | Ended]) -> None:
-    """Any interleaving of questions and outcomes, late ones and repeated ones too."""
     circuit: CircuitState = Closed()
     now, eras, tripped = START, list[int](), list[Instant]()
     probes, settled = list[tuple[int, Instant]](), set[int]()
@@ -152,18 +147,18 @@ test_a_planted_bug_is_found = planted(
         "half open is open to all", ("if isinstance(circuit, Closed):", "if isinstance(circuit, (Closed, HalfOpen)):"),
         test_cb2_probes_come_one_by_one, test_cb4_other_eras_say_nothing,
     ),
-    # Drakkar: a probe that never comes back keeps the slot for ever.
+    # Drakkar: a probe without a reply keeps the slot forever.
     bug(
         "it waits for its probe",
         ("if 0 < circuit.until - now <=", "if isinstance(circuit, HalfOpen) or 0 < circuit.until - now <="),
         test_cb3_no_circuit_stays_shut,
     ),
-    # One that was set back by an hour shuts it for an hour.
+    # A clock set back by an hour keeps it open for an hour.
     bug(
         "it waits for its clock", ("circuit.until - now <= breaker.cooldown:", "circuit.until - now:"),
         test_cb3_no_circuit_stays_shut,
     ),
-    # Drakkar: what was sent before the trip decides the probe.
+    # Drakkar: an attempt from before the trip decides the probe.
     bug("any era", ("if era != circuit.era:", "if False:"), test_cb4_other_eras_say_nothing),
 )  # fmt: skip
 
@@ -172,7 +167,7 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_a_circuit_opens_after_five_probes_after_30_s_and_closes() -> None:
-    """The defaults of Drakkar; a success in between sets the count back, a refusal is an answer too."""
+    """Drakkar's defaults; a success resets the count, and a refusal is a reply too."""
     breaker, circuit, now = CircuitBreaker(), circuits.Closed(), START
     seen: list[CircuitState] = [circuit]
     for failure in [Ambiguous()] * 3 + [Refused("no")] + [Ambiguous()] * 5:
@@ -198,7 +193,6 @@ def test_a_circuit_opens_after_five_probes_after_30_s_and_closes() -> None:
 
 
 def outage(breaker: CircuitBreaker, payloads: int, away: int) -> tuple[int, int]:
-    """How many of the payloads are delivered and dead-lettered, of a sink that is away for this many seconds."""
     circuit: CircuitState = Closed()
     states: list[Payload] = [Sending()] * payloads
     for second in range(away + 120):
@@ -218,10 +212,7 @@ def outage(breaker: CircuitBreaker, payloads: int, away: int) -> tuple[int, int]
 
 
 def test_an_outage_does_not_empty_the_topic_into_the_dead_letters() -> None:
-    """A sink that is away for two minutes: only the payload that two probes were made with is dead-lettered.
-
-    Without a breaker, everything is; Drakkar, with one, diverts everything while it is open.
-    """
+    """Without a breaker all are dead-lettered; Drakkar's diverts all while it is open."""
     assert outage(CircuitBreaker(), 100, 120) == (99, 1)
     assert outage(CircuitBreaker(threshold=10**9), 100, 120) == (0, 100)
 
@@ -248,6 +239,5 @@ def test_an_outage_does_not_empty_the_topic_into_the_dead_letters() -> None:
     ],
 )
 def test_what_means_nothing_is_refused(wrong: Callable[[], object]) -> None:
-    """A bad configuration is an error at construction, a bad argument one at the call; nothing is judged."""
     with pytest.raises(Misuse):
         wrong()

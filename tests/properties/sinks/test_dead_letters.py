@@ -52,7 +52,6 @@ def test_de1_letters_come_back(each: DeadLetter) -> None:
 @given(drawn.dead_letters(), st.integers(0), st.binary(max_size=2), st.integers(0, 2))
 @example(letter(b"payload"), len('{"format": "tidegate dead letter", "version": 1, "topic": "'), b"p", 1)
 def test_de2_changes_are_noticed(each: DeadLetter, at: int, other: bytes, length: int) -> None:
-    """A byte is replaced, removed, or put in; a field is replaced; or the bytes are anything at all."""
     data = dead_letters.encode(each)
     at %= len(data)
     assert laws.notices_a_change(each, dead_letters.decode(data[:at] + other + data[at + length :]))
@@ -72,7 +71,7 @@ def test_de3_nothing_is_shown(prefix: bytes, error: str) -> None:
 
 test_a_planted_bug_is_found = planted(
     dead_letters,
-    # Drakkar: of each payload its shell is dumped.
+    # Drakkar dumps only the shell of a payload.
     bug("without its body", ("_blob(letter.payload)", '_blob(b"{}")'), test_de1_letters_come_back),
     bug(
         "bytes that are not text are replaced",
@@ -94,7 +93,6 @@ test_a_planted_bug_is_found = planted(
 
 
 def changed(each: DeadLetter, change: Callable[[dict[str, Any]], object]) -> bytes:
-    """An encoded dead letter with another content, and the digest of that: whoever forges one can work it out anew."""
     fields = json.loads(dead_letters.encode(each))
     del fields["sha256"]
     change(fields)
@@ -103,7 +101,6 @@ def changed(each: DeadLetter, change: Callable[[dict[str, Any]], object]) -> byt
 
 
 def test_a_dead_letter_can_be_read_and_found() -> None:
-    """One line of ASCII: text as text, other bytes in base64, and where it came from."""
     dead_lettering = DeadLettering(Failures(3, START, START + 5, "smtp://me:hunter2@mail is away"))
     record = Record("orders", 3, 7, b"\xff", '{"name": "J\u00fcrgen"}'.encode(), (("h", None),), Instant(5))
     each = dead_letters.dead_letter(dead_lettering, record, "results", 0, b"line\x1b[31m\n")
@@ -134,14 +131,12 @@ def test_a_dead_letter_can_be_read_and_found() -> None:
 
 
 def test_a_dead_letter_may_be_written_otherwise() -> None:
-    """Whoever pretty-prints it, or sorts its fields, has changed nothing."""
     fields = json.loads(dead_letters.encode(letter()))
 
     assert dead_letters.decode(json.dumps(fields, indent=2, sort_keys=True, ensure_ascii=False).encode()) == letter()
 
 
 def test_the_same_payload_of_the_same_record_has_one_id() -> None:
-    """A reply that was lost leads to two dead letters of one key; another payload, sink, index or record to another."""
     one = letter()
     others = (
         attrs.evolve(one, payload=b"other"),
@@ -204,14 +199,12 @@ DEEP = b'{"a":' * 100_000
     ids=range(38),
 )
 def test_what_is_not_a_dead_letter_says_why(flaw: Flaw, data: bytes) -> None:
-    """Corrupt, forged, deep, endless or foreign: the answer is a value, never an exception."""
     assert dead_letters.decode(data) == Undecodable(flaw)
     assert str(Undecodable(flaw)) == f"undecodable: {flaw.value}"
 
 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_answered(data: bytes) -> None:
-    """Whatever is found in the topic of the dead letters."""
     assert isinstance(dead_letters.decode(data), Undecodable)
 
 
@@ -251,7 +244,6 @@ def recorded(**changes: Any) -> DeadLetter:
     ],
 )
 def test_what_means_nothing_is_refused(wrong: Callable[[], object]) -> None:
-    """A bad configuration is an error at construction, a bad argument one at the call; neither shows what is carried."""
     with pytest.raises(Misuse) as raised:
         wrong()
 

@@ -1,5 +1,3 @@
-"""What is sent to a dead-letter topic: laws DT1 and DT2, and what is planted against them."""
-
 from __future__ import annotations
 
 import attrs

@@ -73,8 +73,6 @@ def test_dl1_payloads_are_settled_by_what_was_received(rules: DeliveryRules, eve
 
 @attrs.frozen
 class Attempt:
-    """Whoever delivers carries out what the payload's state says, and the world does with it what it does."""
-
     index: int
     weather: int  # 0 fine, 1 lost before, 2 lost after, 3 refused
     answer: Action
@@ -82,23 +80,19 @@ class Attempt:
 
 @attrs.frozen
 class Arrived:
-    """One of the replies under way arrives, and perhaps once more later."""
-
     which: int
     again: bool
 
 
 @attrs.frozen
 class Looked:
-    """Somebody looks at a payload, and releases or dismisses it."""
-
     index: int
     event: Released | Dismissed
 
 
 @attrs.frozen
 class Done:
-    """User code is done with the offset."""
+    pass
 
 
 Act = Attempt | Arrived | Looked | Done
@@ -115,7 +109,7 @@ WEATHER = (None, Ambiguous("no reply"), Ambiguous("no reply"), Refused("the tabl
 
 @attrs.define
 class World:
-    """An offset with three payloads, a sink, a topic of dead letters, and replies that arrive late, twice, or never."""
+    """An offset with three payloads, a sink, a dead-letter topic, and unreliable replies."""
 
     rules: DeliveryRules
     outbox: OffsetDelivery = attrs.field(factory=lambda: delivery.added(OffsetDelivery(), 3))
@@ -165,7 +159,6 @@ class World:
 
 
 def lasting(index: int) -> list[Act]:
-    """A sink that is away for two attempts."""
     return [act for _ in range(2) for act in (Attempt(index, 1, Action.RETRY), Arrived(0, again=False))]
 
 
@@ -175,7 +168,6 @@ def lasting(index: int) -> list[Act]:
 @example(RULES, [*(act for i in range(3) for act in (Attempt(i, 0, Action.RETRY), Arrived(0, again=False)))])
 @example(RULES, [Done(), *(act for i in range(3) for act in (Attempt(i, 1, Action.HOLD), Arrived(0, again=False)))])
 def test_dl1_nothing_is_lost(rules: DeliveryRules, acts: Sequence[Act]) -> None:
-    """Any interleaving of attempts, lost and repeated replies, releases and dismissals: what is complete is not lost."""
     world = World(rules)
     for act in acts:
         world.act(act)
@@ -255,7 +247,7 @@ def test_dl6_payloads_come_to_rest(rules: DeliveryRules, faults: list[tuple[Fail
 
 test_a_planted_bug_is_found = planted(
     delivery,
-    # Drakkar: what has used up its attempts is logged as dead-lettered, and dropped.
+    # Drakkar logs an exhausted payload as dead-lettered, and drops it.
     bug(
         "dropped at last",
         ("        DeadLettering(failures) if rules", "        Skipped(Reason.LASTING) if rules"),
@@ -267,7 +259,7 @@ test_a_planted_bug_is_found = planted(
         ("return DeadLettering(payload.failures, write_failures, verdict.at)", "return DeadLettered()"),
         test_dl1_payloads_are_settled_by_what_was_received, test_dl1_nothing_is_lost, test_dl4_nothing_is_dropped,
     ),
-    # Drakkar: a sink that is closed returns silently.
+    # Drakkar: a closed sink returns silently.
     bug(
         "closed is delivered",
         (
@@ -276,9 +268,9 @@ test_a_planted_bug_is_found = planted(
         ),
         test_dl1_payloads_are_settled_by_what_was_received,
     ),
-    # Nothing is under way.
+    # No request is in flight.
     bug("held is done", ("sending + dead_lettering + held:", "sending + dead_lettering:"), test_dl1_nothing_is_lost),
-    # Drakkar: one hook raises, and the offset commits while the other sink still sends.
+    # Drakkar: one hook raises, and the offset commits while another sink sends.
     bug(
         "some are done",
         ("not sending + dead_lettering + held:", "any(isinstance(each, SETTLED) for each in delivery.payloads):"),
@@ -295,7 +287,7 @@ test_a_planted_bug_is_found = planted(
         ),
         test_dl2_what_is_settled_stays, test_dl2_what_is_complete_stays,
     ),
-    # A refusal is taken for a blip.
+    # A refusal is taken for a transient failure.
     bug(
         "what was refused is sent again", ("if isinstance(event.failure, Refused):\n", "if False:\n"),
         test_dl3_it_is_sent_again_as_allowed,
@@ -317,7 +309,7 @@ test_a_planted_bug_is_found = planted(
         "the count does not survive the delay", ("Sending(failures, verdict.at)", "Sending(None, verdict.at)"),
         test_dl3_it_is_sent_again_as_allowed, test_dl6_payloads_come_to_rest,
     ),
-    # Drakkar: where the dead letters are down, the payload is lost, and its offset commits.
+    # Drakkar: if the dead-letter topic is down, the payload is lost and its offset commits.
     bug(
         "dropped unwritten",
         ("Held(Reason.UNWRITTEN, DeadLettering(payload.failures, write_failures))", "Skipped(Reason.UNWRITTEN)"),
@@ -335,7 +327,6 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_a_sink_that_is_away_gets_three_attempts_and_then_the_dead_letters_have_it() -> None:
-    """The defaults: three attempts in all, 100 ms and 200 ms apart, then the dead letter, written at the second try."""
     payload: Payload = Sending()
     seen = list[Payload]()
     first, second, third = (START, START + 150 * MILLISECOND, START + SECOND)
@@ -389,12 +380,10 @@ def test_a_sink_that_is_away_gets_three_attempts_and_then_the_dead_letters_have_
 def test_a_failure_is_followed_by_what_is_answered_or_ruled(
     rules: DeliveryRules, event: Failed, expected: Payload
 ) -> None:
-    """User code first, then the rules: for a refusal, or when the attempts are used up."""
     assert delivery.step(rules, Sending(), event) == expected
 
 
 def test_what_is_held_goes_on_where_it_was() -> None:
-    """Released, it gets one attempt more and its count goes on; a dead letter is written, not the payload sent."""
     held = Held(Reason.LASTING, Sending(failures(2)))
     unburied = delivery.step(RULES, DeadLettering(failures()), write_failures(failure=Refused("too large")))
     again = delivery.step(RULES, held, Released())
@@ -409,7 +398,6 @@ def test_what_is_held_goes_on_where_it_was() -> None:
 
 
 def test_every_state_has_an_answer_to_every_event() -> None:
-    """Totality, and what arrives late: a success settles whatever is not; anything else out of turn says nothing."""
     dead_lettering = DeadLettering(failures())
     open_states: tuple[Payload, ...] = (
         Sending(),
@@ -440,7 +428,6 @@ def test_every_state_has_an_answer_to_every_event() -> None:
 
 
 def test_a_dead_letter_is_tried_five_times_and_then_held_back() -> None:
-    """The default, and without a draw of chance the delays of the policies are whole."""
     payload: Payload = DeadLettering(failures())
     waits = list[int]()
     while isinstance(payload, DeadLettering):
@@ -458,7 +445,7 @@ def test_a_dead_letter_is_tried_five_times_and_then_held_back() -> None:
 
 
 def test_without_dead_letters_an_old_burial_is_held_back() -> None:
-    """DeliveryRules may change while a dead letter is on its way."""
+    """DeliveryRules may change while a dead letter is being written."""
     rules = DeliveryRules(dead_lettering=None, refused=Action.SKIP, lasting=Action.SKIP)
 
     assert delivery.step(rules, DeadLettering(failures()), write_failures()) == Held(
@@ -470,7 +457,6 @@ def test_without_dead_letters_an_old_burial_is_held_back() -> None:
 
 
 def test_an_offset_waits_for_each_of_its_payloads() -> None:
-    """Two payloads and a third: an event for one after the other, and complete only when user code is done with it."""
     outbox = delivery.added(delivery.added(OffsetDelivery(), 2), 1)
     outbox = delivery.updated(RULES, outbox, 0, Acknowledged())
     outbox = delivery.updated(RULES, outbox, 1, failed(answer=Action.SKIP))
@@ -485,7 +471,6 @@ def test_an_offset_waits_for_each_of_its_payloads() -> None:
 
 
 def test_an_offset_without_payloads_is_complete_when_user_code_is_done() -> None:
-    """A tombstone, or a record of which user code makes nothing."""
     assert delivery.completion(OffsetDelivery()) == Incomplete(0, 0, 0, more=True)
     assert delivery.completion(delivery.sealed(OffsetDelivery())) == Complete(0, 0, 0)
     assert str(delivery.completion(OffsetDelivery((Held(Reason.LASTING, Sending()),), sealed=True))) == (
@@ -494,7 +479,6 @@ def test_an_offset_without_payloads_is_complete_when_user_code_is_done() -> None
 
 
 def test_an_error_is_cut_and_masked_once() -> None:
-    """What is kept of an error is kept as it is when it is kept again, so that a dead letter comes back."""
     long = "x" * 4_090 + "mongodb://u:p@a,b/?x@y " + "\ud800" + "z" * 9
 
     assert len(delivery.shown(long)) == delivery.ERROR_MAX
@@ -505,7 +489,6 @@ def test_an_error_is_cut_and_masked_once() -> None:
 
 @given(st.integers(0, 40), st.sampled_from(("", " gone", " gone " * 2_000)))
 def test_an_error_that_is_cut_shows_no_password(place: int, rest: str) -> None:
-    """Wherever in an address the cut is, and whatever follows; kept again it is the same."""
     kept = delivery.shown("x" * (delivery.ERROR_MAX - place - 1) + " mongodb://me:hunter2@host" + rest)
 
     assert "hunter" not in kept
@@ -514,7 +497,7 @@ def test_an_error_that_is_cut_shows_no_password(place: int, rest: str) -> None:
 
 
 def test_an_error_of_ten_million_words_is_kept_at_once() -> None:
-    """No more of it is looked at than is kept; it took ten seconds."""
+    """Only the stored part is read; a full read took ten seconds."""
     before = delivery.shown("no " * 1_400)
 
     assert delivery.shown("no " * 10_000_000) == before
@@ -558,7 +541,6 @@ def test_an_error_of_ten_million_words_is_kept_at_once() -> None:
     ],
 )
 def test_what_means_nothing_is_refused(wrong: Callable[[], object]) -> None:
-    """A bad configuration is an error at construction, a bad argument one at the call; neither shows what is carried."""
     with pytest.raises(Misuse) as raised:
         wrong()
 
@@ -566,7 +548,6 @@ def test_what_means_nothing_is_refused(wrong: Callable[[], object]) -> None:
 
 
 def test_every_value_may_be_a_key() -> None:
-    """Values are hashable and compare by content."""
     every = (
         Sending(failures()),
         Held(Reason.LASTING, Sending()),

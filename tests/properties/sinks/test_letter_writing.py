@@ -1,5 +1,3 @@
-"""What follows attempts to write a dead letter, one after the other until it is written."""
-
 from __future__ import annotations
 
 from typing import Final
@@ -15,11 +13,10 @@ from tidegate.sinks.laws import letter_writing as laws
 from tidegate.sinks.letter_writing import Attempt, Settled, WriteAgain, WriteVerdict, after_attempt
 
 NEVER: Final = 3_000
-"""Failures in a row; at 30 s each, a day."""
+"""At 30 s per failure, a day."""
 
 
 def played(failing: int) -> tuple[list[Attempt], list[WriteVerdict]]:
-    """So many attempts fail, if it comes to that, and the next one does not."""
     attempts, verdicts, failures = list[Attempt](), list[WriteVerdict](), 0
     while not verdicts or isinstance(verdicts[-1], WriteAgain):
         attempts.append(Attempt.FAILED if len(attempts) < failing else Attempt.WRITTEN)

@@ -1,4 +1,4 @@
-"""Payloads wait for one sink. Which one is tried now, so that a sink that is away is not asked by all of them?"""
+"""Payloads share a sink. The outbox picks one to try, so not all probe a sink that is down."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ FAILURES: Final = st.sampled_from([None, Refused("too large"), Ambiguous("no rep
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 7), FAILURES, FAILURES), max_size=40))
 def test_payloads_are_held_back_and_woken(course: list[tuple[int, int, Failure | None, Failure | None]]) -> None:
-    """Laws CU1 to CU3, CU5 and CU6, and CB1 and CB4 in company, for any course of attempts, withdrawals, timers and time."""
+    """Laws CU1 to CU3, CU5 and CU6, and CB1 and CB4, for any course of events."""
     now, timers = at(0), list[Instant]()
     taken, handed_back, withdrawn = set[int](), list[int](), set[int]()
     outbox = RIGHT.step(OutboxState(), Submitted(SUBMITTED, now)).state
@@ -100,7 +100,7 @@ def test_what_nobody_asked_for_changes_nothing(numbers: list[int], era: int, fai
     assert laws.ignores_what_nobody_asked(UNASKED, RIGHT.step(UNASKED, event))
 
 
-# The other laws are broken by specimens that ship.
+# Shipped specimens break the other laws.
 test_a_planted_bug_is_found = planted(
     outboxes,
     bug(
@@ -117,7 +117,7 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_a_refusal_is_an_answer_and_so_is_one_of_many() -> None:
-    """A sink that answers for one payload is there: others of the attempt wait, and the circuit stays closed."""
+    """A sink that answers for one payload is up: the others wait."""
     outbox = RIGHT.step(OutboxState(), Submitted((3, 4), at(0))).state
     done = RIGHT.step(outbox, AttemptEnded((3, 4), 0, (Refused("too large"), Ambiguous("no reply")), at(1)))
     back, timer = done.commands
@@ -127,14 +127,12 @@ def test_a_refusal_is_an_answer_and_so_is_one_of_many() -> None:
 
 
 def test_what_is_not_due_does_not_hold_up_others() -> None:
-    """The one that has failed waits for its back-off."""
     outbox = OutboxState(waiting=(1, 2), failed=((1, Sending(None, at(5))),))
     done = RIGHT.step(outbox, Submitted((3,), at(0)))
     assert done.commands == (Deliver((2, 3), 0), StartTimer(at(5)))
 
 
 def test_values_say_what_they_are() -> None:
-    """One line each, and what is not a value is refused."""
     values = (
         Deliver((1,), 2), HandBack(1, Sending()), StartTimer(at(3)), Submitted((1, 2), at(0)), Withdrawn((1, 2), at(0)),
         TimerFired(at(0)), OutboxState(waiting=(1,)), AttemptEnded((1,), 2, (None,), at(0)), AttemptEnded((1,), 2, (Ambiguous(),), at(0)),
@@ -174,6 +172,5 @@ def test_values_say_what_they_are() -> None:
     ],
 )
 def test_what_is_not_an_event_is_refused(event: OutboxEvent) -> None:
-    """Each field is looked at by `step`."""
     with pytest.raises(Misuse):
         RIGHT.step(OutboxState(), event)

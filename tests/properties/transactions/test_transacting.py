@@ -1,4 +1,4 @@
-"""A program in a transaction: what it asks for step by step, and that what is said of it in the end is true."""
+"""A program in a transaction: its requests step by step, and the truth of its result."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ async def body() -> int:
 
 
 def course(program: effects.Program[Any], *replies: object) -> tuple[list[effects.Effect[object]], object]:
-    """What it asks for, with these replies (the time is always told), and what it returns, or awaits."""
     asked: list[effects.Effect[object]] = []
     left = list(replies)
     status = resume(program, None)
@@ -111,14 +110,14 @@ COURSES: Final[dict[str, tuple[list[object], list[effects.Effect[object]], objec
 
 @pytest.mark.parametrize("what", COURSES)
 def test_it_asks_for_this_and_says_that(what: str) -> None:
-    """Laws TN1, TN2 and TN3, one failure after the other."""
+    """Laws TN1, TN2 and TN3."""
     replies, asked, answer = COURSES[what]
     assert course(in_transaction("s", body, TWICE), *replies) == (asked, answer)
 
 
 @pytest.mark.parametrize("fails", [CONFLICT, LOST, effects.Refused("no")])
 def test_a_body_hears_nothing_of_a_failure(fails: effects.Failure) -> None:
-    """Law TN4: it cannot go on in a transaction that is over, whatever it catches."""
+    """Law TN4, even if the body catches every error."""
     heard: list[object] = []
 
     async def catches() -> str:
@@ -134,8 +133,6 @@ def test_a_body_hears_nothing_of_a_failure(fails: effects.Failure) -> None:
 
 
 def test_a_body_that_asks_for_no_operation_needs_no_transaction() -> None:
-    """What else it asks for is asked for as it is, and it hears of failures there."""
-
     async def calls() -> object:
         try:
             return await effects.Call("user code")
@@ -146,8 +143,6 @@ def test_a_body_that_asks_for_no_operation_needs_no_transaction() -> None:
 
 
 def test_a_body_gives_up_by_a_failure_of_its_own() -> None:
-    """One that is refused is not done, another one begins anew."""
-
     async def refuses() -> None:
         await READ
         raise effects.Refused("there is nothing")
@@ -161,8 +156,6 @@ def test_a_body_gives_up_by_a_failure_of_its_own() -> None:
 
 
 def test_an_error_of_the_body_is_passed_on() -> None:
-    """It is a bug, and whoever runs the program ends what is open."""
-
     async def fails() -> None:
         await READ
         raise ZeroDivisionError
@@ -188,14 +181,11 @@ async def nested() -> object:
     ],
 )
 def test_what_cannot_be_carried_is_misuse(wrong: Callable[[], effects.Program[Any]]) -> None:
-    """What makes no program, a body that asks for transactions itself, and arguments of wrong types."""
     with pytest.raises(Misuse):
         course(wrong())
 
 
 def test_a_body_awaits_effects() -> None:
-    """As any program does."""
-
     class Something:
         def __await__(self) -> Any:
             yield 1
@@ -210,7 +200,7 @@ def test_a_body_awaits_effects() -> None:
 
 
 def test_it_pauses_as_the_drivers_do() -> None:
-    """5 ms, half as much again each time, up to half a second, any part of it left out; for two minutes in all."""
+    """From 5 ms by a factor of 1.5 to 0.5 s, full jitter, two minutes in all."""
     assert CONTENDING.jitter_ppm == PPM
     assert CONTENDING.elapsed_max == 120 * SECOND
     asked, _ = course(in_transaction("s", body), *[CONFLICT, None, None] * 20)
@@ -220,7 +210,6 @@ def test_it_pauses_as_the_drivers_do() -> None:
 
 
 def test_a_program_and_its_body_are_merged() -> None:
-    """So that the search of what is carried in a transaction ends."""
     report = explore(transferring(policy=POLICY))
     assert report.ok
     assert report.unmerged == ()

@@ -1,5 +1,3 @@
-"""Amounts move whole, once, and are answered truly: what is refused, and what another run of the same request says."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -42,7 +40,7 @@ TRANSFERS: Final = st.builds(
 
 @given(st.lists(TRANSFERS, max_size=8))
 def test_what_is_moved_is_what_entries_say(asked: list[Transfer]) -> None:
-    """Laws TF1 to TF4, one transfer after the other; a request that is asked for again moves nothing."""
+    """Laws TF1 to TF4; a repeated request moves nothing."""
     world: World = WORLD
     for nth, each in enumerate(asked):
         was_there = any(doc[ID] == each.request for doc in contents(world, "entries"))
@@ -55,7 +53,6 @@ def test_what_is_moved_is_what_entries_say(asked: list[Transfer]) -> None:
 
 
 def test_the_laws_can_be_broken() -> None:
-    """Each of them."""
     entry = entry_of(Transfer("r", "a", "b", 1))
     accounts = contents(WORLD, "accounts")
     assert not laws.balances_are_what_entries_say(BEGAN, accounts, (entry,))
@@ -71,14 +68,13 @@ def test_the_laws_can_be_broken() -> None:
 
 @pytest.mark.parametrize("asked", [Transfer("r", "nobody", "a", 1), Transfer("r", "a", "nobody", 1)])
 def test_an_account_that_is_not_there_moves_nothing(asked: Transfer) -> None:
-    """What was taken from the giver is his again."""
     answer, world = made(WORLD, asked, "s")
     assert answer == NotDone(Refused("there is no such account"), 1)
     assert contents(world, "accounts") == contents(WORLD, "accounts")
 
 
 def test_every_statement_that_fails_leaves_nothing() -> None:
-    """Law TF1, at each of them, for good: what was begun is ended, and nothing of it is there."""
+    """Law TF1, at each statement."""
     asked: list[Effect[object]] = []
 
     def notes(effect: Effect[object]) -> None:
@@ -117,12 +113,10 @@ def test_every_statement_that_fails_leaves_nothing() -> None:
     ],
 )
 def test_what_is_no_transfer_is_misuse(wrong: Callable[[], object]) -> None:
-    """Each argument."""
     with pytest.raises(Misuse):
         wrong()
 
 
 def test_a_transfer_has_one_line() -> None:
-    """And a balance is a field of its document."""
     assert str(Transfer("r", "a", "b", 2)) == "2 from a to b (r)"
     assert account("a", 2)[BALANCE] == 2

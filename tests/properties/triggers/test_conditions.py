@@ -74,7 +74,6 @@ SURROGATES = (OnEvent("\ud83d\ude00"), OnEvent("\U0001f600"))
 @example(*SPLIT)
 @example(*SURROGATES)
 def test_cd1_each_condition_is_named(left: Condition, right: Condition) -> None:
-    """Law CD1."""
     for other in (left, right):
         assert laws.conditions_are_named_by_all(left, other, condition_id(left), condition_id(other))
 
@@ -84,7 +83,6 @@ def test_cd1_each_condition_is_named(left: Condition, right: Condition) -> None:
 @example(StatusContext("a", "i", 1, "retry"), StatusContext("a", "i", 3, "retry"))
 @example(StatusContext("a", "i", 1, "retry"), StatusContext("a", "i", 1, "retry", Document((("k", 1),))))
 def test_cd1_each_context_is_named(left: Context, right: Context) -> None:
-    """Law CD1."""
     for other in (left, right):
         assert laws.contexts_are_named_by_what_happened(left, other, context_id(left), context_id(other))
 
@@ -96,7 +94,6 @@ def test_cd1_each_context_is_named(left: Context, right: Context) -> None:
 @example(OnEvent("a"), EventContext("b", "e"))
 @example(OnException("a"), StatusContext("a", "i", 1, "failed"))
 def test_cd2_only_its_sources_count(condition: Condition, context: Context) -> None:
-    """Law CD2."""
     assert laws.holds_of_its_sources_only(condition, context, holds(condition, context))
 
 
@@ -110,7 +107,6 @@ NO, RAISES, YES = (OnEvent("a", Judge(each.__name__, each)) for each in (no, rai
 @example((Composite(Logic.ALL, (YES, RAISES)), EVENT))
 @example((Composite(Logic.ANY, (NO, RAISES)), EVENT))
 def test_cd3_the_parts_decide(drawn: tuple[Composite, Context]) -> None:
-    """Law CD3."""
     composite, context = drawn
     parts = [holds(part, context) for part in composite.conditions]
 
@@ -121,8 +117,6 @@ def test_cd3_the_parts_decide(drawn: tuple[Composite, Context]) -> None:
 @example(1)
 @example(ValueError("x"))
 def test_cd4_only_true_holds(said: object) -> None:
-    """Law CD4."""
-
     def judge(value: Value) -> object:
         del value
         if isinstance(said, Exception):
@@ -135,12 +129,12 @@ def test_cd4_only_true_holds(said: object) -> None:
 # --- planted bugs -------------------------------------------------------------------------------------------------------
 
 AS_IT_COMES = bug("json as it comes", ("ensure_ascii=False, ", ""), test_cd1_each_condition_is_named)
-"""Two lone surrogates are written as the one character that they would be halves of."""
+"""Two lone surrogates become one character."""
 
 test_a_planted_bug_of_names_is_found = planted(_identity, AS_IT_COMES)
 test_a_planted_bug_of_contexts_is_found = planted(
     happened,
-    # Two of pynenc's: a second invocation that fails alike, or is tried again, is taken for the first.
+    # Two bugs of pynenc: a second invocation, or a retry, is taken for the first.
     bug("an error by its type", ("invocation, version, error)\n", "error)\n"), test_cd1_each_context_is_named),
     bug("a status without its version", ("invocation, version, status)\n", "invocation, status)\n"), test_cd1_each_context_is_named),
     bug("with the arguments", ("invocation, version, status)\n", "invocation, version, status, repr(context.arguments))\n"), test_cd1_each_context_is_named),
@@ -224,18 +218,16 @@ ANY_ERROR = OnException("a")
     ],
 )
 def test_an_answer_has_its_reason(condition: Condition, context: Context, text: str) -> None:
-    """An empty list of errors matches any, but not a status that is not a failure (pynenc, case 43)."""
+    """pynenc, case 43: an empty error list matches any error, but only failures."""
     assert str(holds(condition, context)) == text
 
 
 def test_equal_values_are_equal_as_mongodb_has_it() -> None:
-    """1 equals 1.0 and not True, so a filter on True is another condition as well."""
     assert holds(OnEvent("a", ONE), EventContext("a", "e", Document((("k", 1.0),)))) == Holds()
     assert condition_id(OnEvent("a", ONE)) != condition_id(OnEvent("a", TRUE))
 
 
 def test_the_order_of_keys_and_of_conditions_does_not_matter() -> None:
-    """Two spellings of one condition are one."""
     one = Equal(Document((("k", 1), ("m", 2))))
     other = Equal(Document((("m", 2), ("k", 1))))
     assert OnEvent("a", one) == OnEvent("a", other)
@@ -246,13 +238,11 @@ def test_the_order_of_keys_and_of_conditions_does_not_matter() -> None:
 
 @given(conditions(), contexts())
 def test_whether_it_holds_is_known_of_everything(condition: Condition, context: Context) -> None:
-    """Totality: each kind of condition has an answer about each kind of context."""
     assert isinstance(holds(condition, context), (Holds, Fails, CannotTell))
 
 
 @given(conditions().flatmap(lambda drawn: st.tuples(st.just(drawn), contexts_of(drawn))))
 def test_a_context_of_a_source_is_asked_about_what_it_is(drawn: tuple[Condition, Context]) -> None:
-    """The kind is never the reason: only the name of another task, a status, an error, a filter, or a cron is."""
     answer = holds(*drawn)
 
     assert isinstance(drawn[0], Composite) or answer != Fails("it is of another kind")
@@ -260,13 +250,11 @@ def test_a_context_of_a_source_is_asked_about_what_it_is(drawn: tuple[Condition,
 
 @given(filters())
 def test_a_filter_shows_nothing_of_what_it_expects(each: ValueFilter) -> None:
-    """Only the kind, and the name of a function."""
     assert repr(each) in {"Everything()", "Equal()", *(f"Judge(name={judge.name!r})" for judge in JUDGES)}
 
 
 @given(contexts())
 def test_nothing_that_was_carried_is_shown(context: Context) -> None:
-    """Arguments, results and payloads may be secret; what a filter expects, too."""
     secret = Document((("password", "hunter2"),))
     carried = {"arguments", "payload", "result"} & attrs.fields_dict(type(context)).keys()
     loaded: Any = attrs.evolve(context, **dict.fromkeys(carried, secret))  # type: ignore[arg-type]  # of that class
@@ -289,7 +277,6 @@ def test_nothing_that_was_carried_is_shown(context: Context) -> None:
     ],
 )
 def test_a_context_reads_as_one_line(context: Context, kind: Kind, text: str) -> None:
-    """What a person can paste into an issue; and where it comes from."""
     assert str(context) == text
     assert context.source == (kind, "* * * * *" if kind is Kind.CRON else "a")
 
@@ -310,13 +297,12 @@ def test_a_context_reads_as_one_line(context: Context, kind: Kind, text: str) ->
     ],
 )
 def test_a_composite_that_can_never_hold_is_refused(parts: tuple[Condition, ...], why: str) -> None:
-    """In pynenc it is never true; what was meant is a trigger of several conditions."""
+    """pynenc: it is never true; a trigger with several conditions was meant."""
     with pytest.raises(Misuse, match=why):
         Composite(Logic.ALL, parts)
 
 
 def test_any_of_different_sources_holds_of_each() -> None:
-    """Only all of different sources can never hold."""
     either = Composite(Logic.ANY, (OnEvent("a"), OnResult("b")))
 
     assert sources(either) == {(Kind.EVENT, "a"), (Kind.RESULT, "b")}
@@ -324,7 +310,7 @@ def test_any_of_different_sources_holds_of_each() -> None:
 
 
 def test_composites_are_not_nested_too_deep() -> None:
-    """As deep as documents are, so that no walk over them ends in a RecursionError."""
+    """As deep as documents, so no walk raises RecursionError."""
     nested: Condition = OnEvent("a")
     for _ in range(DEPTH_MAX):
         nested = Composite(Logic.ANY, (nested, OnEvent("b")))
@@ -335,7 +321,6 @@ def test_composites_are_not_nested_too_deep() -> None:
 
 
 def test_a_condition_of_no_status_is_refused() -> None:
-    """It would never hold."""
     with pytest.raises(Misuse, match="no status"):
         OnStatus("a", frozenset())
 
@@ -345,7 +330,6 @@ NONSENSE: list[Any] = [None, True, 0, -1, 1.5, "", b"x", object(), (None,), froz
 
 @pytest.mark.parametrize("wrong", NONSENSE, ids=lambda wrong: type(wrong).__name__)
 def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
-    """Whatever stands in one place of a call, only tidegate's own error comes out."""
     named: Any = None if isinstance(wrong, str) and wrong else wrong
     calls: list[Callable[[], object]] = [
         *(partial(kind, *good[:place], named, *good[place + 1 :]) for kind, good, places in GOOD for place in places),
@@ -379,7 +363,6 @@ GOOD: list[tuple[Callable[..., object], tuple[object, ...], range]] = [
 
 
 def test_an_id_is_made_of_json() -> None:
-    """Nothing else has one way to be written."""
     endless: list[Any] = []
     endless.append(endless)
     nonsense: list[Any] = [object(), float("nan"), endless]
@@ -389,7 +372,6 @@ def test_an_id_is_made_of_json() -> None:
 
 
 def test_a_filter_is_a_function_and_a_result_a_value() -> None:
-    """What cannot be called judges nothing, and what no document can hold was not a result."""
     not_a_function: Any = "yes"
     with pytest.raises(Misuse, match="must be callable"):
         Judge("yes", not_a_function)

@@ -1,5 +1,3 @@
-"""What versions of an application that run side by side leave to each other."""
-
 from __future__ import annotations
 
 from typing import Final
@@ -39,7 +37,6 @@ def at(world: World, second: int) -> World:
 
 
 def test_a_definition_says_what_everybody_may_know() -> None:
-    """What it waits for, and the tasks of which it wants to hear; and it is read as it was stored."""
     made = defined(HEARS)
 
     assert made == Definition(HEARS.id, "tell", HEARS.condition_ids, ("t", "u"))
@@ -50,7 +47,7 @@ def test_a_definition_says_what_everybody_may_know() -> None:
 
 
 def test_what_is_declared_is_there_as_long_as_somebody_declares_it() -> None:
-    """Law DF1: done again it changes nothing but the time, and what nobody declares any more is forgotten after a while."""
+    """Law DF1: repeating it only updates the time; unused ones expire."""
     old, new = Definitions(triggers=(HEARS,)), Definitions(triggers=(HEARS, TICKS))
     _, world = run(new.declare(), world_with({}))
     is_known, again = run(new.declare(), world)
@@ -68,7 +65,7 @@ def test_what_is_declared_is_there_as_long_as_somebody_declares_it() -> None:
 
 
 def test_a_cell_is_forgotten_with_the_last_that_waits_for_it() -> None:
-    """Law DF2: so that a cron that is declared again later makes up for nothing."""
+    """Law DF2: a cron declared again later makes up for nothing."""
     cell = stored_cell(condition_id(CRON), ScheduleCell(Instant(0)))
     other = Trigger(task="other", conditions=(CRON,))
     world: World = world_with({"crons": (cell,)})
@@ -82,8 +79,6 @@ def test_a_cell_is_forgotten_with_the_last_that_waits_for_it() -> None:
 
 
 def test_without_an_answer_it_is_not_known() -> None:
-    """Whoever declares declares again, and what is forgotten is forgotten by the next."""
-
     def fails(effect: Effect[object]) -> Failure | None:
         return Ambiguous("?") if isinstance(effect, InsertMany) else None
 
@@ -92,7 +87,7 @@ def test_without_an_answer_it_is_not_known() -> None:
 
 
 def test_a_notice_stays_for_a_trigger_of_another_version() -> None:
-    """Law NO5: what this one's triggers wait for is noticed, and theirs hear of it later, once."""
+    """Law NO5: the other version's triggers get it later, once."""
     record = new_record("x", StatusRecord("failed", None, 1), "r", Instant(0), more=Document.of({TASK.name: "t"}))
     record = record.put(ERROR, Document.of({"type": "ValueError"})).put(NOTICE, (1,))
     mine = Trigger(task="mine", conditions=(OnException("t", frozenset({"ValueError"})),))
@@ -111,13 +106,12 @@ def test_a_notice_stays_for_a_trigger_of_another_version() -> None:
     "wrong", [{"keep": 0}, {"triggers": ("x",)}, {"definitions": ""}], ids=["keep", "trigger", "name"]
 )
 def test_what_is_no_declaration_is_said(wrong: dict[str, object]) -> None:
-    """Before it is declared."""
     with pytest.raises(Misuse):
         Definitions(**{"triggers": (), **wrong})  # type: ignore[arg-type]
 
 
 def test_what_others_wait_for_is_spared_and_nothing_else() -> None:
-    """Law DF3: neither dropped nor given up; in which order does not matter."""
+    """Law DF3: neither dropped nor given up, in any order."""
     waits = tuple(
         Occurrence(condition_id(OnEvent(code)), EventContext(code, f"{code}1"), Instant(0)) for code in ("e", "f")
     )

@@ -1,4 +1,4 @@
-"""The programs of triggers, whatever becomes of a request; how evaluators meet is explored (`test_scenarios`)."""
+"""The programs of triggers under request failures. Scenarios explore how evaluators meet."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ Trouble = Callable[["Store", Effect[object]], object]
 @final
 @attrs.define
 class Store:
-    """A store; `trouble` is what becomes of requests, by their number, and of others what should."""
+    """`trouble` gives failures by request number."""
 
     world: World = attrs.field(factory=lambda: world_with({}))
     trouble: dict[int, Trouble] = attrs.field(factory=dict)
@@ -143,7 +143,6 @@ class Store:
             return answer
 
     def run_beside(self, program: Coroutine[Effect[object], object, object]) -> None:
-        """Run another program, with which nothing goes wrong."""
         other = Store(self.world)
         other.run(program)
         self.world = other.world
@@ -218,20 +217,19 @@ def test_an_occurrence_is_loaded_as_it_was_stored(occurrence: Occurrence) -> Non
 
 @given(FIRINGS, STATES, st.integers(1, 3), st.integers(3, 5))
 def test_a_run_is_loaded_as_it_was_stored(firing: Firing, state: Held, attempt: int, version: int) -> None:
-    """Law TO1, of every state."""
+    """Law TO1."""
     run = TriggerRun(firing, state, attempt, version)
     assert loaded_run(stored_run(run)) == run
 
 
 @given(st.lists(TIMES, unique=True, max_size=3))
 def test_a_cell_is_loaded_as_it_was_stored(times: list[Instant]) -> None:
-    """Law TO1, of crons."""
+    """Law TO1."""
     cell = ScheduleCell(Instant(10**6 * SECOND), 2, tuple(sorted(times, key=lambda each: each.at)))
     assert loaded_cell(stored_cell("c", cell)) == cell
 
 
 def test_a_document_that_holds_none_of_these_is_misuse() -> None:
-    """The message says what is missing."""
     run = stored_run(TriggerRun(Firing("t", (Occurrence("c", EVENT, Instant(0)),)), Fired(Instant(0))))
     with pytest.raises(Misuse, match="has no 'state'"):
         loaded_run(run.without(STATE))
@@ -253,7 +251,6 @@ def noticed(*triggers: Trigger) -> Store:
 
 
 def test_what_happened_is_kept_once_whatever_becomes_of_a_request() -> None:
-    """Noticed again, it is the same occurrence; where nobody answers, it is not known to be kept."""
     for trouble in (unsent, dropped, reply_lost):
         for at in (1, 2):
             store = Store(trouble={at: trouble})
@@ -269,7 +266,7 @@ def test_what_happened_is_kept_once_whatever_becomes_of_a_request() -> None:
 @pytest.mark.parametrize("trouble", [unsent, dropped, reply_lost])
 @pytest.mark.parametrize("at", range(1, 13))
 def test_it_fires_once_whatever_becomes_of_one_request(at: int, trouble: Trouble) -> None:
-    """Laws TE1 and TE2: a pass that was cut short is taken up by the next one, when its claim has expired."""
+    """Laws TE1 and TE2: once its claim expires, the next pass completes it."""
     store = noticed(ON_A)
     store.trouble = {at: trouble}
     programs = evaluator(ON_A)
@@ -285,7 +282,6 @@ def test_it_fires_once_whatever_becomes_of_one_request(at: int, trouble: Trouble
 
 
 def test_a_pass_waits_before_it_asks_again() -> None:
-    """What had no answer, or came too late: the claim of a run, its invocation, and how it ended."""
     programs = attrs.evolve(evaluator(ON_A), pauses=Pauses(Fixed(SECOND), 0))
     met: set[str] = set()
     for at, trouble in product(range(1, 20), (dropped, too_late)):
@@ -300,12 +296,10 @@ def test_a_pass_waits_before_it_asks_again() -> None:
 
 
 def too_late(store: Store, effect: Effect[object]) -> object:
-    """Another one has written."""
     return 0 if isinstance(effect, UpdateOne) else store.do(effect)
 
 
 def test_an_invocation_is_registered_with_what_it_is_of() -> None:
-    """Its task and arguments are those of a call, stored with its trigger, its occurrences and its parent, the event."""
     ask = FromContext("n", Kind.EVENT, lambda context: getattr(context, "payload", None))
     trigger = Trigger(task="t", conditions=(A,), provider=ask)
     store = noticed(trigger)
@@ -321,8 +315,6 @@ def test_an_invocation_is_registered_with_what_it_is_of() -> None:
 
 
 def test_a_call_waits_where_its_task_says() -> None:
-    """In its queue, as urgent as it is; what is none of the task's arguments is a reason, and stops no other (W20)."""
-
     def made(task: str, arguments: Document) -> Job:
         if task == "t":
             raise Misuse("t has no parameter 'n'")
@@ -343,7 +335,6 @@ def test_a_call_waits_where_its_task_says() -> None:
 
 
 def test_what_was_fired_is_picked_up_and_recovered_like_any_other() -> None:
-    """It has the record that pickers and recoverers read, in the collection where all look."""
     store = noticed(ON_A)
     store.run(evaluator(ON_A).evaluate("p1"))
     (made,) = store.invocations
@@ -362,7 +353,7 @@ def test_what_was_fired_is_picked_up_and_recovered_like_any_other() -> None:
 
 
 def test_the_rule_of_a_task_holds_for_what_is_fired() -> None:
-    """Two events, and one invocation that answers for both: laws TE6 and AD2."""
+    """Laws TE6 and AD2: one invocation serves two events."""
     store = noticed(ON_A)
     programs = attrs.evolve(evaluator(ON_A), rules=(("t", Rule(Control.TASK)),))
     assert store.run(programs.notice(EventContext("a", "a2"), "r")).is_kept
@@ -376,13 +367,12 @@ def test_the_rule_of_a_task_holds_for_what_is_fired() -> None:
 
 @given(documents())
 def test_arguments_are_read_from_a_call_as_they_were_written(arguments: Document) -> None:
-    """Law TO2, whatever their order."""
+    """Law TO2."""
     found = arguments_of(call_of("t", arguments))
     assert exactly(Document(tuple(sorted(found.items)))) == exactly(Document(tuple(sorted(arguments.items))))
 
 
 def test_what_has_no_arguments_is_given_up_in_the_end() -> None:
-    """After as many attempts as there may be; then its occurrence goes."""
     trigger = Trigger(task="t", conditions=(A,), provider=FromContext("none", Kind.CRON, lambda _: {}))
     store = noticed(trigger)
     for number in range(4):
@@ -396,7 +386,7 @@ def test_what_has_no_arguments_is_given_up_in_the_end() -> None:
 @pytest.mark.parametrize("is_there", [True, False])
 @pytest.mark.parametrize("is_given", [True, False])
 def test_a_provider_is_given_what_was_uploaded(*, is_there: bool, is_given: bool) -> None:
-    """Law NO6: where that cannot be read, the run fails with the reason; who is given nothing needs none of it."""
+    """Law NO6: an unreadable upload fails the run; other providers do not need it."""
     seen: list[Context] = []
 
     def given(what: tuple[Context, ...]) -> dict[str, int]:
@@ -426,7 +416,6 @@ def test_a_provider_is_given_what_was_uploaded(*, is_there: bool, is_given: bool
 
 
 def test_a_claim_that_expires_again_and_again_is_given_up() -> None:
-    """Where whoever claimed it never comes back: the last claim is an attempt like others."""
     store = noticed(ON_A)
     for number in range(3):
         store.trouble = dict.fromkeys(range(8, 99), dropped)
@@ -437,7 +426,6 @@ def test_a_claim_that_expires_again_and_again_is_given_up() -> None:
 
 
 def test_a_run_whose_trigger_is_gone_is_given_up() -> None:
-    """Nobody will make it happen."""
     store = noticed(ON_A)
     store.trouble = dict.fromkeys(range(8, 99), dropped)
     store.run(evaluator(ON_A).evaluate("p1"))
@@ -449,7 +437,6 @@ def test_a_run_whose_trigger_is_gone_is_given_up() -> None:
 
 
 def test_what_another_was_faster_with_is_left_to_it() -> None:
-    """A cell that another moved, a run that another claimed at each attempt, and one that is gone when it is reported."""
     store = Store()
     programs = evaluator(ON_MINUTE)
     store.run(programs.evaluate("p1"))
@@ -487,7 +474,6 @@ BOTH: Final = Trigger(task="both", conditions=(A, OnEvent("b")), within=MINUTE)
 BAD: Final = Trigger(task="bad", conditions=(OnCron(Schedule("61 * * * *")),))
 LARGE: Final = Trigger(task="large", conditions=(OnEvent("large"),))
 PAGE: Final = 5
-"""How many a reply holds here; `find_every` is checked with others."""
 MANY: Final = 2 * PAGE + 2
 
 
@@ -498,11 +484,9 @@ def occurrence(code: str, name: str, second: int) -> Occurrence:
 USED: Final = TriggerRun(
     Firing(BOTH.id, (occurrence("a", "used", 1), occurrence("b", "used", 0)), 3), Fired(Instant(0))
 )
-"""What its run has used up still waits, and the run cannot be read."""
 
 
 def full() -> Store:
-    """More waits, and more has fired, than a reply holds; and among it is what cannot be read, or not be written."""
     waiting = [occurrence("a", f"a{number}", 1) for number in range(MANY)]
     fired = [
         TriggerRun(Firing(BOTH.id, (occurrence("a", f"{n}", 0), occurrence("b", f"{n}", 0)), n), Fired(Instant(0)))
@@ -522,8 +506,6 @@ def full() -> Store:
 
 
 def takes_not(reason: str, is_it: Callable[[str, Document], bool]) -> Trouble:
-    """What the store makes of documents that it does not take, where they come by themselves and where they come with others."""
-
     def told(store: Store, effect: Effect[object]) -> object:
         if not isinstance(effect, (InsertOne, InsertMany)):
             return store.do(effect)
@@ -573,7 +555,6 @@ def check_te7(monkeypatch: pytest.MonkeyPatch, **wrong: object) -> None:
 
 
 def fired_by(store: Store) -> dict[str, tuple[str, ...]]:
-    """What has an invocation, by trigger."""
     origins = [doc[ORIGIN] for doc in contents(store.world, "calls")]
     return {origin[TRIGGER]: origin[Field[tuple[str, ...]]("of")] for origin in origins}
 
@@ -584,19 +565,17 @@ def test_a_pass_does_what_there_is_to_do_whatever_becomes_of_the_rest(monkeypatc
 
 
 async def one_page(collection: str, *where: Filter) -> tuple[Document, ...]:
-    """What is beyond one reply waits for ever."""
     return await find_all(collection, *where, limit=PAGE)
 
 
 def all_or_none(
     load: Callable[[Document], T], found: Collection[Document]
 ) -> tuple[tuple[T, ...], tuple[Skipped, ...]]:
-    """One that cannot be read ends the pass."""
+    """Planted: one unreadable document ends the pass."""
     return tuple(map(load, found)), ()
 
 
 def silent(_: str, reason: str) -> Skipped:
-    """Some that nothing could be done for are told to nobody."""
     return Skipped("", reason)
 
 
@@ -611,13 +590,12 @@ def silent(_: str, reason: str) -> Skipped:
     ],
 )
 def test_law_te7_notices(name: str, wrong: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each breaks law TE7."""
     with pytest.raises((AssertionError, Misuse)):
         check_te7(monkeypatch, **{name: wrong})
 
 
 def test_who_reports_learns_of_what_could_not_be_decided() -> None:
-    """Law TE8: the filter of one trigger raises, and the others notice."""
+    """Law TE8."""
     broken = OnEvent("a", Judge("j", lambda _: 1 // 0))
     store = Store()
     answer = store.run(evaluator(ON_A, Trigger(task="t", conditions=(broken,))).notice(EVENT, "r"))
@@ -629,7 +607,7 @@ def test_who_reports_learns_of_what_could_not_be_decided() -> None:
 
 @pytest.mark.parametrize("is_there", [False, True])
 def test_what_is_reported_in_a_transaction_is_kept_with_it(*, is_there: bool) -> None:
-    """Law TE10, and what is there already is looked for: a duplicate key would end the transaction."""
+    """Law TE10: a duplicate key would end the transaction, so existing ones are searched."""
     programs, store = evaluator(ON_A), Store()
     if is_there:
         store.run(programs.notice(EVENT, "r"))
@@ -639,7 +617,7 @@ def test_what_is_reported_in_a_transaction_is_kept_with_it(*, is_there: bool) ->
 
 @pytest.mark.parametrize("trouble", [unsent, dropped, reply_lost, refused])
 def test_all_conditions_of_an_event_notice_it_or_none(trouble: Trouble) -> None:
-    """Law TE12: whatever becomes of one request, or of all from one on."""
+    """Law TE12: whichever request fails, or all from one on."""
     programs, kept = evaluator(ON_A, ON_N), 0
     for at, times in product(range(1, 12), (1, 99)):
         store = Store(trouble=dict.fromkeys(range(at, at + times), trouble))
@@ -655,7 +633,7 @@ def test_all_conditions_of_an_event_notice_it_or_none(trouble: Trouble) -> None:
 
 
 def test_what_several_conditions_have_noticed_before_fires_no_more() -> None:
-    """It is reported where one of them has it already, and again each time that it has fired."""
+    """The event is reported again after some conditions have it, and after each firing."""
     programs, store = evaluator(ON_A, ON_N), noticed(ON_A)
     for number in range(3):
         assert store.run(programs.notice(EVENT, f"r{number}")).is_kept
@@ -667,7 +645,7 @@ def test_what_several_conditions_have_noticed_before_fires_no_more() -> None:
 
 
 def test_a_run_that_cannot_be_recorded_is_given_up() -> None:
-    """All its occurrences together are larger than a document; nothing waits for it, behind it neither."""
+    """Its occurrences together exceed a document; no other run waits for it."""
     programs, store = evaluator(BOTH, GOOD), Store()
     half = Document.of({"data": bytes(SIZE_MAX // 2)})
     for context in (EventContext("a", "1", half), EventContext("b", "1", half), EventContext("good", "good")):
@@ -683,7 +661,6 @@ def test_a_run_that_cannot_be_recorded_is_given_up() -> None:
 
 
 def test_what_cannot_even_be_given_up_is_named_by_each_pass() -> None:
-    """Whoever is not authorised to write runs is told, and nothing else waits for it."""
     refuses = takes_not("not authorised", lambda name, doc: name == "runs" and doc[TRIGGER] == LARGE.id)
     store = noticed(LARGE, GOOD)
     for code in ("large", "good"):
@@ -696,13 +673,11 @@ def test_what_cannot_even_be_given_up_is_named_by_each_pass() -> None:
 
 
 def burst(number: int) -> Store:
-    """So many events wait for a trigger."""
     events = [occurrence("a", f"a{each}", 0) for each in range(number)]
     return Store(world_with({"occurrences": tuple(map(stored_occurrence, events)), "calls": (), "runs": ()}))
 
 
 def test_what_fires_together_costs_as_much_as_one() -> None:
-    """Eight requests a hundred; and one to drop them all."""
     programs, store = evaluator(ON_A), burst(250)
     assert store.run(programs.evaluate("p1")) == TriggerPass(is_whole=True)
     assert len(store.asked) == 4 + 3 * 8
@@ -715,7 +690,7 @@ def test_what_fires_together_costs_as_much_as_one() -> None:
 
 
 def test_what_takes_longer_counts_for_more() -> None:
-    """Ten with a rule are as many as a hundred without, for a claim has to last; what was uploaded is read for one at a time."""
+    """A claim has to last: ten with a rule weigh as much as a hundred without."""
     store, ruled = burst(25), attrs.evolve(evaluator(ON_A), rules=(("t", Rule(Control.ARGUMENTS)),))
     store.run(ruled.evaluate("p1"))
     assert sum(isinstance(each, InsertMany) and each.collection == "runs" for each in store.asked) == 3
@@ -734,7 +709,6 @@ def test_what_takes_longer_counts_for_more() -> None:
 
 
 def test_a_pass_whose_time_is_over_stops_between_two_hundreds() -> None:
-    """The first hundred fires in any case; the others are for the next pass, and nobody waits for their claims."""
     store, programs = burst(250), evaluator(ON_A)
     assert store.run(programs.evaluate("p1", Instant(0))) == TriggerPass(is_whole=False)
     assert [type(run.state) for run in store.runs] == [Fired] * 100
@@ -746,7 +720,7 @@ def test_a_pass_whose_time_is_over_stops_between_two_hundreds() -> None:
 @pytest.mark.parametrize("trouble", [unsent, dropped, reply_lost])
 @pytest.mark.parametrize("at", range(1, 17))
 def test_several_fire_once_whatever_becomes_of_one_request(at: int, trouble: Trouble) -> None:
-    """Laws TE1 and TE2, as of one: what was done in part is read back."""
+    """Laws TE1 and TE2."""
     store, programs = burst(3), evaluator(ON_A)
     store.trouble = {at: trouble}
     store.run(programs.evaluate("p1"))
@@ -761,7 +735,6 @@ def test_several_fire_once_whatever_becomes_of_one_request(at: int, trouble: Tro
 
 
 def test_others_may_be_faster_with_some() -> None:
-    """They are left to whoever has claimed them, and the rest fires."""
     store, programs = burst(3), evaluator(ON_A)
     other = evaluator(ON_A, made=variant(Evaluator, plan=one_alone))
 
@@ -782,7 +755,6 @@ def one_alone(*seen: Any) -> Plan:
 
 
 def test_a_run_that_could_not_be_started_is_told_though_its_pass_ends_in_an_error() -> None:
-    """A hundred have failed when the store refuses to say what time it is."""
     told: list[str] = []
 
     def compared(job: Job) -> Call:
@@ -802,10 +774,7 @@ def test_a_run_that_could_not_be_started_is_told_though_its_pass_ends_in_an_erro
 
 
 def test_a_call_that_cannot_be_made_keeps_no_other() -> None:
-    """Nor one that is refused, nor one of which nobody knows: that one is made by the next pass whose claim it is.
-
-    The evaluator tells which it could not start.
-    """
+    """A call with an unknown outcome is repeated when its claim expires."""
     told: list[tuple[str, tuple[str, ...]]] = []
 
     def compared(job: Job) -> Call:
@@ -842,7 +811,6 @@ def too_busy(store: Store, effect: Effect[object], collection: str) -> object:
 
 
 def test_one_that_is_no_run_any_more_keeps_no_other() -> None:
-    """It was spoiled after the plan was made, and is named; so is a write that the store refuses for one run."""
     store, programs = burst(2), evaluator(ON_A)
 
     def spoiled(at: Store, effect: Effect[object]) -> object:
@@ -878,7 +846,6 @@ def wanted_of(store: Store) -> list[str]:
 
 
 def test_a_request_that_is_refused_is_asked_for_one_by_one() -> None:
-    """Each that the store does not take is named then; that is whoever may not read, and not write, for one."""
     store, programs = burst(2), evaluator(ON_A)
     store.trouble = dict.fromkeys(range(5, 99), refused)
     answer = store.run(programs.evaluate("p1"))
@@ -893,7 +860,6 @@ def test_a_request_that_is_refused_is_asked_for_one_by_one() -> None:
 
 
 def test_what_no_run_of_a_request_can_have_is_told_of_each() -> None:
-    """Where the store takes none of them, neither as it is nor set aside; and what nobody confirms is left to its claim."""
     store, programs = burst(2), evaluator(ON_A)
     store.trouble = dict.fromkeys(range(99), takes_not("not authorised", lambda name, _: name == "runs"))
     answer = store.run(programs.evaluate("p1"))
@@ -909,7 +875,6 @@ def test_what_no_run_of_a_request_can_have_is_told_of_each() -> None:
 
 
 def test_what_was_uploaded_and_is_none_of_it_keeps_no_other() -> None:
-    """Arguments that are no document: the run is named, and its claim expires."""
     given = Trigger(task="t", conditions=(OnResult("s"),), provider=FromAll("all", lambda _: {}))
     store = Store()
     for context in (ResultContext("s", "i", 3, arguments_at="i#a"), EVENT):
@@ -921,7 +886,6 @@ def test_what_was_uploaded_and_is_none_of_it_keeps_no_other() -> None:
 
 
 def test_a_cron_that_cannot_be_looked_at_keeps_no_other() -> None:
-    """Its cell cannot be read, or not be written; or it names no instant any more, once it has named some."""
     crons = tuple(OnCron(Schedule(f"{number} * * * *", Missed.EACH)) for number in range(4))
     triggers = tuple(Trigger(task="t", conditions=(each,)) for each in crons)
     keys = tuple(map(condition_id, crons))
@@ -944,7 +908,6 @@ def test_a_cron_that_cannot_be_looked_at_keeps_no_other() -> None:
 
 
 def test_crons_are_looked_at_together() -> None:
-    """However many and however late they are: a find, the time and one write; and they are closed in one more."""
     crons = tuple(OnCron(Schedule(f"{number} * * * *", Missed.EACH)) for number in range(3))
     triggers = tuple(Trigger(task="t", conditions=(each,)) for each in crons)
     programs = attrs.evolve(evaluator(*triggers), next_after=lambda _, after: next_minute("* * * * *", after))
@@ -964,13 +927,11 @@ def test_crons_are_looked_at_together() -> None:
     "rules", [(("t",),), (("t", 1),), (("", Rule()),), (("t", Rule()), ("t", Rule())), ("t", Rule())]
 )
 def test_each_rule_is_of_one_task(rules: tuple[tuple[str, Rule], ...]) -> None:
-    """What is wrong is told when the evaluator is made."""
     with pytest.raises(Misuse):
         attrs.evolve(evaluator(), rules=rules)
 
 
 def test_what_the_store_refuses_is_passed_on() -> None:
-    """Whoever is not authorised will not be when asked again."""
     store = noticed(ON_A)
     for at in (1, 2, 3):
         store.trouble = {at: refused}
@@ -979,7 +940,7 @@ def test_what_the_store_refuses_is_passed_on() -> None:
 
 
 def test_each_minute_of_a_cron_fires_and_is_closed() -> None:
-    """Law TE4: none before the first sight, each after it, however late somebody looks."""
+    """Law TE4: from its first sight on, however late."""
     store = Store()
     programs = evaluator(ON_MINUTE, ON_A)
     store.run(programs.notice(EVENT, "r"))
@@ -996,7 +957,6 @@ def test_each_minute_of_a_cron_fires_and_is_closed() -> None:
 
 
 def test_runs_that_are_over_are_forgotten() -> None:
-    """As long as they are kept; one that is needed stays, and where nobody answers all stay."""
     store = noticed(ON_A)
     programs = evaluator(ON_A, keep=SECOND)
     store.run(programs.evaluate("p1"))
@@ -1014,7 +974,7 @@ def test_runs_that_are_over_are_forgotten() -> None:
 
 
 def test_a_run_of_an_event_is_kept_as_long_as_others() -> None:
-    """Law TE11: it went with the first purge, for of events nothing is kept."""
+    """Law TE11. An earlier version removed it at the first purge, as events are not kept."""
     store = noticed(ON_A)
     programs = evaluator(ON_A, keep=MINUTE)
     store.run(programs.evaluate("p1"))
@@ -1028,7 +988,7 @@ def test_a_run_of_an_event_is_kept_as_long_as_others() -> None:
 
 
 def test_a_run_stays_while_its_instant_is_pending() -> None:
-    """Law TE11: who fires an instant of a cron, and dies before its cell says so, leaves it to the next one, which is told by the run."""
+    """Law TE11: the run tells the next process if the cell was not updated."""
     store = Store()
     programs = evaluator(ON_MINUTE)
     store.run(programs.evaluate("p1"))
@@ -1044,7 +1004,6 @@ def test_a_run_stays_while_its_instant_is_pending() -> None:
 
 
 def test_a_run_that_cannot_be_read_stays() -> None:
-    """Nobody knows what it is of."""
     store = Store(
         world_with({"runs": (Document.of({"_id": "r", "at": Instant(0), "trigger": "t", "number": 0, "of": 5}),)})
     )
@@ -1054,7 +1013,7 @@ def test_a_run_that_cannot_be_read_stays() -> None:
 
 @given(strategies.found(), st.integers(0, 40))
 def test_a_purge_forgets_what_the_decision_says(found: strategies.Found, keep: int) -> None:
-    """Laws FI9 and TE11: page by page it comes to the same."""
+    """Laws FI9 and TE11, page by page."""
     found = storable(found)
     runs, keep = found.runs, keep * MILLISECOND
     occurrences = {each.id: stored_occurrence(each) for each in found.occurrences}
@@ -1073,8 +1032,6 @@ def test_a_purge_forgets_what_the_decision_says(found: strategies.Found, keep: i
 
 
 def storable(found: strategies.Found) -> strategies.Found:
-    """The same in whole milliseconds, each run once."""
-
     def later(at: Instant) -> Instant:
         return Instant(at.at * MILLISECOND, at.clock)
 
@@ -1104,7 +1061,6 @@ def storable(found: strategies.Found) -> strategies.Found:
 
 
 def old_ones(found: strategies.Found, runs: tuple[TriggerRun, ...], keep: int) -> set[str]:
-    """What `purge` says, by when runs are over."""
     events = {
         each.context.event_id: each.seen
         for run in runs

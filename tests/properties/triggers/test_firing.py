@@ -58,7 +58,7 @@ EPOCH, NOW = Instant(0), Instant(20)
 CARRIED = Document.of({"n": 1})
 CLAIMS = Claims(expiry=10, attempts_max=2)
 right_plan = firings.plan
-"""What fires if nobody disturbs is said by this one, also where it is planted."""
+"""The undisturbed result comes from the right plan, also under a planted bug."""
 
 A, B = OnEvent("a"), OnEvent("b")
 SINGLE = Trigger(task="t", conditions=(A,))
@@ -81,7 +81,6 @@ def run(firing: Firing, state: RunState, attempt: int = 1) -> TriggerRun:
 @example(Found((BOTH, SINGLE), AB[:1], (), NOW))
 @example(Found((BOTH,), (event("a", 1), event("b", 7)), (), Instant(7)))
 def test_fi2_what_is_dropped_is_done(found: Found) -> None:
-    """Law FI2."""
     made = plan(found.triggers, found.occurrences, found.runs, found.now)
 
     assert laws.dropped_when_done(made, found.triggers, found.occurrences, found.runs, found.now)
@@ -92,7 +91,6 @@ def test_fi2_what_is_dropped_is_done(found: Found) -> None:
 @example(run(Firing(SINGLE.id, AB[:1]), Held("q", NOW)), CLAIMS, "p", 15, 1)
 @example(run(Firing(SINGLE.id, AB[:1]), Held("q", NOW), 2), CLAIMS, "p", 15, 1)
 def test_fi3_what_is_held_is_kept(before: TriggerRun | None, claims: Claims, by: str, at: int, attempt: int) -> None:
-    """Law FI3."""
     firing = before.firing if before else Firing(SINGLE.id, AB[:1])
     now = Instant(at)
 
@@ -109,7 +107,6 @@ def test_fi3_what_is_held_is_kept(before: TriggerRun | None, claims: Claims, by:
 @example(run(Firing(SINGLE.id, AB[:1]), Held("q", NOW), 2), CLAIMS, "p", 25)
 @example(run(Firing(SINGLE.id, AB[:1]), Failed(("no",)), 2), CLAIMS, "p", 25)
 def test_fi4_and_fi8_it_ends(before: TriggerRun, claims: Claims, by: str, at: int) -> None:
-    """Laws FI4 and FI8."""
     now = Instant(at)
     answers = (
         claim(before.firing, before, claims, by=by, now=now),
@@ -127,7 +124,6 @@ def test_fi4_and_fi8_it_ends(before: TriggerRun, claims: Claims, by: str, at: in
 @example(Found((BOTH,), (event("a", 1), event("a", 3), event("b", 9)), (), NOW))
 @example(Found((BOTH,), (event("a", 1), event("b", 9)), (), NOW))
 def test_fi5_sets_are_complete(found: Found) -> None:
-    """Law FI5."""
     made = plan(found.triggers, found.occurrences, found.runs, found.now)
     triggers = {each.id: each for each in found.triggers}
 
@@ -139,7 +135,6 @@ def test_fi5_sets_are_complete(found: Found) -> None:
 @example([BOTH], (event("a", 1), event("b", 2), event("a", 9)))
 @example([BOTH], (event("a", 1), event("a", 9), event("b", 10)))
 def test_fi6_when_does_not_matter(triggers: list[Trigger], seen: tuple[Occurrence, ...]) -> None:
-    """Law FI6."""
     often = settled(plan, triggers, seen, [each.seen for each in seen])
     late = Instant(1000)
 
@@ -152,7 +147,6 @@ Planned = Callable[[Collection[Trigger], Collection[Occurrence], Collection[Trig
 def settled(
     by: Planned, triggers: Collection[Trigger], seen: Collection[Occurrence], looks: Collection[Instant]
 ) -> list[Firing]:
-    """What fires when somebody plans at these instants, until nothing is left, and drops what may be dropped."""
     runs: list[TriggerRun] = []
     dropped: set[str] = set()
     for now in looks:
@@ -167,7 +161,6 @@ def settled(
 @settings(max_examples=100)
 @given(drawn.found(), st.randoms(use_true_random=False))
 def test_fi7_order_does_not_matter(found: Found, chance: Any) -> None:
-    """Law FI7."""
     triggers, occurrences, runs = list(found.triggers), list(found.occurrences), list(found.runs)
     for each in (triggers, occurrences, runs):
         chance.shuffle(each)
@@ -190,7 +183,6 @@ RETENTIONS = st.builds(Retention, age=st.integers(0, 12), count=st.integers(0, 3
 )
 @example(Found((), (), (run(Firing(SINGLE.id, AB[:1]), Held("p", NOW)),), NOW), Retention(age=1), Retention(age=1), 0)
 def test_fi9_what_is_needed_stays(found: Found, keep_events: Retention, keep_runs: Retention, gone_before: int) -> None:
-    """Law FI9."""
     all_events = {
         each.context.event_id: each.seen
         for some in (found.occurrences, *(each.firing.occurrences for each in found.runs))
@@ -222,8 +214,6 @@ MIXED = Trigger(task="m", conditions=(CRON, A), within=6)
 
 @attrs.define
 class World:
-    """What passes share: the stored occurrences, the cell of a cron, the runs, and the invocations that were inserted."""
-
     line: tuple[Instant, ...]
     failures: list[bool]
     lost: list[bool]
@@ -243,14 +233,12 @@ class World:
         self.stored[occurrence.id] = occurrence
 
     def swap(self, before: TriggerRun | None, after: TriggerRun) -> bool:
-        """A compare-and-set; tell whether the caller learns that it has won."""
         if self.runs.get(after.id) != before:
             return False
         self.runs[after.id] = after
         return not (self.lost and self.lost.pop())
 
     def insert(self, firing: Firing) -> bool:
-        """Insert an invocation under the id of its run; tell whether the caller learns that it is there."""
         self.invocations.setdefault(firing.id, firing)
         return not (self.lost and self.lost.pop())
 
@@ -279,7 +267,6 @@ def look(world: World) -> Generator[None, None, None]:
 
 
 def one_pass(world: World, me: str) -> Generator[None, None, None]:
-    """One pass; each `yield` is a point at which others go on, or this one is killed."""
     yield from look(world)
     now = world.now
     yield
@@ -329,7 +316,7 @@ STEPS = st.one_of(
 
 
 KILLED = [*[(0, "step")] * 7, (0, "kill"), (3, "wait"), *[(0, "step")] * 5, (0, "kill"), (3, "wait")]
-"""Two passes that are killed when they have claimed the first run, and their claims have expired."""
+"""Two passes die after claiming the first run, and their claims expire."""
 
 
 @settings(max_examples=150)
@@ -348,9 +335,7 @@ KILLED = [*[(0, "step")] * 7, (0, "kill"), (3, "wait"), *[(0, "step")] * 5, (0, 
 def test_in_a_race_nothing_is_lost_or_fires_twice(
     steps: list[tuple[int, str]], line: tuple[Instant, ...], failures: list[bool], lost: list[bool]
 ) -> None:
-    """Laws FI1 to FI10: three passes are killed, lose replies, and meet providers that fail, and yet each due instant and each
-    event has one firing of each trigger.
-    """
+    """Laws FI1 to FI10: three passes die, lose replies and meet failing providers."""
     world = World(line, list(failures), list(lost))
     passes: dict[int, Generator[None, None, None]] = {}
     for number, (who, what) in enumerate(steps):
@@ -373,7 +358,6 @@ def test_in_a_race_nothing_is_lost_or_fires_twice(
 
 @st.composite
 def refused(draw: st.DrawFn) -> TriggerRun:
-    """A new run of whatever happened, with whatever it carries."""
     happened = draw(st.lists(occurrences(), min_size=1, max_size=3, unique_by=lambda each: each.id))
     number = draw(st.integers(len(happened) > 1, 3))
     return TriggerRun(Firing("t", tuple(happened), number), Held("p", NOW))
@@ -384,12 +368,10 @@ def refused(draw: st.DrawFn) -> TriggerRun:
 @example(TriggerRun(Firing("t", (Occurrence("c", ResultContext("t", "i", 1, 7, CARRIED), NOW),)), Held("p", NOW)))
 @example(TriggerRun(Firing("t", (Occurrence("c", EventContext("a", "1", CARRIED), NOW),)), Held("p", NOW)))
 def test_fi10_what_is_set_aside_carries_nothing(run: TriggerRun) -> None:
-    """Law FI10."""
     assert laws.what_is_set_aside_carries_nothing(run, set_aside(run, "too large", NOW)), "FI10"
 
 
 def rest(world: World) -> int:
-    """Nobody disturbs any more: passes go on until nothing is left to do. How many it took."""
     world.failures, world.lost = [], []
     world.now += 100
     for number in range(100):
@@ -439,7 +421,7 @@ NAMED_BY_ALL_THAT_IS_THERE = (
         "number = 1 + sum(each.seen.at for each in latch)",
     ),
 )
-"""A set as pynenc has it: all occurrences that one planner sees, which also make its name."""
+"""pynenc's set: all occurrences that a planner sees, which also form its name."""
 
 test_a_planted_bug_is_found = planted(
     firings,
@@ -511,7 +493,7 @@ test_a_planted_bug_of_a_cron_is_found = planted(
 
 
 def test_two_that_succeed_before_a_pass_fire_twice() -> None:
-    """And once they are settled nothing is left (pynenc, case 41)."""
+    """pynenc, case 41."""
     two = (event("a", 1), event("a", 2))
     made = plan((SINGLE,), two, (), NOW)
     assert [each.occurrences for each in made.firings] == [two[:1], two[1:]]
@@ -521,7 +503,7 @@ def test_two_that_succeed_before_a_pass_fire_twice() -> None:
 
 
 def test_a_set_has_all_that_the_latch_holds() -> None:
-    """Both waited for b, so both are used up, on record, whichever invocation they came from (pynenc, case 42)."""
+    """pynenc, case 42: both waited for b, so both are used."""
     three = (event("a", 1), event("a", 2), event("b", 3))
     made = plan((BOTH,), three, (), NOW)
 
@@ -530,7 +512,7 @@ def test_a_set_has_all_that_the_latch_holds() -> None:
 
 
 def test_a_set_lies_within_its_time_and_not_a_microsecond_more() -> None:
-    """BOTH gives them 6: what is 6 apart meets, and what is 7 apart does not; then the older one is dropped."""
+    """BOTH allows 6: 6 apart meets, 7 apart drops the older one."""
     early, just, late = event("a", 1), event("b", 7), event("b", 8)
     assert plan((BOTH,), (early, just), (), just.seen).firings == (Firing(BOTH.id, (early, just), 1),)
     assert plan((BOTH,), (early,), (), just.seen).dropped == ()
@@ -540,7 +522,6 @@ def test_a_set_lies_within_its_time_and_not_a_microsecond_more() -> None:
 
 
 def test_the_next_set_has_the_next_number() -> None:
-    """So whoever makes it has seen what the one before has used up."""
     four = (*AB, event("a", 3), event("b", 4))
     first = run(Firing(BOTH.id, AB, 1), Held("p", NOW))
 
@@ -549,13 +530,12 @@ def test_the_next_set_has_the_next_number() -> None:
 
 
 def test_what_nobody_waits_for_is_dropped() -> None:
-    """In pynenc it stays for ever."""
+    """pynenc: keeps it forever."""
     assert plan((), AB, (), NOW).dropped == tuple(each.id for each in AB)
     assert plan((SINGLE,), AB, (), Instant(3)).dropped == (AB[1].id,)
 
 
 def test_a_run_whose_trigger_is_gone_is_given_up() -> None:
-    """Nobody knows any more what it would start."""
     left = run(Firing(SINGLE.id, AB[:1]), Held("p", NOW))
     made = plan((), (), (left,), NOW)
 
@@ -563,14 +543,13 @@ def test_a_run_whose_trigger_is_gone_is_given_up() -> None:
 
 
 def test_the_plan_names_one_run_for_one_occurrence_of_any() -> None:
-    """However many conditions a trigger of any has, and however often an occurrence is found."""
     made = plan((EITHER,), (*AB, *AB), (), NOW)
 
     assert [each.occurrences for each in made.firings] == [AB[:1], AB[1:]]
 
 
 def test_an_occurrence_that_was_noticed_twice_was_seen_first() -> None:
-    """Law FI7: which of the two is read first makes no difference; no set waits longer for a second notice."""
+    """Law FI7: either may be read first."""
     first, again = AB[0], attrs.evolve(AB[0], seen=Instant(9))
     partner = event("b", 8)
     for both in ((first, again, partner), (again, first, partner)):
@@ -578,7 +557,7 @@ def test_an_occurrence_that_was_noticed_twice_was_seen_first() -> None:
 
 
 def test_a_run_that_was_read_twice_is_as_it_was_read_last() -> None:
-    """Law FI7: three queries make the runs of a plan, so one may come twice, and be settled the second time."""
+    """Law FI7: a plan uses three queries, so a run may appear twice, settled the second time."""
     held = run(Firing(SINGLE.id, AB[:1]), Held("p", NOW))
     done = TriggerRun(held.firing, Fired(NOW), 1, 2)
     for both in ((held, done), (done, held)):
@@ -604,7 +583,7 @@ FIRING = Firing(SINGLE.id, AB[:1])
     ],
 )
 def test_a_claim_holds_until_it_expires(state: RunState, attempt: int, at: int, expected: object) -> None:
-    """An expiry that is now has expired (pynenc's rule); a claim of one's own is known again, for its reply was lost."""
+    """As in pynenc an expiry of now has expired. One's own claim is recognised."""
     before, now = run(FIRING, state, attempt), Instant(at)
     answer = claim(FIRING, before, CLAIMS, by="p", now=now)
 
@@ -620,7 +599,7 @@ def test_a_claim_holds_until_it_expires(state: RunState, attempt: int, at: int, 
 
 
 def test_the_record_counts_where_two_plans_differ() -> None:
-    """A run with a number has the occurrences of whoever was first."""
+    """A numbered run has the occurrences of its first writer."""
     first = run(Firing(BOTH.id, AB, 1), Held("q", Instant(5)))
     mine = Firing(BOTH.id, (event("a", 7), event("b", 8)), 1)
     answer = claim(mine, first, CLAIMS, by="p", now=NOW)
@@ -630,7 +609,7 @@ def test_the_record_counts_where_two_plans_differ() -> None:
 
 
 def test_a_run_that_was_given_up_may_have_fired() -> None:
-    """Its last pass was only slow: the invocation is there, under the id of the run, and that is reported."""
+    """Its last pass was slow: the invocation exists, and the report says so."""
     left = run(FIRING, GivenUp(("its last claim expired",), NOW))
 
     assert fired(left, Instant(30)) == Changed(TriggerRun(FIRING, Fired(Instant(30)), 1, 2))
@@ -638,7 +617,6 @@ def test_a_run_that_was_given_up_may_have_fired() -> None:
 
 
 def test_the_parent_is_the_first_event() -> None:
-    """An invocation that follows an event is its child; one that follows something else has no such parent."""
     status = Occurrence("s", StatusContext("a", "i", 1, "retry"), Instant(0))
 
     assert Firing("x", (status, *AB), 1).parent == "a1"
@@ -654,7 +632,7 @@ def at_minute(name: str, minutes: int) -> TriggerRun:
 
 
 def test_a_purge_takes_runs_with_their_events() -> None:
-    """By age and by count (pynenc, case 44); when both are off nothing goes."""
+    """pynenc, case 44."""
     runs = [at_minute(name, minutes) for minutes, name in enumerate("abc")]
     stored = {name: Instant(minutes * MINUTE) for minutes, name in enumerate("abc")}
     now, off = Instant(10 * MINUTE), Retention(age=0, count=0)
@@ -669,14 +647,13 @@ def test_a_purge_takes_runs_with_their_events() -> None:
 
 
 def test_a_run_that_ended_before_it_was_seen_can_go() -> None:
-    """Two clocks stepped, or a cron is seen ahead of its time: it ends as it starts."""
+    """Two clocks stepped, or a cron's instant is early: it ends as it starts."""
     early = TriggerRun(Firing("x", (Occurrence("c", EventContext("a", "e"), NOW),)), Fired(Instant(3)))
 
     assert purge({}, (early,), (), now=Instant(40), keep_runs=Retention(age=1)).runs == (early.id,)
 
 
 def test_a_run_reads_as_one_line() -> None:
-    """What a person can paste into an issue; and no payload is in it."""
     loaded = Occurrence("c", EventContext("a", "e"), NOW)
     firing = Firing("x" * 20, (loaded,))
 
@@ -686,14 +663,12 @@ def test_a_run_reads_as_one_line() -> None:
 
 
 def test_a_plan_takes_time_in_proportion() -> None:
-    """Counted by comparisons of instants, not by a clock: twice the occurrences, about twice the work."""
     work = [planned_work(count) for count in (400, 800, 1600)]
 
     assert all(more < 2.6 * less for less, more in pairwise(work))
 
 
 def planned_work(count: int) -> int:
-    """How many instants are subtracted for half-met sets of this size, and for single events."""
     calls = Counter[str]()
 
     class Counted(int):
@@ -732,7 +707,6 @@ GOOD: list[tuple[Callable[..., object], dict[str, Any]]] = [
     "wrong", [True, 0.5, -1, "", b"x", object(), (None,), [0], {"a": 1}, Held], ids=lambda wrong: type(wrong).__name__
 )
 def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
-    """Whatever stands in one place of a call, only tidegate's own error comes out."""
     calls = [partial(function, **{**good, name: wrong}) for function, good in GOOD for name in good]
     for call in calls:
         with pytest.raises(Misuse):
@@ -756,13 +730,11 @@ def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
     ],
 )
 def test_what_cannot_be_is_refused(make: Callable[[], object]) -> None:
-    """No occurrence, one twice, several without a number, another run, another clock."""
     with pytest.raises(Misuse):
         make()
 
 
 def test_an_instant_of_a_cron_fires_once_whoever_looked() -> None:
-    """It is named by the schedule: two that look at the same instant make one run."""
     trigger = Trigger(task="t", conditions=(CRON,))
     first, second = (ticks(CRON, ScheduleCell(NOW, version, (Instant(10),))) for version in (1, 2))
 

@@ -1,4 +1,4 @@
-"""What becomes of invocations, as triggers hear of it; how passes and runners meet is explored (`test_scenarios`)."""
+"""How triggers learn of invocations. Scenarios explore how passes and runners meet."""
 
 from __future__ import annotations
 
@@ -60,7 +60,6 @@ FAILS: Final = OnException("t", frozenset({"ValueError"}))
 
 
 def record(key: str, *statuses: str, notice: tuple[int, ...] = (), at: int = 0) -> Document:
-    """An invocation of `t` that went through these statuses, of which triggers have not heard of some versions."""
     made = new_record(key, StatusRecord(statuses[0], None, 1), "r", Instant(at), more=Document.of({TASK.name: "t"}))
     entries = tuple(
         Document.of({"version": number, "request": f"r{number}", "status": each})
@@ -74,7 +73,6 @@ def statuses_of(*names: str) -> frozenset[str]:
 
 
 def test_whoever_writes_knows_what_triggers_wait_for() -> None:
-    """Of each task, with results and exceptions, whichever composite they stand in; crons and events are of no task."""
     either = Composite(Logic.ANY, (OnStatus("t", statuses_of("running")), OnStatus("u", statuses_of("retry"))))
     waits = (OnResult("t"), OnException("u"), either, OnEvent("e"), OnCron(Schedule("* * * * *")))
 
@@ -84,7 +82,7 @@ def test_whoever_writes_knows_what_triggers_wait_for() -> None:
 
 @given(st.lists(st.sampled_from((status.RUNNING, status.RETRY)), max_size=20), st.sampled_from(("success", "failed")))
 def test_what_happened_has_its_status_and_how_it_ended(steps: list[str], end: str) -> None:
-    """Law NO3: the versions that the record remembers, each as it was, and of the last one what it ended with."""
+    """Law NO3: each remembered version, and the result of the last."""
     whole = ("registered", *steps, end)
     versions = tuple(range(1, len(whole) + 1))
     kept = record("x", *whole, notice=versions).put(RESULT, 7).put(ERROR, Document.of({"type": "ValueError"}))
@@ -103,7 +101,6 @@ def test_what_happened_has_its_status_and_how_it_ended(steps: list[str], end: st
 
 
 def test_a_failure_without_a_type_is_one_all_the_same() -> None:
-    """Whoever waits for any exception hears of it."""
     contexts, _ = happened(record("x", "registered", "running", "failed", notice=(3,)))
 
     assert isinstance(contexts[-1], ExceptionContext)
@@ -111,7 +108,6 @@ def test_a_failure_without_a_type_is_one_all_the_same() -> None:
 
 
 def test_a_failure_tells_the_classes_above_its_own() -> None:
-    """As the run that has failed has kept them."""
     error = RunError("IndexError", above=("LookupError", "Exception"))
     whole = record("x", "registered", "running", "failed", notice=(3,)).put(ERROR, error.document())
     contexts, _ = happened(whole)
@@ -121,7 +117,7 @@ def test_a_failure_tells_the_classes_above_its_own() -> None:
 
 @pytest.mark.parametrize("spoiled", [("task", 7), ("task", ""), ("notice", 3), ("notice", ("a",)), ("history", (7,))])
 def test_a_record_that_was_spoiled_keeps_no_other(spoiled: tuple[str, object]) -> None:
-    """Law NO4: it is named by each pass, and its notice stays for whoever mends it."""
+    """Law NO4: each pass names it, and its notice stays until it is repaired."""
     good = record("y", "registered", "running", "failed").put(ERROR, Document.of({"type": "ValueError"}))
     bad = Document(
         tuple((name, spoiled[1] if name == spoiled[0] else held) for name, held in record("x", "registered").items)  # type: ignore[misc]
@@ -148,7 +144,7 @@ JUDGES: Final[dict[str, Condition]] = {
 @pytest.mark.parametrize("name", [*JUDGES, "none", "of another task"])
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_filter_is_asked_about_what_was_uploaded(name: str, *, is_there: bool) -> None:
-    """Law NO6: which is read where there is a filter, and not kept twice; what cannot be read leaves the notice where it is."""
+    """Law NO6: read only for filters, stored once; unreadable uploads keep the notice."""
     others = {"none": OnResult("t"), "of another task": OnResult("u", LARGE)}
     condition = {**JUDGES, **others}[name]
     plain = record("x", "registered", "running", "success").put(PAYLOAD, "x#a").put(RESULT_PAYLOAD, "x@2")
@@ -181,7 +177,7 @@ def test_a_filter_is_asked_about_what_was_uploaded(name: str, *, is_there: bool)
 
 
 def asks_about_all(condition: Condition, held: int) -> bool:
-    """Whether law NO6 holds where this was uploaded as arguments and as the result."""
+    """Whether law NO6 holds for this upload as arguments and as result."""
     plain = record("x", "registered", "running", "success").put(PAYLOAD, "x#a").put(RESULT_PAYLOAD, "x@2")
 
     def answering(effect: Effect[object], world: World, who: str) -> Outcomes:
@@ -197,7 +193,7 @@ def asks_about_all(condition: Condition, held: int) -> bool:
 @pytest.mark.parametrize("held", [7, 8])
 @pytest.mark.parametrize("name", [name for name in JUDGES if name != "composite"])
 def test_what_was_uploaded_is_asked_about(name: str, held: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Law NO6, which breaks where it is not read: the filter is then asked about nothing."""
+    """Law NO6: a planted bug gives the filter nothing."""
 
     async def unread(context: Context) -> Context:
         return context
@@ -209,7 +205,7 @@ def test_what_was_uploaded_is_asked_about(name: str, held: int, monkeypatch: pyt
 
 @pytest.mark.parametrize("page", [1, 2, 3, 100])
 def test_a_pass_looks_at_all_however_many(page: int) -> None:
-    """Law NO4: page by page; and done again it changes nothing."""
+    """Law NO4: page by page, and repeatable."""
     records = tuple(
         record(f"x{number}", "registered", "running", "failed", at=1000 * (number % 2)).put(
             ERROR, Document.of({"type": "ValueError"})
@@ -230,8 +226,6 @@ def test_a_pass_looks_at_all_however_many(page: int) -> None:
 
 
 def test_what_is_too_large_is_kept_without_what_it_carries() -> None:
-    """The others of its page are kept as they are, and it fires as well (W20)."""
-
     def refuses(effect: Effect[object]) -> Failure | None:
         docs = effect.docs if isinstance(effect, InsertMany) else (effect.doc,) if isinstance(effect, InsertOne) else ()
         return Refused("too large") if any("." * 9 in str(doc) for doc in docs) else None
@@ -252,8 +246,6 @@ def test_what_is_too_large_is_kept_without_what_it_carries() -> None:
 
 
 def test_a_filter_that_raises_is_said() -> None:
-    """As where an event is reported; and what nothing tells any more."""
-
     def raises(_: object) -> object:
         raise ValueError
 
@@ -270,7 +262,6 @@ def test_a_filter_that_raises_is_said() -> None:
 
 
 def test_arguments_are_what_filters_see() -> None:
-    """They are values, though a record has them as text."""
     waits = OnStatus("t", statuses_of("running"), Equal(Document.of({"n": 1})))
     made = record("x", "registered", "running").put(ARGUMENTS, Document.of({"n": "1"}))
 
@@ -280,7 +271,6 @@ def test_arguments_are_what_filters_see() -> None:
 
 
 def test_without_an_answer_the_next_pass_goes_on() -> None:
-    """What is left is left as it is."""
     before = world_with({"invocations": (record("x", "registered", "running"),)})
     for number in range(4):
         asked: list[Effect[object]] = []
@@ -296,7 +286,6 @@ def test_without_an_answer_the_next_pass_goes_on() -> None:
 
 
 def test_a_noticer_is_of_conditions() -> None:
-    """And of a page that a find may reply."""
     with pytest.raises(Misuse):
         Noticer(conditions=("t",))  # type: ignore[arg-type]
     with pytest.raises(Misuse):

@@ -53,8 +53,7 @@ STATIC = Trigger(task="t", conditions=(ON_A,), provider=Static(Document((("k", 1
 @example(STATIC, attrs.evolve(STATIC, provider=Static(Document((("k", 2),)))))
 @example(STATIC, attrs.evolve(STATIC, task="u"))
 def test_tg1_each_trigger_is_named(left: Trigger, right: Trigger) -> None:
-    """Law TG1."""
-    named = [attrs.evolve(each) for each in (left, right)]  # anew
+    named = [attrs.evolve(each) for each in (left, right)]  # a new one
 
     assert laws.triggers_are_named_by_all(named[0], named[0])
     assert laws.triggers_are_named_by_all(*named)
@@ -63,7 +62,6 @@ def test_tg1_each_trigger_is_named(left: Trigger, right: Trigger) -> None:
 @given(occurrences(), occurrences(), st.integers(0, 9).map(Instant))
 @example(Occurrence("c", EVENT, NOW), Occurrence("d", EVENT, NOW), NOW)
 def test_tg1_each_occurrence_is_named(left: Occurrence, right: Occurrence, seen: Instant) -> None:
-    """Law TG1."""
     for other in (right, attrs.evolve(left, seen=seen)):
         named = [attrs.evolve(each) for each in (left, other)]
 
@@ -73,7 +71,6 @@ def test_tg1_each_occurrence_is_named(left: Occurrence, right: Occurrence, seen:
 @given(st.lists(conditions(), max_size=5), contexts())
 @example([ON_A, OnEvent("a", JUDGES[0]), OnEvent("a", JUDGES[3]), ON_A], EVENT)
 def test_tg2_all_is_noticed(some: list[Condition], context: Context) -> None:
-    """Law TG2."""
     answers = {condition_id(each): holds(each, context) for each in some}
 
     assert laws.all_that_holds_is_noticed(answers, noticed(some, context, NOW))
@@ -83,7 +80,6 @@ def test_tg2_all_is_noticed(some: list[Condition], context: Context) -> None:
 @example(FirstOf((FromAll("fails", fails), Static(), FromAll("counted", counted))), (EVENT,))
 @example(FirstOf((FromAll("fails", fails), FromAll("nothing", nothing))), (EVENT,))
 def test_tg3_the_first_decides(provider: FirstOf, some: tuple[Context, ...]) -> None:
-    """Law TG3."""
     parts = [provided(each, some) for each in provider.providers]
 
     assert laws.the_first_decides(parts, provided(provider, some))
@@ -107,8 +103,6 @@ SAID: tuple[object, ...] = (
 @example(None, True)
 @example({"k": 1}, True)
 def test_tg4_there_is_an_answer(said: object, of_one: bool) -> None:
-    """Law TG4."""
-
     def provider(some: object) -> object:
         del some
         if isinstance(said, Exception):
@@ -128,7 +122,6 @@ FOREIGN = Trigger(task="u", conditions=(ON_A,))
 @example([*WANTED[:2], FOREIGN], [WANTED[2]], 1)
 @example([FOREIGN], [], 0)
 def test_tg5_and_tg6_it_is_as_wanted(stored: list[Trigger], more: list[Trigger], kept: int) -> None:
-    """Laws TG5 and TG6."""
     wanted = [*more, *[each for each in stored[:kept] if each.task == "t"]]
     what = registration(stored, "t", wanted)
     again = registration(tuple(laws.registered(stored, what)), "t", wanted)
@@ -182,7 +175,7 @@ SHARED = Trigger(task="t", conditions=(ON_A, OnEvent("b")))
 
 
 def test_a_condition_that_another_task_waits_for_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Law TG6, and the specimen that drops it: the last trigger of t goes, and u still waits for a."""
+    """Law TG6 and its specimen: t's last trigger goes, but u waits for a."""
     stored = (SHARED, FOREIGN)
     assert registration(stored, "t", ()).conditions_dropped == (condition_id(OnEvent("b")),)
 
@@ -194,14 +187,13 @@ def test_a_condition_that_another_task_waits_for_stays(monkeypatch: pytest.Monke
 
 
 def test_an_unchanged_registration_writes_nothing() -> None:
-    """A process that starts and registers what is there does not touch the cell of any cron."""
     cron = Trigger(task="t", conditions=(OnCron(Schedule("0 0 1 1 *")),))
 
     assert registration((cron,), "t", (cron,)) == Registration((), (), ())
 
 
 def test_two_functions_of_one_name_are_noticed() -> None:
-    """They would share an id, and one of the triggers would be lost."""
+    """With one id, one trigger would be lost."""
     one, other = (Trigger(task="t", conditions=(OnEvent("a", Judge("f", each)),)) for each in (yes, no))
     assert one.id == other.id
 
@@ -210,7 +202,6 @@ def test_two_functions_of_one_name_are_noticed() -> None:
 
 
 def test_two_conditions_of_one_id_are_noticed_whoever_waits_for_them() -> None:
-    """One of the filters would answer for both, so a task would start that is not meant, and another one would not."""
     one, other = (
         Trigger(task=name, conditions=(OnEvent("a", Judge("f", by)),)) for name, by in (("s", yes), ("t", no))
     )
@@ -224,13 +215,11 @@ def test_two_conditions_of_one_id_are_noticed_whoever_waits_for_them() -> None:
 
 
 def test_a_trigger_of_another_task_is_not_registered() -> None:
-    """It would never be removed again."""
     with pytest.raises(Misuse, match="another task"):
         registration((), "t", (FOREIGN,))
 
 
 def test_the_order_of_conditions_does_not_matter() -> None:
-    """Two spellings of one trigger are one; and only several conditions of all wait for each other."""
     one = Trigger(task="t", conditions=(ON_A, OnEvent("b")))
     assert one == Trigger(task="t", conditions=(OnEvent("b"), ON_A))
 
@@ -259,14 +248,12 @@ def test_the_order_of_conditions_does_not_matter() -> None:
     ],
 )
 def test_a_provider_makes_arguments_or_tells_why_not(provider: Provider, expected: Provided | NotProvided) -> None:
-    """The first context of the kind counts, and an error shows its type alone: its text may be secret."""
     some = (StatusContext("a", "i", 1, "retry"), EVENT, OTHER)
 
     assert provided(provider, some) == expected
 
 
 def test_what_is_provided_is_not_shown() -> None:
-    """Arguments may be secret."""
     secret = Document((("password", "hunter2"),))
     shown = f"{Static(secret)!r} {Provided(secret)!r} {Provided(secret)} {Trigger(task='t', conditions=(ON_A,), provider=Static(secret))!r}"
 
@@ -275,7 +262,6 @@ def test_what_is_provided_is_not_shown() -> None:
 
 
 def test_the_pending_instants_of_a_cron_are_occurrences() -> None:
-    """Each under the instant of the schedule, whoever looked and whenever."""
     cron = OnCron(Schedule("* * * * *"))
     found = ticks(cron, ScheduleCell(Instant(9 * SECOND), 4, (Instant(0), Instant(SECOND))))
 
@@ -307,7 +293,6 @@ GOOD: list[tuple[Callable[..., object], dict[str, Any]]] = [
     ids=lambda wrong: type(wrong).__name__,
 )
 def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
-    """Whatever stands in one place of a call, only tidegate's own error comes out."""
     calls = [partial(function, **{**good, name: wrong}) for function, good in GOOD for name in good]
     for call in calls:
         with pytest.raises(Misuse):
@@ -316,13 +301,11 @@ def test_arguments_of_the_wrong_type_are_misuse(wrong: Any) -> None:
 
 @pytest.mark.parametrize("wrong", [{"context": None}, {"seen": 5}])
 def test_whoever_asks_no_condition_is_checked_all_the_same(wrong: dict[str, Any]) -> None:
-    """A mistake shows where it is made, and not with the first condition that holds."""
     with pytest.raises(Misuse):
         noticed(**{"conditions": (), "context": EVENT, "seen": NOW, **wrong})
 
 
 @pytest.mark.parametrize("make", [lambda: FirstOf(()), lambda: Trigger(task="t", conditions=())])
 def test_what_is_made_of_nothing_is_refused(make: Callable[[], object]) -> None:
-    """A trigger without conditions never fires, and none of no providers has arguments."""
     with pytest.raises(Misuse):
         make()

@@ -1,5 +1,3 @@
-"""What is kept of triggers as documents, and back."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -37,5 +35,4 @@ READ: Mapping[str, tuple[Callable[[Document], object], Document]] = {
 
 @pytest.mark.parametrize("name", READ)
 def test_a_record_that_another_has_spoiled_is_read_or_misuse(name: str) -> None:
-    """Whatever stands in a field, or is missing."""
     assert is_read_or_misuse(*READ[name])

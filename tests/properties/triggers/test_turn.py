@@ -1,5 +1,3 @@
-"""What is done in a turn, and until when; that what recovers is recovered is explored (`test_scenarios`)."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -29,7 +27,6 @@ RUN: Final = AtomicServiceRun("a", "a.0", Instant(0), Window(Instant(0), Instant
 
 
 def passing(effect: Effect[object], world: World, who: str) -> Outcomes:
-    """Time passes while a program sleeps."""
     if isinstance(effect, Sleep):
         yield world.write(CLOCK, world.read(CLOCK) + effect.duration), None
     else:
@@ -37,8 +34,6 @@ def passing(effect: Effect[object], world: World, who: str) -> Outcomes:
 
 
 def duty(name: str, raises: Exception | None = None) -> Duty:
-    """It writes down when it was asked."""
-
     async def does(turn: AtomicServiceRun, token: int, number: int) -> None:
         await insert_one("done", Document.of({"_id": f"{number}:{name}:{turn.run_id}:{token}"}))
         if raises is not None:
@@ -52,7 +47,7 @@ def rounds(world: World) -> list[str]:
 
 
 def test_rounds_follow_each_other_until_the_window_is_over() -> None:
-    """Law TU3: the last one, and the pause before it, end in the window."""
+    """Law TU3: the last round and the pause before it end in the window."""
     made = Turn(duties=(duty("x"), duty("y")), every=2 * SECOND)
 
     answer, world = run(made.work(RUN, 7), world_with({}), means=passing)
@@ -63,7 +58,7 @@ def test_rounds_follow_each_other_until_the_window_is_over() -> None:
 
 
 def test_a_round_that_takes_long_is_the_last_that_fits() -> None:
-    """Law TU3: as far as the last one tells."""
+    """Law TU3, judged by the previous round."""
 
     async def slow(turn: AtomicServiceRun, token: int, number: int) -> None:
         del turn, token, number
@@ -88,7 +83,7 @@ def test_a_round_that_takes_long_is_the_last_that_fits() -> None:
     ids=["refused", "user", "misuse", "no reply"],
 )
 def test_what_fails_keeps_nothing_else(raised: Exception, said: str | None) -> None:
-    """Law TU2: each round has all the others, and what has failed is said once, when it is over."""
+    """Law TU2: other duties still run; the turn reports the failure once."""
     made = Turn(duties=(duty("a"), duty("b", raised), duty("c")), every=4 * SECOND)
 
     async def seen() -> str | None:
@@ -105,7 +100,7 @@ def test_what_fails_keeps_nothing_else(raised: Exception, said: str | None) -> N
 
 
 def test_what_is_due_fires_as_long_as_the_window_lasts() -> None:
-    """Law TU3: a round of which the window is over fires what is claimed together, and leaves the rest to the next turn."""
+    """Law TU3: the last round fires its claimed batch, and the next turn does the rest."""
     triggers = (Trigger(task="t", conditions=(OnEvent("e"),)),)
     evaluator = Evaluator(triggers=triggers, next_after=lambda _, __: None)
     key = condition_id(OnEvent("e"))
@@ -119,7 +114,6 @@ def test_what_is_due_fires_as_long_as_the_window_lasts() -> None:
 
 
 def test_where_nobody_says_the_time_the_turn_is_over() -> None:
-    """It may have ended."""
     made = Turn(duties=(duty("x"),))
 
     def fails(effect: Effect[object]) -> Failure | None:
@@ -132,7 +126,6 @@ def test_where_nobody_says_the_time_the_turn_is_over() -> None:
 
 
 def test_what_recovers_comes_first() -> None:
-    """Then what has happened, then triggers, then works of the user's; it recovers no more than it must."""
     recoverer = Recoverer(me="a", dead_after=MINUTE, tasks=("recover",))
     noticer, evaluator = Noticer(conditions=()), Evaluator(triggers=(), next_after=lambda _, __: None)
 
@@ -154,6 +147,5 @@ def test_what_recovers_comes_first() -> None:
     ids=["no duty", "no pause", "no name", "no program"],
 )
 def test_what_makes_no_turn_is_said(wrong: Callable[[], object]) -> None:
-    """Before it begins."""
     with pytest.raises(Misuse):
         wrong()

@@ -1,4 +1,4 @@
-"""A worker over random courses: polls, handlers, renewals, heartbeats and writes end as they may, in any order, at any time."""
+"""A worker under random courses: every reply comes in any way, order and time."""
 
 from __future__ import annotations
 
@@ -81,8 +81,6 @@ POLLING: Final = PollingBounds(least=100 * MILLISECOND, most=SECOND, jitter=0)
 @final
 @attrs.frozen
 class Results:
-    """The result of a run is its answer, or why it has none."""
-
     refused: object = "refused"
 
     def result(self, run: Run, answer: object, why: InterruptReason | None) -> object:
@@ -117,16 +115,12 @@ def run_of(number: int, timeout: int | None = None, rejected: str | None = None,
 @final
 @attrs.frozen
 class Claim:
-    """A claim that a process does not track."""
-
     id: str
     token: int = 2
 
 
 @final
 class Course:
-    """A worker, and a world that answers it at random."""
-
     def __init__(self, random: Random, stepping: Stepping = step, rules: WorkerRules | None = None) -> None:
         self.random, self.stepping = random, stepping
         self.rules = rules or random.choice(
@@ -137,16 +131,16 @@ class Course:
         )  # fmt: skip
         self.is_life = isinstance(self.rules.liveness, ByLife)
         self.state, self.now, self.wake_at = WorkerState(), 0, cast("int | None", None)
-        self.asked: list[WorkerCommand] = []  # and not answered
+        self.asked: list[WorkerCommand] = []  # and unanswered
         self.sent: dict[WorkerCommand, Instant] = {}
         self.commands: list[WorkerCommand] = []
         self.handlers: dict[Run, str] = {}  # "told", "runs", "waits", "wants"
         self.interrupted: set[Run] = set()
         self.taken: list[Run] = []
-        self.left: list[Run] = []  # whose results were not known to be written, each as often as that was so
+        self.left: list[Run] = []  # runs with unconfirmed results, once per missing confirmation
         self.lost: set[Run] = set()
         self.unconfirmed: dict[str, ResultsWritten] = {}
-        self.known: set[str] = set()  # the queues in which something is known to be due
+        self.known: set[str] = set()  # queues with known due runs
         self.expected: list[tuple[str, Instant]] = []
         self.laters: list[tuple[str, Instant]] = []
         self.failed: frozenset[str] = frozenset()
@@ -156,18 +150,18 @@ class Course:
         self.looked: dict[str, Instant] = {}
         self.life: laws.Life = None
         self.found: tuple[Claim, ...] = ()  # by the last heartbeat of this life
-        self.is_known = True  # whether the poll under way then has ended
-        self.hidden: list[tuple[int, Run]] = []  # what polls have taken that failed, and under which life
-        self.begun: dict[int, tuple[Run, ...]] = {}  # what the poll under way has taken and not told, by its life
+        self.is_known = True  # whether the poll in flight at that time has ended
+        self.hidden: list[tuple[int, Run]] = []  # runs claimed by failed polls, with the life of each
+        self.begun: dict[int, tuple[Run, ...]] = {}  # runs claimed by the poll in flight but unreported, by life
         self.is_troubled = random.random() < 0.4
-        self.is_quiet = random.random() < 0.2  # nothing is found, but what is due later is announced
+        self.is_quiet = random.random() < 0.2  # the poll is empty but announces later runs
         self.wrong: set[str] = set()
         self.tell(TimerFired(at(0)))
         for number in range(80):
             self.go_on(ends=number > 40)
         self.finish()
 
-    # --- what is told, and what follows ---
+    # --- events and their commands ---
 
     def tell(self, event: WorkerEvent) -> None:
         before = self.state
@@ -194,7 +188,6 @@ class Course:
         self.judge_all(before, event, commands)
 
     def hear(self, event: WorkerEvent) -> None:
-        """What the world knows by an event, as the laws need it."""
         life, is_polling = self.state.membership, any(isinstance(each, Poll) for each, _ in self.state.requests)
         mine = 1 if life is None else life.life
         match event:
@@ -226,7 +219,6 @@ class Course:
                 pass
 
     def expect(self, event: WorkerEvent, commands: tuple[WorkerCommand, ...]) -> None:
-        """What is known to be due, now or later, until it is polled."""
         match event:
             case WorkAnnounced(_, queue, None):
                 self.known.add(queue)
@@ -297,7 +289,7 @@ class Course:
         if not holds:
             self.wrong.add(law)
 
-    # --- what happens ---
+    # --- random events ---
 
     def go_on(self, *, ends: bool) -> None:
         draw = self.random.choice([0.3, 0.67, 0.99, 0.99]) if self.is_quiet else self.random.random()
@@ -329,7 +321,6 @@ class Course:
             self.pass_time()
 
     def pass_time(self) -> None:
-        """The timer fires, more or less late."""
         if self.wake_at is None:
             self.now += 10 * MILLISECOND
             return
@@ -339,7 +330,6 @@ class Course:
         self.tell(TimerFired(at(self.now)))
 
     def call(self) -> None:
-        """The handlers are called that are to be; those that may not be have ended."""
         late: list[Run] = []
         for run, how in [*self.handlers.items()]:
             if how == "told" and run not in self.interrupted:
@@ -354,7 +344,6 @@ class Course:
             self.tell(HandlersEnded(at(self.now), tuple((run, NO_ANSWER) for run in late)))
 
     def suspend_or_resume(self) -> None:
-        """One that wants its slot again may have another task that begins to wait."""
         called = [run for run, how in self.handlers.items() if how != "told"]
         if not called:
             return
@@ -410,7 +399,6 @@ class Course:
                 raise AssertionError(command)
 
     def polled(self, command: Poll | CapacityGranted, *, is_hard: bool) -> PollResult:
-        """What a poll has taken."""
         runs = self.begun.pop(command.life, None) if isinstance(command, Poll) else None
         runs = self.some(command) if runs is None else runs
         if is_hard and isinstance(command, Poll):
@@ -431,7 +419,6 @@ class Course:
         )
 
     def untracked(self, heartbeat: Heartbeat) -> tuple[Claim, ...]:
-        """What is claimed in its name and does not run: what it gives back no more, if that was done."""
         gone = {each.id for each in heartbeat.untracked if self.random.random() < 0.8}
         life = heartbeat.life
         self.hidden = [
@@ -446,7 +433,6 @@ class Course:
         return tuple(Claim(each) for each in dict.fromkeys(run.id for run in found))
 
     def finish(self) -> None:
-        """It is asked to stop, and everything answers; or nothing does."""
         answers = self.random.random() < 0.8
         self.tell(StopRequested(at(self.now)))
         for _ in range(1_000):
@@ -536,7 +522,6 @@ PLANTED: Final[dict[str, tuple[str, ModuleType, tuple[tuple[str, str], ...]]]] =
     "one queue keeps others unpolled": ("WK23", worker, ((_GROUPS + _POLLED, _POLLED + _GROUPS),)),
     "a failed queue is polled with its group": ("WK24", worker, (("known.is_woken or result.has_failed", "known.is_woken"),)),
 }  # fmt: skip
-"""The law, the module, and what it says and is to say instead."""
 
 
 def finds(law: str, stepping: Stepping) -> bool:
@@ -564,14 +549,13 @@ def test_a_handler_that_is_called_too_late_breaks_its_law(
     assert finds("WK18", step)
 
 
-# --- one after the other ----------------------------------------------------------------------------------------------
+# --- single steps -----------------------------------------------------------------------------------------------------
 
 LEASED: Final = Worker(BY_LEASE)
 MEMBER: Final = Worker(BY_LIFE)
 
 
 def told(of: Worker, *those: WorkerEvent) -> WorkerStep:
-    """What follows after these events; a member is alive before them."""
     step = of.step(WorkerState(), TimerFired(at(0)))
     alive = (HeartbeatAcked(at(0), Heartbeat(1, ()), is_alive=True),) if of.rules.liveness != BY_LEASE.liveness else ()
     for event in (*alive, *those):
@@ -588,7 +572,6 @@ def written(*results: tuple[Run, object], life: int = 1) -> WriteResults:
 
 
 def idle() -> WorkerStep:
-    """Both queues were polled, and nothing was found."""
     return told(LEASED, taken(us=1), PollCompleted(at(1), Poll("ship", 1)))
 
 
@@ -618,7 +601,7 @@ def test_a_member_polls_once_it_has_joined() -> None:
 
 
 def test_a_lease_that_waits_for_the_transaction_of_its_handler_is_not_lost() -> None:
-    """Law WK25: it is renewed again after a twelfth of it, and the handler goes on."""
+    """Law WK25: it is renewed after a twelfth of the lease."""
     renew = RenewLeases("bill", (run_of(1),))
     asked = told(LEASED, taken(run_of(1)), TimerFired(at(LEASE // 2)))
     assert renew in asked.commands
@@ -651,7 +634,6 @@ def test_a_second_request_to_stop_gives_no_more_time(of: Worker) -> None:
 
 
 def test_capacity_is_granted_where_no_poll_wants_it() -> None:
-    """A grant is a poll under way: its runs are started, and the queue is not polled meanwhile."""
     step = LEASED.step(idle().state, CapacityRequested(at(2), "bill", 9, "a request"))
     assert step.commands == (CapacityGranted("bill", "a request"),)
     assert granted(step) == {"a request": 3}
@@ -665,7 +647,7 @@ def test_capacity_is_granted_where_no_poll_wants_it() -> None:
 
 
 def test_a_request_for_capacity_waits_for_the_poll_under_way_and_for_no_other() -> None:
-    """Law WK21. Else what was planned for want of room is announced, so that the next request finds a poll under way, for ever."""
+    """Law WK21. Else postponed work is announced, and each request meets a poll in flight."""
     polled = LEASED.step(idle().state, WorkAnnounced(at(2), "bill"))
     asked = LEASED.step(polled.state, CapacityRequested(at(3), "bill", 9, "a request"))
     assert granted(asked) == {}
@@ -681,7 +663,6 @@ def test_a_request_for_capacity_waits_for_the_poll_under_way_and_for_no_other() 
 
 
 def test_idle_queues_of_a_group_are_one_request() -> None:
-    """A thousand as well as two; and when the lease of a dead worker expires, its queue is polled."""
     group, poll = Worker(GROUPED), PollGroup("here", ("bill", "ship"), POLLING.least)
     assert told(group).commands == (poll,)
     step = told(group, GroupPolled(at(5), poll, (("ship", 40),)))
@@ -692,7 +673,7 @@ def test_idle_queues_of_a_group_are_one_request() -> None:
 
 
 def test_one_queue_that_has_much_to_do_keeps_no_other_of_its_group_waiting() -> None:
-    """Law WK23. Each slot that gets free is its own at once; and still the group is polled for the other one."""
+    """Law WK23. It reuses its own free slots, and the group is still polled for the other queue."""
     of, one = Worker(attrs.evolve(GROUPED, concurrency=1)), run_of(1)
     found = GroupPolled(at(1), PollGroup("here", ("bill", "ship"), POLLING.least), (("bill", 0),))
     step = told(of, found, taken(one, most=1, us=2))
@@ -703,7 +684,7 @@ def test_one_queue_that_has_much_to_do_keeps_no_other_of_its_group_waiting() -> 
 
 
 def test_a_poll_that_has_failed_is_sent_again_at_its_pace_whatever_its_group_finds() -> None:
-    """Law WK24. The poll of a group that is answered while polls fail would else wake the queue each time."""
+    """Law WK24. A group poll during failures must not wake the queue."""
     of, polls, now = Worker(attrs.evolve(GROUPED, queues=GROUPED.queues[:1])), list[int](), 0
     step = told(of)
     for _ in range(1_000):
@@ -738,7 +719,7 @@ def test_what_is_due_later_is_polled_then() -> None:
 
 
 def test_a_step_compares_the_name_of_each_of_many_queues_a_few_times() -> None:
-    """With a thousand of them a process that looks for each would do nothing else, and its leader lose the lease."""
+    """A search per queue took the process's whole time, and its leader lost the lease."""
     compared = 0
 
     class Name(str):
@@ -756,7 +737,7 @@ def test_a_step_compares_the_name_of_each_of_many_queues_a_few_times() -> None:
         queues=tuple(Queue(name=name, lease=MINUTE) for name in named), results=Results(), concurrency=1
     )
     step = told(Worker(rules))
-    while polls := [each for each in step.commands if isinstance(each, Poll)]:  # one after the other has nothing due
+    while polls := [each for each in step.commands if isinstance(each, Poll)]:  # polls run in turn and find nothing
         step = Worker(rules).step(step.state, PollCompleted(at(0), polls[0]))
     assert all(known.pace is not None for known in step.state.queues)
     compared = 0
@@ -775,7 +756,6 @@ def test_a_worker_that_has_lost_claims_chooses_among_more_at_once_and_comes_back
 
 
 def test_claims_that_a_poll_did_not_tell_of_are_given_back() -> None:
-    """At once, and again with each twelfth of the lease until that is over; the queue is not polled meanwhile, and then it is."""
     step = told(LEASED, taken(run_of(1)), WorkAnnounced(at(1), "bill"))
     assert Poll("bill", 2) in step.commands
     failed = PollResult(has_failed=True, is_uncertain=True)
@@ -793,7 +773,7 @@ def test_claims_that_a_poll_did_not_tell_of_are_given_back() -> None:
 
 
 def test_a_result_that_is_not_confirmed_is_written_again() -> None:
-    """Law WK19. Half as many at a time, so that one that is refused for good holds up no other for long."""
+    """Law WK19. In halves, so that a refused one delays few others."""
     ended = tuple((run_of(number), number) for number in range(3))
     step = told(LEASED, taken(*(run for run, _ in ended)), HandlersEnded(at(1), ended))
     all_three, again_at = written(*ended), 2 + LEASE // 12
@@ -810,7 +790,6 @@ def test_a_result_that_is_not_confirmed_is_written_again() -> None:
 
 
 def test_where_handlers_are_short_more_is_taken_than_there_are_slots() -> None:
-    """As many as would end within `PREFETCH_WINDOW`; they start when others end, and are given back where that takes too long."""
     of = Worker(attrs.evolve(BY_LIFE, batch=50, results_max=50))
     runs = tuple(map(run_of, range(28)))
     ends = [tuple((run, "well") for run in runs[first : first + 4]) for first in range(0, 28, 4)]
@@ -829,7 +808,7 @@ def test_where_handlers_are_short_more_is_taken_than_there_are_slots() -> None:
     tell(HandlersEnded(at(31 * MILLISECOND), ends[1]))
     assert StartHandlers(runs[8:12]) in step.commands
     tell(HandlersEnded(at(32 * MILLISECOND), ends[2]))
-    assert polls == [24]  # as long as half of them wait
+    assert polls == [24]  # while half of them wait
     tell(HandlersEnded(at(33 * MILLISECOND), ends[3]))
     assert polls == [24, 50 - 8]
     tell(TimerFired(at(1_030 * MILLISECOND)))
@@ -873,7 +852,6 @@ def test_the_answer_of_an_interrupted_run_that_is_lost_does_not_count() -> None:
 
 
 def test_of_two_results_of_a_record_one_is_written_at_a_time() -> None:
-    """It was given back, that is not confirmed, and this process has taken it again."""
     first, again = run_of(1), attrs.evolve(run_of(1), token=4)
     step = told(MEMBER, taken(first, again), HandlersEnded(at(1), ((first, 1), (again, 2))))
     assert written((first, 1)) in step.commands
@@ -927,7 +905,6 @@ def test_what_became_of_a_command_is_an_event(number: int) -> None:
 )
 @pytest.mark.parametrize("of", [LEASED, MEMBER])
 def test_a_late_answer_changes_nothing(of: Worker, event: WorkerEvent) -> None:
-    """An answer to what was never asked, and whatever comes after the end."""
     stopped = attrs.evolve(WorkerState(), is_stopped=True)
     assert of.step(stopped, event) == WorkerStep(stopped)
     before = told(of).state

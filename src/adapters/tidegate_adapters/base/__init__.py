@@ -1,1 +1,1 @@
-"""What every adapter may use: errors and exit codes, redaction, safe logging, decorators, threads, times."""
+"""Shared by all adapters: errors, exit codes, redaction, logging, decorators, threads, times."""

@@ -1,4 +1,4 @@
-"""One body for code that has a sync and an async form: it is `async`, and its caller says how a call is made.
+"""One async body for code with a sync and an async form; the caller chooses how to make calls.
 
     async def _count(call: Calling) -> int:
         return await call(collection.estimated_document_count)
@@ -9,7 +9,7 @@
     async def count_async() -> int:
         return await _count(awaited)
 
-A body that awaits nothing but calls made `directly` never suspends, so one step takes it to its end.
+A body that awaits only `directly` made calls never suspends, so one step completes it.
 """
 
 from __future__ import annotations
@@ -21,19 +21,17 @@ from typing import Any, Final, TypeAlias, TypeVar
 T = TypeVar("T")
 
 Calling: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Makes a call, and awaits its answer: `directly`, or `awaited` where the call gives an awaitable."""
+"""Makes a call: `directly`, or `awaited` for a call that returns an awaitable."""
 
 
 awaited: Final[Calling] = operator.call
 
 
 async def directly(call: Callable[[], T]) -> T:
-    """The answer of a call that waits in its thread."""
     return call()
 
 
 def at_once(body: Coroutine[Any, Any, T]) -> T:
-    """Run a body that never suspends."""
     try:
         body.send(None)
     except StopIteration as stop:

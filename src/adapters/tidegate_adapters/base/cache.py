@@ -1,8 +1,9 @@
-"""Answers that are asked for again and again, by however many, and cost the store something each time.
+"""Caches answers to repeated questions that cost the store time.
 
-An answer holds for ten times as long as it took to get, and a second at least. Whoever asks while others do gets the same answer.
-Questions are asked one after the other, and all of them together keep the store busy for a tenth of the time, beyond the first
-second: whoever asks when that is spent gets the answer from before, or waits where there is none.
+An answer is valid for ten times as long as it took, at least a second. Concurrent callers share one
+question. Questions run one at a time, and together may occupy the store for a tenth of the time,
+beyond a first second. A caller above that budget gets the previous answer, or waits if there is
+none.
 """
 
 from __future__ import annotations
@@ -16,15 +17,12 @@ T = TypeVar("T")
 _HOLDS_S: Final = 1.0
 _TIMES: Final = 10
 _AT_ONCE_S: Final = 1.0
-"""How long the store may be asked at once after a while without questions."""
+"""Store time available at once after a quiet period."""
 _KEPT_MAX: Final = 64
-"""How many answers are kept: as many as there are filters that somebody looks through."""
 
 
 @final
 class _Budget:
-    """The time that questions may take: a tenth of all time."""
-
     def __init__(self) -> None:
         self._clock = asyncio.get_running_loop().time
         self._left, self._at = _AT_ONCE_S, self._clock()
@@ -32,11 +30,9 @@ class _Budget:
 
     @property
     def is_free(self) -> bool:
-        """Would a question be asked now?"""
         return not self._asking.locked() and self._refilled() > 0
 
     async def spend(self, question: Callable[[], Awaitable[T]]) -> T:
-        """Ask as soon as there is time for it."""
         async with self._asking:
             await asyncio.sleep(max(0.0, -self._refilled() * _TIMES))
             began = self._clock()
@@ -54,8 +50,6 @@ class _Budget:
 
 @final
 class _Asked:
-    """A question that was asked, and until when its answer holds."""
-
     def __init__(self, question: Callable[[], Awaitable[object]], budget: _Budget, before: _Asked | None) -> None:
         self._clock = asyncio.get_running_loop().time
         self._since = self.at = self._clock()
@@ -76,12 +70,10 @@ class _Asked:
 
     @property
     def is_good(self) -> bool:
-        """Whether it is answered, and not by an error."""
         return self.answer.done() and not self.answer.cancelled() and self.answer.exception() is None
 
     @property
     def holds(self) -> bool:
-        """Whether it is not yet answered, or the answer is good."""
         return self._clock() < self._until
 
 
@@ -94,16 +86,9 @@ class Sparing:
         self._budget: _Budget | None = None
 
     async def ask(self, key: Hashable, question: Callable[[], Awaitable[T]]) -> tuple[T, float]:
-        """The answer to a question, or that of a while ago.
+        """The answer, possibly a recent one of the same key, and its age in seconds.
 
-        Whoever is cancelled leaves the question to those who ask next.
-
-        Args:
-            key: Of the question: two of one key have one answer.
-            question: Asks; what it raises is raised, and asked again next time.
-
-        Returns:
-            The answer, and how old it is, in seconds.
+        A cancelled caller leaves the question to later ones. Errors are not cached.
         """
         self._budget = budget = self._budget or _Budget()
         asked, is_free = self._asked.get(key), budget.is_free
@@ -118,5 +103,4 @@ class Sparing:
         return value, asyncio.get_running_loop().time() - given.at
 
     def forget(self) -> None:
-        """What was answered holds no more: something was done."""
         self._asked.clear()

@@ -1,7 +1,7 @@
-"""Tasks that are to end: one cancellation is not enough.
+"""Ends tasks for which one cancellation is not enough.
 
-Before Python 3.12, `asyncio.wait_for` drops a cancellation that comes as what it waits for ends (python/cpython#86296), and the
-driver of MongoDB waits so for each byte that it sends. What was asked to end goes on then, as if nobody had asked.
+Before Python 3.12, `asyncio.wait_for` drops a cancellation that arrives as its awaitable ends
+(python/cpython#86296). The MongoDB driver uses it for each send.
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ from tidegate.model.instants import SECOND, Duration
 T = TypeVar("T")
 
 CLOSE_S: Final = 0.1
-"""How long an application that is over waits for what it has cancelled, each time."""
+"""Wait for cancelled tasks when an application closes, per cancellation."""
 
 
 def check_awaited_failure(error: BaseException) -> None:
-    """Raise an error again that is no failure of the awaited code of the user's which raised it, see `check_failure`.
-
-    Args:
-        error: What was raised; an `asyncio.CancelledError` is a failure where nobody has cancelled the task.
+    """Raise all but failures of awaited code; a CancelledError is one if the task was not
+    cancelled.
     """
     check_failure(error)
     task = asyncio.current_task() if isinstance(error, asyncio.CancelledError) else None
@@ -32,15 +30,7 @@ def check_awaited_failure(error: BaseException) -> None:
 
 
 async def ended(tasks: Iterable[asyncio.Task[Any]], patience_s: float) -> set[asyncio.Task[Any]]:
-    """Cancel these, and once more what has not ended by then; wait for both.
-
-    Args:
-        tasks: The tasks.
-        patience_s: How long to wait after each cancellation, in seconds.
-
-    Returns:
-        Those that have not ended yet.
-    """
+    """Cancel these tasks, the rest again after `patience_s`, and return those that still run."""
     left = {each for each in tasks if not each.done()}
     for _ in range(2):
         for each in left:
@@ -51,21 +41,12 @@ async def ended(tasks: Iterable[asyncio.Task[Any]], patience_s: float) -> set[as
 
 
 def told_within(leave: Duration) -> Duration:
-    """How much of the time to leave is for what is written: the last second of it, at most half, is to let go of all else."""
+    """Time for final writes; the rest, a second or at most half, is for cleanup."""
     return leave - min(SECOND, leave // 2)
 
 
 async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T], patience_s: float) -> T | None:
-    """Do this, unless something is to stop before it has ended: then it is cancelled.
-
-    Args:
-        stop: Whether that is to stop.
-        work: What is done.
-        patience_s: As of `ended`.
-
-    Returns:
-        What it returns; None where it was cancelled.
-    """
+    """The work's result, or None if the stop event cancelled it (see `ended`)."""
     doing, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,22 +1,24 @@
-"""The instants that a cron expression names, by cronsim: the port that `tidegate.retries.schedule` asks.
+"""The instants of a cron expression, by cronsim: the port of `tidegate.retries.schedule`.
 
     next_after("*/5 * * * *", now)                             the next fifth minute
     next_after("*/10 * * * * *", now)                          six fields begin with the seconds
-    next_after("CRON_TZ=Europe/Berlin 30 2 * * *", now)        half past two, as the clocks of Berlin show it
+    next_after("CRON_TZ=Europe/Berlin 30 2 * * *", now)        half past two in Berlin
 
-Fields are those of Debian's cron, with names of days and months, `L`, `LW` and `#`; `5/15`, which Debian's refuses, is `5-59/15`.
-Without a zone all is UTC.
+Fields are those of Debian's cron, with names of days and months, `L`, `LW` and `#`. `5/15`, which
+Debian's refuses, means `5-59/15`. The default zone is UTC.
 
 Laws (CR), with `tests/integration/test_crons.py`
-    CR1  What is next is later than what was asked about, fits the expression, and nothing in between does.
-    CR2  Where the clocks are set forward, an expression of five fields with a fixed hour and minute that is left out names the
-         first minute after it; where they are set back, it names the first of the two.
-    CR3  All others (a hour or a minute that begins with a star, six fields) go by what the clocks show: what is left out they do
-         not name, and what comes twice they name twice.
+    CR1  The next instant is later than the given one and fits the expression; no instant in between
+         does.
+    CR2  For a five-field expression with a fixed hour and minute: if clocks skip that time, it
+         names the first minute after the gap; if they repeat it, the first of the two.
+    CR3  All others (a star at the start of hour or minute, six fields) follow the clocks: skipped
+         times are not named, repeated ones are named twice.
 
 Known not to work
-    - Zones are those of the machine (`zoneinfo`): processes with different tables name different instants in those that differ.
-    - An expression that names nothing for 50 years names nothing.
+    - Zones come from the machine (`zoneinfo`): processes with different tables name different
+      instants.
+    - An expression without an instant for 50 years has none.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _SECOND: Final = timedelta(seconds=1)
 _NO_TWO_CHANGES: Final = timedelta(hours=12)
-"""Clocks are not set twice within this time."""
+"""Clocks are not changed twice within this time."""
 _ONE_NUMBER: Final = re.compile(r"(?<![\w-])(\w+)-(\w+)/\d+(?![\w-])")
 _NAMES: Final = {
     **{name: str(number) for number, name in enumerate(["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"]) if number},
@@ -54,15 +56,10 @@ _NAMES: Final = {
     "SUN": "",
 }
 _OF_A_MINUTE: Final = 5
-"""So many fields has an expression without seconds."""
 
 
 def check_cron(expression: str) -> None:
-    """Raise Misuse unless the expression can be read, and its zone is known.
-
-    Raises:
-        Misuse: It cannot, and why.
-    """
+    """Raise Misuse for an invalid expression or an unknown zone."""
     check_name(expression, "a cron expression")
     fields, zone = _parts(expression)
     try:
@@ -76,18 +73,14 @@ def check_cron(expression: str) -> None:
 
 
 def next_after(expression: str, after: Instant) -> Instant | None:
-    """The first instant that an expression names after a given one, on its clock.
-
-    Args:
-        expression: As of a `Schedule`.
-        after: The instant, in microseconds since the epoch.
+    """The first instant of an expression after the given one, on its clock.
 
     Returns:
-        The instant; None if there is none within 50 years.
+        None if there is none within 50 years.
 
     Raises:
-        Misuse: Its zone is not known, or an argument is of the wrong type.
-        CronSimError: The expression cannot be read.
+        Misuse: Unknown zone, or a wrong type.
+        CronSimError: The expression is invalid.
     """
     check_name(expression, "a cron expression")
     check_type(after, Instant, "an instant")
@@ -99,11 +92,11 @@ def next_after(expression: str, after: Instant) -> Instant | None:
     return None if found is None else Instant((found - _EPOCH) // _MICROSECOND, after.clock)
 
 
-# cronsim is asked in plain times only, as clocks show them: where a clock is set at midnight or by half an hour, it goes wrong.
+# cronsim gets only local times: it fails for clock changes at midnight or by half an hour.
 
 
 def _first_shown(fields: str, zone: tzinfo, asked: datetime) -> datetime | None:
-    """The first instant after that one at which the clocks show what fits: from one change of the clocks to the next."""
+    """The first later instant with a fitting local time, searched between clock changes."""
     since, begins = asked, asked
     while True:
         ahead = _ahead(zone, begins)
@@ -118,7 +111,7 @@ def _first_shown(fields: str, zone: tzinfo, asked: datetime) -> datetime | None:
 
 
 def _first_of_fixed(fields: str, zone: tzinfo, asked: datetime) -> datetime | None:
-    """The same of what fits, once: the first of two instants, and the one after it where the clocks leave it out."""
+    """The same by CR2: the first of a repeated time, the first minute after a skipped one."""
     for named in CronSim(fields, asked.replace(tzinfo=None) + _ahead(zone, asked)):
         before, later = (named.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
         found = before if before <= later else _first_change(zone, later - _MICROSECOND, before)
@@ -128,12 +121,10 @@ def _first_of_fixed(fields: str, zone: tzinfo, asked: datetime) -> datetime | No
 
 
 def _ahead(zone: tzinfo, when: datetime) -> timedelta:
-    """How far the clocks of the zone are ahead of UTC at an instant."""
     return when.astimezone(zone).utcoffset() or timedelta()
 
 
 def _first_change(zone: tzinfo, since: datetime, until: datetime) -> datetime | None:
-    """The first instant after one, and up to another, from which on they are ahead by another time."""
     ahead, early = _ahead(zone, since), since.replace(microsecond=0)
     while early < until:
         late = min(early + _NO_TWO_CHANGES, until)
@@ -147,7 +138,6 @@ def _first_change(zone: tzinfo, since: datetime, until: datetime) -> datetime | 
 
 
 def _parts(expression: str) -> tuple[str, tzinfo]:
-    """The fields, and the zone."""
     name, _, fields = (
         expression.removeprefix(ZONE).partition(" ") if expression.startswith(ZONE) else ("UTC", "", expression)
     )
@@ -155,7 +145,7 @@ def _parts(expression: str) -> tuple[str, tzinfo]:
 
 
 def _without_a_step(term: re.Match[str]) -> str:
-    """A range of one number as that number: cronsim takes 3-3/12 for 3/12, which is "from 3 on, each twelfth"."""
+    """A one-number range as that number: cronsim reads 3-3/12 as 3/12, every twelfth from 3 on."""
     low, high = (_NAMES.get(term[each].upper(), term[each].lstrip("0")) for each in (1, 2))
     return term[1] if low == high else term[0]
 

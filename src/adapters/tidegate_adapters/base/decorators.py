@@ -1,4 +1,4 @@
-"""What decorators are told of handlers, checked as it is told: what is wrong, where, why, and what to do about it."""
+"""Checks of decorator arguments; each error names the problem, place, reason and fix."""
 
 from __future__ import annotations
 
@@ -26,13 +26,8 @@ from tidegate_adapters.base.errors import near
 def is_async_handler(handler: object, name: str, todo: str) -> bool:
     """Whether a handler is async.
 
-    Args:
-        handler: The user's.
-        name: What it is called.
-        todo: What to do where it is none.
-
     Raises:
-        Misuse: It is none: it cannot be called, or is a generator.
+        Misuse: It is not callable, or a generator.
     """
     check_callable(handler, "a handler", todo)
     if isgeneratorfunction(handler) or isasyncgenfunction(handler):
@@ -41,19 +36,12 @@ def is_async_handler(handler: object, name: str, todo: str) -> bool:
 
 
 def check_called_with_one(handler: Callable[..., object], name: str, what: str, word: str) -> None:
-    """Raise Misuse unless a handler can be called with one argument, as far as its signature tells.
-
-    Args:
-        handler: The user's.
-        name: What it is called.
-        what: What it is called with.
-        word: A name for that.
-    """
+    """Raise Misuse if the signature, where known, does not accept one argument."""
     try:
         _ = signature(handler).bind(None)
     except TypeError:
         raise Misuse(f"{name} cannot be called with {what}", todo=f"write async def {name}({word}): ...") from None
-    except ValueError:  # nobody knows what it takes
+    except ValueError:  # unknown signature
         pass
 
 
@@ -68,24 +56,17 @@ _FORMER: Final[Mapping[str, str]] = {
     "retry": "retries",
     "cron": "triggers",
 }
-"""By what others call an option: what it is called here."""
 
 
 def meant(name: str, options: Iterable[str]) -> str:
-    """The option that a wrong name is nearest to, as a question; "" if none is near."""
+    """A question for the option nearest to a wrong name; "" if none is near."""
     there = [*options]
     found = [_FORMER[name]] if _FORMER.get(name) in there else get_close_matches(name, there, n=1)
     return "".join(f"did you mean {each}?" for each in found)
 
 
 def check_known(call: Callable[..., object], what: str, unknown: Iterable[str]) -> None:
-    """Raise Misuse if there are options that a function does not have.
-
-    Args:
-        call: The function.
-        what: What has the options.
-        unknown: Their names.
-    """
+    """Raise Misuse for option names that the function lacks."""
     options = [each.name for each in signature(call).parameters.values() if each.kind is each.KEYWORD_ONLY]
     for name in unknown:
         todo = meant(name, options) or f"there are: {', '.join(options)}"
@@ -93,7 +74,6 @@ def check_known(call: Callable[..., object], what: str, unknown: Iterable[str]) 
 
 
 def check_task_name(name: object) -> None:
-    """Raise Misuse unless this can name a task: what is known of it is found by its name."""
     check_name(name, "a task")
     if any("\ud800" <= char <= "\udfff" for char in str(name)):
         raise Misuse(f"{shown(name)} cannot name a task", why="half of a surrogate pair cannot be encoded")
@@ -102,7 +82,6 @@ def check_task_name(name: object) -> None:
 
 
 def check_database(name: object) -> None:
-    """Raise Misuse unless this can be the name of a database of ours."""
     check_name(name, "a database")
     if name in {"admin", "config", "local"}:
         raise Misuse(
@@ -111,15 +90,7 @@ def check_database(name: object) -> None:
 
 
 def module_from(name: str, file: str) -> ModuleType:
-    """The module in a file, which is known by this name from then on.
-
-    Args:
-        name: Of the module.
-        file: With its code, which is run.
-
-    Raises:
-        BaseException: Its code has raised it; then there is no such module.
-    """
+    """Run a file as the module of this name; the module is removed if its code raises."""
     spec = spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None
@@ -137,7 +108,7 @@ _IS_LOADING: Final = ContextVar("is_loading", default=False)
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """A module is loaded in the block for the app that it has, which is not run there: whoever loads it would not come back."""
+    """Load a module for its app without running it; running it would block the loader."""
     token = _IS_LOADING.set(True)
     try:
         yield
@@ -146,26 +117,19 @@ def loading() -> Iterator[None]:
 
 
 def is_loading() -> bool:
-    """Is a module loaded for what it has?"""
     return _IS_LOADING.get()
 
 
 def place_of(handler: Callable[..., object]) -> str:
-    """`file:line` of a function."""
     code = getattr(handler, "__code__", None)
     return "" if code is None else f"{near(code.co_filename)}:{code.co_firstlineno}"
 
 
 def length_of(length: object, what: str, least: Duration) -> Duration:
-    """A length of time in microseconds.
-
-    Args:
-        length: A timedelta.
-        what: The name of the option.
-        least: The shortest, in microseconds.
+    """A length of time of at least `least`, in microseconds.
 
     Raises:
-        Misuse: It is of another type, shorter, or longer than a century.
+        Misuse: Wrong type, too short, or longer than a century.
     """
     check_type(length, timedelta, what)
     assert isinstance(length, timedelta), "it was checked"
@@ -184,7 +148,6 @@ def length_of(length: object, what: str, least: Duration) -> Duration:
 
 
 def _written(length: Duration) -> str:
-    """How a length of time is written in Python."""
     for unit, name in ((SECOND, "seconds"), (MILLISECOND, "milliseconds")):
         if length and length % unit == 0:
             return f"timedelta({name}={length // unit})"
@@ -192,17 +155,16 @@ def _written(length: Duration) -> str:
 
 
 def check_lengths(given: object, **least: Duration) -> None:
-    """Raise Misuse unless these attributes are lengths of time, each of so many microseconds at least."""
+    """Raise Misuse unless these attributes have their minimum length, in microseconds."""
     for what, shortest in least.items():
         _ = length_of(getattr(given, what), what, shortest)
 
 
 _OF_TIME: Final = re.compile("Duration|microseconds")
-"""In the type of an attribute that is a length of time: as it is written, or as it was resolved."""
 
 
 def check_unit(given: attrs.AttrsInstance, what: str) -> None:
-    """Raise Misuse if an option holds a length of time below a millisecond, as of `Fixed(10)`, which was meant in seconds."""
+    """Raise Misuse for a length below a millisecond, such as `Fixed(10)` meant as seconds."""
     for field in attrs.fields(type(given)):
         held, name = getattr(given, field.name), f"{what}.{field.name}"
         if attrs.has(type(held)):
@@ -218,16 +180,7 @@ def check_unit(given: attrs.AttrsInstance, what: str) -> None:
 
 
 def timeout_of(timeout: timedelta | None, *, is_async: bool, instead: str = "") -> Duration | None:
-    """How long a handler may take, in microseconds; None for any time.
-
-    Args:
-        timeout: What is said.
-        is_async: Whether the handler can be interrupted.
-        instead: What else to do where it cannot.
-
-    Raises:
-        Misuse: It is no length of time, or the handler runs in a thread.
-    """
+    """A handler's timeout in microseconds; Misuse for a handler in a thread."""
     if timeout is None:
         return None
     if not is_async:
@@ -240,11 +193,7 @@ def timeout_of(timeout: timedelta | None, *, is_async: bool, instead: str = "") 
 
 
 def observers_of(observers: object) -> tuple[Callable[..., object], ...]:
-    """The observers of an app.
-
-    Raises:
-        Misuse: They are none: one cannot be called, or nobody would await it.
-    """
+    """An app's observers; Misuse for async ones, which no caller would await."""
     check_type(observers, Iterable, "observers", "pass a list of functions")
     found = tuple(cast("Iterable[Callable[..., object]]", observers))
     for each in found:
@@ -259,15 +208,7 @@ def observers_of(observers: object) -> tuple[Callable[..., object], ...]:
 
 
 def policy_of(retries: object, backoff: Backoff | timedelta | None) -> Policy:
-    """When a run that failed is tried again.
-
-    Args:
-        retries: How often, or a whole policy; None for that of `Policy`.
-        backoff: The delays before that; None for those of `Policy`.
-
-    Raises:
-        Misuse: They are of the wrong type, or out of range; or there is a back-off and a policy, which has one.
-    """
+    """The policy of a retry number or policy, and a back-off; Misuse for two back-offs."""
     if isinstance(retries, Policy):
         if backoff is not None:
             raise Misuse("backoff=, and a policy that has one", todo="leave backoff out")
@@ -284,7 +225,6 @@ def policy_of(retries: object, backoff: Backoff | timedelta | None) -> Policy:
 
 
 def delays_of(backoff: Any, kinds: tuple[type, ...]) -> Any:
-    """A back-off of one of these kinds, or a fixed one of a timedelta."""
     if not isinstance(backoff, kinds):
         return Fixed(length_of(backoff, "backoff", 0))
     check_unit(cast("attrs.AttrsInstance", backoff), "backoff")

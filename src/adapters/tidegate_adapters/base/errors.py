@@ -1,4 +1,4 @@
-"""Which exit code an error has, and whose line raised it."""
+"""Exit codes of errors, and the user's line that raised them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _OF_TIDEGATE, _OF_ADAPTERS, _OF_PYTHON = (
     f"{Path(file).resolve().parent}{os.sep}" for file in (tidegate.__file__, tidegate_adapters.__file__, os.__file__)
 )
 _NOT_THE_USERS: Final = (_OF_TIDEGATE, _OF_ADAPTERS, _OF_PYTHON, "<")
-"""How the files of tidegate, of the standard library and of generated code begin."""
+"""Path prefixes of tidegate, the standard library and generated code."""
 
 
 @final
 class CodeRaisedError(TidegateError):
-    """Code of the user's, or of ours, raised an error that no exploration expects."""
+    """User code, or ours, raised an unexpected error."""
 
 
 @final
 class WorkersLostError(TidegateError):
-    """Worker processes died again and again."""
+    """Worker processes died repeatedly."""
 
 
 @final
@@ -39,23 +39,23 @@ class NothingSelectedError(TidegateError):
 
 @final
 class ReplayDivergedError(TidegateError):
-    """The scenario does something else than was recorded."""
+    """The scenario differs from the recording."""
 
 
 @final
 class ServerFailedError(TidegateError):
-    """A server that is needed does not answer, or refuses for good."""
+    """A required server does not answer, or refuses for good."""
 
 
 @final
 class StoppedError(TidegateError):
-    """The user interrupts what has no partial answer, or does not wait for one."""
+    """The user interrupted a command without a partial answer."""
 
 
 @contextmanager
 def as_of_the_server() -> Iterator[None]:
-    """What goes wrong in the block and is nobody's mistake is the server's: ServerFailedError."""
-    from tidegate.model.effects import Failure  # noqa: PLC0415  not where help alone is asked for
+    """Convert errors other than user mistakes to ServerFailedError."""
+    from tidegate.model.effects import Failure  # noqa: PLC0415  not needed for help
 
     try:
         yield
@@ -68,7 +68,6 @@ def as_of_the_server() -> Iterator[None]:
 
 
 def exit_code(error: TidegateError) -> ExitCode:
-    """The code that a command ends with because of the error."""
     match error:
         case CodeRaisedError() | WorkersLostError() | InternalError():
             return ExitCode.RAISED
@@ -85,12 +84,7 @@ def exit_code(error: TidegateError) -> ExitCode:
 
 
 def raised(error: BaseException, what: str) -> CodeRaisedError:
-    """An error of somebody's code, shown without a traceback.
-
-    Args:
-        error: What was raised.
-        what: What was being done.
-    """
+    """An error of user code, shown without a traceback."""
     if not origin(error) and isinstance(error, Exception):
         what = f"internal error of tidegate, please report it with the traceback: {what}"
     return CodeRaisedError(
@@ -99,7 +93,6 @@ def raised(error: BaseException, what: str) -> CodeRaisedError:
 
 
 def message(error: BaseException) -> str:
-    """What the error says, if it can say it."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001  the user's own __str__
@@ -107,13 +100,12 @@ def message(error: BaseException) -> str:
 
 
 def place(error: BaseException) -> str:
-    """Its origin, and the notes that it has: which law raised it, say, or where something was to be sent."""
     notes: list[str] = getattr(error, "__notes__", [])
     return ", ".join(filter(None, [origin(error), *notes]))
 
 
 def origin(error: BaseException) -> str:
-    """`file:line` of the last line outside of tidegate that led to the error; "" if there is none."""
+    """`file:line` of the last user frame; "" if there is none."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{near(error.filename)}:{error.lineno}"
     found, frame = None, error.__traceback__
@@ -124,12 +116,10 @@ def origin(error: BaseException) -> str:
 
 
 def is_the_users(frame: TracebackType) -> bool:
-    """Is it neither of tidegate nor of the standard library?"""
     return is_the_users_file(frame.tb_frame.f_code.co_filename)
 
 
 def users_frames(came: TracebackType | None) -> TracebackType | None:
-    """The same traceback without the frames that are not the user's."""
     frames: list[TracebackType] = []
     while came is not None:
         frames.append(came)
@@ -141,17 +131,14 @@ def users_frames(came: TracebackType | None) -> TracebackType | None:
 
 
 def is_the_users_file(file: str) -> bool:
-    """Is code that was compiled from there neither of tidegate nor of the standard library?"""
     return not file.startswith(_NOT_THE_USERS)
 
 
 def is_of_tidegate(file: str) -> bool:
-    """Is code that was compiled from there of tidegate?"""
     return file.startswith((_OF_TIDEGATE, _OF_ADAPTERS))
 
 
 def near(file: str) -> str:
-    """The path as seen from here, if it lies beneath, and here is anywhere."""
     try:
         here = os.getcwd()  # noqa: PTH109  a path is made once
     except OSError:

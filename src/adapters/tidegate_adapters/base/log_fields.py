@@ -1,6 +1,4 @@
-"""Lines of the log that lose nothing, and where something happened, for whoever reads logs by fields: topic, partition, offset
-and attempt.
-"""
+"""Log lines with fields for topic, partition, offset and attempt; logging never raises."""
 
 from __future__ import annotations
 
@@ -15,25 +13,17 @@ from tidegate.model.records import Record, TopicPartition
 from tidegate_adapters.base.safe_log import Lines
 
 say: Final = Lines(logging.getLogger("tidegate_adapters.kafka"))
-"""Says a line about the worker."""
 
 
 def placed(
     partition: TopicPartition, offset: int | tuple[int, ...] | None = None, attempt: int | None = None
 ) -> Mapping[str, object]:
-    """The fields of a line.
-
-    Args:
-        partition: Where it happened.
-        offset: Of which record, or records.
-        attempt: Which call for it it was, from 1.
-    """
     found = {"topic": partition.topic, "partition": partition.partition, "offset": offset, "attempt": attempt}
     return {name: value for name, value in found.items() if value is not None}
 
 
 def fields_of(command: ShutdownCommand, given: object) -> Mapping[str, object]:
-    """The fields of a line about a command; of a call, the record that it was given."""
+    """The fields of a line about a command; for a call, its record's."""
     match command:
         case Work(partition, _, request, offsets):
             return placed(partition, given.offset if isinstance(given, Record) else offsets, attempt_of(request))
@@ -42,12 +32,10 @@ def fields_of(command: ShutdownCommand, given: object) -> Mapping[str, object]:
 
 
 def attempt_of(request: Request) -> int | None:
-    """Which attempt it is, where it is one."""
     return request.attempt if isinstance(request, Handle | Start | Judge) else None
 
 
 def named(error: BaseException) -> str:
-    """An error in one line, with its notes."""
     notes: list[str] = getattr(error, "__notes__", [])
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return f"{text} ({', '.join(notes)})" if notes else text

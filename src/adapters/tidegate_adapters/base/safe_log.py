@@ -1,6 +1,6 @@
-"""Lines of a log that keep nobody from going on: where a filter or a handler of the log raises, the line is lost, and counted.
+"""Log lines that never raise: a line whose filter or handler raises is lost and counted.
 
-The next line that is written says how many are missing before it, in its text and as the field `lines_lost`.
+The next written line has the number of lost ones, in its text and as the field `lines_lost`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,7 @@ from typing import final
 
 @final
 class Lines:
-    """What is said by one logger: to be called.
-
-    Args:
-        log: The logger.
-
-    Attributes:
-        lost: How many lines are lost that no line has told of.
-    """
+    """A logger that never raises; `lost` counts lines not yet reported."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log, self.lost = log, 0
@@ -32,15 +25,7 @@ class Lines:
         error: BaseException | None = None,
         extra: Mapping[str, object] | None = None,
     ) -> None:
-        """Log a line; whatever the log raises (RT4), the line is one that is lost.
-
-        Args:
-            level: Of `logging`.
-            text: With a place for each of the next.
-            about: What stands there.
-            error: Whose traceback follows, if any.
-            extra: The fields.
-        """
+        """A line is lost if the log raises (RT4)."""
         try:
             if not self._log.isEnabledFor(level):
                 return
@@ -50,5 +35,5 @@ class Lines:
                 extra = {**(extra or {}), "lines_lost": lost}
             self._log.log(level, text, *about, exc_info=error, extra=extra)
             self.lost -= lost
-        except BaseException:  # noqa: BLE001  it is a line, and no more
+        except BaseException:  # noqa: BLE001  logging never raises
             self.lost += 1

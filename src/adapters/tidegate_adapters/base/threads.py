@@ -1,6 +1,7 @@
-"""Threads that nobody waits for at the end of a process, unlike those of `concurrent.futures`: a call that is stuck does not keep it.
+"""Threads that do not delay the end of a process, unlike those of `concurrent.futures`, even with a
+stuck call.
 
-A thread is made where none is idle, up to the most that there may be; then calls wait for one.
+A call without an idle thread starts one, up to the maximum; further calls wait.
 """
 
 from __future__ import annotations
@@ -15,20 +16,14 @@ _Call: TypeAlias = tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]
 
 
 class Threads(Protocol):
-    """Where calls run beside the caller, such as an executor."""
+    """Runs calls beside the caller, such as an executor."""
 
-    def submit(self, code: Callable[..., Any], /, *given: Any) -> Future[Any]:
-        """Call the code with these, elsewhere."""
+    def submit(self, code: Callable[..., Any], /, *given: Any) -> Future[Any]: ...
 
 
 @final
 class DaemonThreads:
-    """Threads, as many as there are calls at a time; they end when it is closed, or nobody has it any more.
-
-    Args:
-        name: Of each of them.
-        most: How many there may be; None where whoever submits calls decides how many there are at a time.
-    """
+    """One thread per concurrent call, up to `most`; all end on `close` or garbage collection."""
 
     def __init__(self, name: str, most: int | None = None) -> None:
         self._name, self._most, self._made = name, most, 0
@@ -36,7 +31,7 @@ class DaemonThreads:
         self._idle = Semaphore(0)
 
     def submit(self, code: Callable[..., Any], /, *given: Any) -> Future[Any]:
-        """Call the code with these in a thread; by one caller at a time."""
+        """Callers must not submit concurrently."""
         future: Future[Any] = Future()
         self._calls.put((future, code, given))
         if not self._idle.acquire(blocking=False) and self._made != self._most:
@@ -45,7 +40,6 @@ class DaemonThreads:
         return future
 
     def close(self) -> None:
-        """Let each thread end when its call has; nothing is submitted any more."""
         for _ in range(self._made):
             self._calls.put(None)
 
@@ -55,7 +49,7 @@ class DaemonThreads:
 def _live(calls: SimpleQueue[_Call | None], idle: Semaphore) -> None:
     while (call := calls.get()) is not None:
         _answer(*call)
-        del call  # what it was given is not kept until the next one
+        del call  # release its arguments early
         idle.release()
 
 
@@ -64,5 +58,5 @@ def _answer(future: Future[Any], code: Callable[..., Any], given: tuple[Any, ...
         return
     try:
         future.set_result(code(*given))
-    except BaseException as error:  # noqa: BLE001  whatever it is, it is the answer
+    except BaseException as error:  # noqa: BLE001  any error is the result
         future.set_exception(error)

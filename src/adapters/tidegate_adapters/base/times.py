@@ -1,8 +1,7 @@
 """Times as people write and read them.
 
-2026-11-24T12:00:00.000Z        a time, with its time zone, to the millisecond
-90s, 5m, 2h, 1d                 how long ago one was
-3.2 s, 5 min 3 s, 2 h 7 min     a length of time, in two units at most
+2026-11-24T12:00:00.000Z        a time, with its time zone, to the millisecond 90s, 5m, 2h, 1d
+a time that long ago 3.2 s, 5 min 3 s, 2 h 7 min     a length of time, in two units at most
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ _AGO: Final = re.compile(r"([0-9]{1,6})([smhd])")
 
 
 def when(at: Instant) -> str:
-    """A time, with its time zone, to the millisecond."""
     try:
         return moment(at).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except Misuse:  # beyond the year 9999
@@ -27,7 +25,7 @@ def when(at: Instant) -> str:
 
 
 def length(time: Duration) -> str:
-    """A length of time in microseconds, in two units at most: `3.2 s`, `5 min 3 s`, `2 h 7 min`, `3 d 4 h`."""
+    """In at most two units: `3.2 s`, `5 min 3 s`, `2 h 7 min`, `3 d 4 h`."""
     if time < MINUTE:
         return seconds(time // 100_000 * 100_000) if time >= SECOND else seconds(time // 1_000 * 1_000)
     whole = time // SECOND
@@ -38,20 +36,11 @@ def length(time: Duration) -> str:
 
 
 def ago(at: Instant, now: Instant) -> str:
-    """How long ago a time is, or in how long it comes."""
     return f"{length(now - at)} ago" if now - at >= 0 else f"in {length(at - now)}"
 
 
 def time_of(text: str, now: Instant) -> Instant:
-    """A time as it is written: with its time zone, or how long ago it is.
-
-    Args:
-        text: What is written.
-        now: The time now.
-
-    Raises:
-        Misuse: It is neither.
-    """
+    """Misuse for a text that is neither a time with its zone nor an age."""
     if ago := _AGO.fullmatch(text):
         return now + -int(ago[1]) * _UNITS[ago[2]]
     try:

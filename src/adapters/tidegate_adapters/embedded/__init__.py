@@ -1,3 +1,3 @@
-"""A document store in this process, with no server."""
+"""An in-process document store without a server."""
 
 from tidegate_adapters.embedded.store import Embedded as Embedded

@@ -1,11 +1,10 @@
-"""What happens to collections of the embedded store, as the consumer of changes asks for it
-(`tidegate.reactive.change_stream`); in this process, what a change stream of MongoDB is on a server.
+"""Changes of the embedded store for the consumer of changes (`tidegate.reactive.change_stream`).
 
     changes = Embedded(...).changes(("orders",))
     position = await changes.locate()
     page = await changes.read(position)            # Page(changes, position), or Broken(code)
 
-A position is a number of changes. Of what is further back than the store remembers nothing is known: that history is lost, as on a
+A position is a number of changes. Changes older than the store's memory are a lost history, as on a
 server.
 """
 
@@ -29,16 +28,15 @@ from tidegate.reactive.change_stream import After, Broken, DocumentChange, Page,
 from tidegate_adapters.base.decorators import length_of
 
 REMEMBERED: Final = 100_000
-"""How many changes the store remembers."""
+"""Number of changes in the store's memory."""
 _HISTORY_LOST: Final = 286
-"""As MongoDB says it."""
 _PAGE: Final = 1_000
 _NUMBER: Final = Field[int]("number")
 
 
 @final
 class Feed:
-    """The last changes of a store, told by any thread and waited for in any event loop."""
+    """The store's latest changes; any thread adds, any event loop waits."""
 
     def __init__(self, remembered: int = REMEMBERED) -> None:
         self._lock = Lock()
@@ -47,7 +45,6 @@ class Feed:
         self.end = 0
 
     def tell(self, change: DocumentChange) -> None:
-        """Something has happened."""
         with self._lock:
             self._kept.append(change)
             self.end += 1
@@ -56,7 +53,6 @@ class Feed:
             wake()
 
     def since(self, number: int) -> tuple[DocumentChange, ...] | None:
-        """The next changes after so many, not all if there are many; None if they are not remembered."""
         with self._lock:
             first = self.end - len(self._kept)
             if not first <= number <= self.end:
@@ -64,7 +60,6 @@ class Feed:
             return tuple(islice(self._kept, number - first, number - first + _PAGE))
 
     async def more(self, number: int, wait: Duration) -> None:
-        """Wait until there are more than so many, or this time is over."""
         loop, is_there = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
@@ -88,7 +83,6 @@ class Feed:
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
-    """The event loop of this thread, if one runs."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -97,16 +91,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 @final
 class EmbeddedChanges:
-    """What happens to some collections of the embedded store.
-
-    Args:
-        feed: What happens there.
-        watched: The names of the collections.
-        wait: How long a read waits where nothing happens.
-
-    Raises:
-        Misuse: Nothing is watched.
-    """
+    """Changes of some collections of the embedded store."""
 
     def __init__(self, feed: Feed, watched: Collection[str], wait: timedelta = timedelta(seconds=1)) -> None:
         check_types(watched, str, "a name of a collection")
@@ -116,15 +101,12 @@ class EmbeddedChanges:
             check_collection(each)
         self._feed, self._watched, self._wait = feed, frozenset(watched), length_of(wait, "wait", 1)
 
-    async def check(self) -> None:
-        """It can always be read."""
+    async def check(self) -> None: ...
 
     async def locate(self) -> Position:
-        """Where it stands now."""
         return self._at(self._feed.end)
 
     async def read(self, position: Position) -> Page | Broken:
-        """What has happened since, as far as one page goes; nothing, where nothing has for as long as it waits."""
         held = position.token if isinstance(position, After) else None
         if not isinstance(held, Document) or not held.has(_NUMBER):
             return Broken(_HISTORY_LOST)
@@ -137,11 +119,9 @@ class EmbeddedChanges:
         changes = tuple(each for each in told if each.collection in self._watched)
         return Page(changes, self._at(number + len(told)))
 
-    def reached(self, position: Position) -> None:
-        """A position does not say when that was."""
+    def reached(self, position: Position) -> None: ...
 
-    async def close(self) -> None:
-        """Nothing is open."""
+    async def close(self) -> None: ...
 
     def _at(self, number: int) -> After:
         return After(Document.of({_NUMBER.name: number}))

@@ -1,19 +1,17 @@
-"""A document store in this process: the simulated world, run in real time, with no server.
+"""An in-process document store: the simulated world in real time, without a server.
 
-What an operation means is `tidegate.sim.world.perform`, and what a planner asks `tidegate.sim.planners.planning`, the very meaning that the simulator explores. So a program that
-runs here runs in the world that it was checked in, without the faults: no request is lost, and nothing is durable
-beyond this process.
+`tidegate.sim.world.perform` executes operations and `tidegate.sim.planners.planning` planners'
+queries, as in the simulator. So a program runs in the world it was checked in, without faults. Data
+lives only as long as the process.
 
-Any number of threads and tasks may use one store; operations happen one at a time, each wholly or not at all. The clock
-of the store is that of the process, in whole milliseconds, as MongoDB keeps instants.
+Any number of threads and tasks may share a store; operations run one at a time, atomically. The
+clock is the process's, in whole milliseconds as in MongoDB.
 
-Transactions are those of the simulated world, too: one that is open for longer than a minute is aborted, as by a server. While one
-is open, the first insert into a collection, or delete, costs a copy of its ids.
+Transactions are aborted after a minute, as by a server. While one is open, the first insert or
+delete in a collection copies its ids.
 
-A write costs what it writes, and a filter that names no id a look at each document of the collection; so does a write where
-the collection has unique indexes.
-
-What happens to its collections can be followed (`Embedded.changes`).
+A write costs what it writes. A filter without an id scans the collection, as does a write if the
+collection has unique indexes.
 """
 
 from __future__ import annotations
@@ -49,18 +47,17 @@ _EMPTY: Final[Mapping[str, tuple[Document, ...]]] = MappingProxyType({})
 
 
 def process_clock() -> Instant:
-    """What the clock of this process shows, in whole milliseconds."""
     return Instant(time.time_ns() // 1_000_000 * MILLISECOND)
 
 
 @final
 class Embedded:
-    """A store whose instances carry out operations when they are called: `documents(Embedded())`.
+    """A callable that executes operations: `documents(Embedded())`.
 
     Args:
-        contents: The documents to begin with, by collection.
-        clock: Judges expiry, and is what `PutServerTime` puts and `StoreTime` replies.
-        unique: The unique indexes of each collection.
+        contents: Initial documents, by collection.
+        clock: For expiry, `PutServerTime` and `StoreTime`.
+        unique: Unique indexes, by collection.
     """
 
     is_store: ClassVar = True
@@ -81,28 +78,24 @@ class Embedded:
         self._feed: Feed | None = None
 
     def __call__(self, effect: Asked | Transactional) -> object:
-        """Carry one operation out, alone or in a transaction, and answer it; a refusal is an answer too.
-
-        Who writes what an open transaction has written waits for that one.
-        """
+        """A refusal is a reply. A write that conflicts with an open transaction waits for it."""
         while (outcome := self._tried(effect)) is None:
             time.sleep(_LOOK_SECONDS)
         return outcome[0]
 
     async def awaited(self, effect: Asked | Transactional) -> object:
-        """The same for an event loop: `documents(store.awaited)`. It waits for transactions alone."""
+        """The same for an event loop: `documents(store.awaited)`; waits only for transactions."""
         while (outcome := self._tried(effect)) is None:  # noqa: ASYNC110  see below
-            await asyncio.sleep(_LOOK_SECONDS)  # another thread may end it, so no event of this loop tells
+            await asyncio.sleep(_LOOK_SECONDS)  # no event: another thread may end it
         return outcome[0]
 
     def _tried(self, effect: Asked | Transactional) -> tuple[object] | None:
-        """The answer; None where it must wait."""
         with self._lock:
             now = self._clock()
             self._end_the_oldest(now)
             if isinstance(effect, CommitTransaction) and not self._knows(effect.transaction):
                 return (Ambiguous("nothing is known of the transaction here"),)
-            # Another outcome is only of what others do at the same time.
+            # Other outcomes exist only for concurrent operations.
             outcome = next(_MEANS(effect, _Draft(self._cells, {CLOCK.name: now}), "embedded"), None)
             if outcome is None:
                 return None
@@ -126,12 +119,10 @@ class Embedded:
         return now is not None and now.number == asked.number
 
     def _forget(self, session: str) -> None:
-        """Nothing is asked of it any more, as no request is ever late here."""
         self._cells.pop(known(session).name, None)
         self._begun.pop(session, None)
 
     def _end_the_oldest(self, now: Instant) -> None:
-        """As a server does, with transactions that have been open for too long."""
         for session, since in tuple(self._begun.items()):
             if now - since > _LIFETIME:
                 del self._begun[session]
@@ -139,26 +130,16 @@ class Embedded:
                 self._keep(cast("_Draft", aborted(_Draft(self._cells, {}), over)))
 
     def would_wait(self, effect: Operation) -> bool:
-        """Tell whether it would wait for an open transaction now."""
         with self._lock:
             return next(perform(effect, _Draft(self._cells, {CLOCK.name: self._clock()}), "embedded"), None) is None
 
     def changes(self, watched: Collection[str], wait: timedelta = timedelta(seconds=1)) -> EmbeddedChanges:
-        """What happens to these collections; what has happened before this was called first is not known.
-
-        Args:
-            watched: Their names.
-            wait: How long a read waits where nothing happens.
-
-        Raises:
-            Misuse: Nothing is watched.
-        """
+        """Changes of these collections, from the first call on."""
         with self._lock:
             self._feed = self._feed or Feed()
         return EmbeddedChanges(self._feed, watched, wait)
 
     def contents(self, collection: str) -> tuple[Document, ...]:
-        """All documents of a collection, in natural order."""
         with self._lock:
             return contents(_Draft(self._cells, {}), collection)
 
@@ -172,9 +153,9 @@ _NOTHING: Final = object()
 
 @final
 class _Draft:
-    """The store as one operation sees it: what it writes lies over what is there.
+    """One operation's view, with its writes on top.
 
-    A write hands what lies there on to the next draft, and costs no copy; the one before knows how to undo it.
+    A write passes them on without a copy; the previous draft keeps the undo value.
     """
 
     __slots__ = ("_cells", "laid", "later")
@@ -209,15 +190,12 @@ class _Draft:
         return after
 
     def taken(self, budget: Cell[int]) -> _Draft:
-        """Nothing is bounded here."""
         del budget
         return self
 
 
 @final
 class _Order:
-    """The ids of a collection in natural order."""
-
     __slots__ = ("held",)
 
     def __init__(self, held: dict[Key, None]) -> None:
@@ -235,7 +213,7 @@ class _Order:
 
 @final
 class _Some:
-    """Ids as they came: the first so many of what is held, so that the newest can share it with the next one."""
+    """The first `count` of the held ids; the newest version shares its dict with the next."""
 
     __slots__ = ("_count", "_held")
 
@@ -258,7 +236,7 @@ class _Some:
 
 @final
 class _Changed:
-    """The same with what one operation has added or deleted, which is done to it once (`settled`)."""
+    """One operation's additions and deletions, applied once by `settled`."""
 
     __slots__ = ("_added", "_base", "_deleted")
 

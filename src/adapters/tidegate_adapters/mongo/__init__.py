@@ -1,52 +1,52 @@
-"""Documents in a real MongoDB, sync and async: effect to call, reply to value, error to outcome.
+"""Stores documents in a real MongoDB, sync and async.
 
     with connect(uri) as client:
         handle = choosing(documents(Mongo(client, "services")), local())
 
-Each operation of `tidegate.model.operations` is one command, which is atomic for each document.
+Each operation of `tidegate.model.operations` is one command, atomic per document. Transactions
+(`tidegate.model.transactions`) use driver sessions (`tidegate_adapters.mongo.sessions`). `FindAll`
+reads one point in time (read concern `snapshot`), which requires a replica set.
 
-What is asked of a transaction (`tidegate.model.transactions`) goes through a session of the driver's
-(`tidegate_adapters.mongo.sessions`).
+Reads go to the primary and see majority data; with a client of `connect` also just after an
+election (`tidegate_adapters.mongo.elections`). Writes are acknowledged by a majority and journaled:
+less would lose acknowledged writes when a stalled primary returns. These hold whatever the client's
+defaults. Deadlines and `retryWrites` stay the caller's. A client without `timeoutMS` and
+`socketTimeoutMS` gets `REPLY_MS` beyond its `serverSelectionTimeoutMS` per call, with retries as
+under a `timeoutMS`.
 
-Several documents are found as they were at one time (read concern `snapshot`), which a server needs to be a member of a
-replica set for.
+With `retryWrites` the driver repeats a write. The first request may be executed after the repeat
+was rejected or had no match. A client of `connect` reports each request, and both cases are then
+`Ambiguous` (`tidegate_adapters.mongo.attempts`). Any client sends updates and deletions of many
+once. The same holds for updates with a time limit (`UpdateOne.within`), which the server enforces.
+The driver repeats a bulk of single-document updates; the reply to the repeat counts the matches of
+the first request.
 
-Whatever the client's defaults are, reads go to the primary and see what a majority has, with a client of `connect` also just
-after an election (`tidegate_adapters.mongo.elections`), and writes are acknowledged by a majority, journaled. Less would lose
-acknowledged writes when a primary stands still and comes back. Otherwise a client is used as it is: its deadlines and its `retryWrites` are the caller's. One that would wait for ever, for it has neither
-`timeoutMS` nor `socketTimeoutMS`, is given `REPLY_MS` beyond its `serverSelectionTimeoutMS` for each call; as under a `timeoutMS`,
-the driver sends again what may be until then, and waits until then for a server, too.
+A found value without a counterpart (`tidegate_adapters.mongo.bson`) gives `Unreadable`;
+`FindOneAndUpdate` has then applied its update.
 
-With `retryWrites`, the driver sends a write again, and the first request may be carried out after the second one was
-answered with a no, or has matched nothing. A client of `connect` tells of each request, and both are `Ambiguous` then
-(`tidegate_adapters.mongo.attempts`). Updates and deletions of many are sent once, whatever the client, and so are updates with a time limit (`UpdateOne.within`), which the
-server ends by itself; a bulk of updates of
-one document each is sent again like these, and what matched in the first request is counted in the reply to the second.
+Known not to work:
+    - A client connected directly to one node (`directConnection`) reads from it even after it loses
+      the primary role: pymongo requests that. Its writes are `NotApplied` there. `connect` refuses
+      such a node at the start.
+    - With `retryWrites` and a client that does not report requests, a rejected or unmatched write
+      may be executed later. Transitions, tasks, runs and schedules of triggers, places, payloads,
+      leases and gates carry a growing version or token: a write that did not match once never will,
+      and those programs decide again. An increment checks its token. But an insert rejected for a
+      taken id may be executed once that document is gone.
+    - With several matches and no sort, MongoDB takes the first by the index it uses. That equals
+      the simulated store's natural order only if no index serves the filter. Programs that care
+      name an id or a sort.
+    - A two-field index refuses a document with arrays in both fields (171); the simulated store
+      accepts it.
+    - Times that one update writes to several fields may differ by a millisecond: the server reads
+      its clock for each, by field name. In the simulated store they are equal.
 
-What is found and has no counterpart here (`tidegate_adapters.mongo.bson`) is `Unreadable`; of `FindOneAndUpdate`, the update
-was done.
-
-Known not to work
-    - A client that is connected directly to one node (`directConnection`) reads from that node, also when it is the primary no
-      more: pymongo asks so. Its writes are `NotApplied` there. `connect` refuses such a node when it begins.
-    - With a client that does not tell of each request, and has `retryWrites`, a write that was refused or matched nothing may
-      be done later. That matters where something is decided by it. Transitions, tasks, runs and schedules of triggers,
-      places, payloads, leases and gates are written under a version or a token that only grows: what it did not match
-      once it never will, and those programs read again and decide anew. An increment looks for its token. But an insert that
-      was refused, for its id was taken, may be done when that document is gone.
-    - Where several documents match and there is no sort, MongoDB takes the first one in the order of the index that it uses.
-      That is the natural order of the simulated store only where no index serves the filter. Programs that care name an id
-      or a sort.
-    - An index of two fields refuses a document in which both are arrays (171), which the simulated store takes.
-    - Times that one update puts into several fields may lie a millisecond apart, in the order of the fields' names: the server
-      reads its clock for each. In the simulated store they are the same.
-
-Modules, in reading order
-    wire        filters, updates and projections in MongoDB's words
-    calls       an operation as a call of the driver, and its answer as a reply
-    connection  a client, checked; a database's handle
-    indexes     indexes that are made where they are not there yet
-    store       what carries operations out
+Modules, in reading order:
+    wire        Filters, updates and projections in MongoDB's form.
+    calls       Operations as driver calls, answers as replies.
+    connection  Checked clients; database handles.
+    indexes     Creation of missing indexes.
+    store       Execution of operations.
 """
 
 from tidegate.model.errors import MissingExtra

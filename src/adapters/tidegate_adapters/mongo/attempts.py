@@ -1,14 +1,15 @@
-"""What the server said of each request that the driver sent for one operation.
+"""The server's reply to each request that the driver sent for one operation.
 
-With `retryWrites`, pymongo sends a write again that had no answer, under a `timeoutMS` any number of times, and tells of one
-request only. A listener sees all of them: `connect` installs it, and a client of one's own has it if it is made so:
+With `retryWrites`, pymongo repeats an unanswered write, under a `timeoutMS` any number of times,
+but reports one request only. A listener sees all of them. `connect` installs it; for your own
+client:
 
     MongoClient(uri, event_listeners=[Attempts()])
 
-pymongo calls it in the thread, or in the task, of the operation, so that what it sees belongs to what is under way there.
+pymongo calls it in the operation's thread or task, so each event finds its operation.
 
-What is too large for one message goes in several, each with updates or documents of its own. A request that was answered in full is
-not sent again, so where each was, that is all there is to know.
+A large operation has several messages with separate updates or documents. A fully answered request
+is not repeated, so if each was answered, no other is open.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ if TYPE_CHECKING:
 _WRITES: Final = {"insert", "update", "delete", "findAndModify"}
 
 Requests: TypeAlias = list[Reply]
-"""What came of the requests for one write, in their order; nothing of those that have no answer yet."""
+"""The requests of one write in order; empty for those without a reply yet."""
 
 REQUESTS: Final[ContextVar[Requests | None]] = ContextVar("REQUESTS", default=None)
-"""Those of the operation that is under way in this thread or task; whoever carries one out sets it, and resets it."""
+"""The requests of the operation in this thread or task; its executor sets and resets them."""
 
 SENT: Final[ContextVar[list[str] | None]] = ContextVar("SENT", default=None)
-"""The names of the commands that the driver sends in this thread or task, reads included."""
+"""Names of the commands sent in this thread or task, reads included."""
 
 
 @final
 class Attempts(CommandListener):
-    """Adds each request to those of the operation that is under way."""
+    """Records each request of the running operation."""
 
     def started(self, event: CommandStartedEvent) -> None:
         if (sent := SENT.get()) is not None:
@@ -63,7 +64,6 @@ def _answered(command: str, reply: Reply) -> None:
 
 
 def listens(client: MongoClient[Any] | AsyncMongoClient[Any]) -> bool:
-    """Tell whether the client was made with the listener."""
     return any(isinstance(each, Attempts) for each in client.options.event_listeners)
 
 
@@ -72,12 +72,7 @@ def _is_whole(reply: Reply) -> bool:
 
 
 def before(requests: Requests | None, error: DriverError | None) -> Before:
-    """What is known of all requests but the one that was answered as the operation was.
-
-    Args:
-        requests: For one write; None for a read, which changes nothing.
-        error: What the driver raised; None if nothing.
-    """
+    """The state of all requests except the answered one; `requests` is None for a read."""
     if requests is None:
         return Before.NOTHING
     if not requests:
@@ -85,6 +80,6 @@ def before(requests: Requests | None, error: DriverError | None) -> Before:
     if (error is None or isinstance(error, BulkWriteError)) and all(
         _is_whole(each) or wrote_nothing(each) for each in requests
     ):
-        return Before.NOTHING  # the result, or the error, tells of all
+        return Before.NOTHING  # the result or error covers all
     others = requests[:-1] if error is None or is_said_by(requests[-1], error) else requests
     return Before.NOTHING if all(map(wrote_nothing, others)) else Before.OPEN

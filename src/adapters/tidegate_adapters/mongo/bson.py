@@ -1,4 +1,4 @@
-"""Values of tidegate as MongoDB stores them, and back.
+"""Values of tidegate in MongoDB's form, and back.
 
     tidegate             MongoDB                        back
     None, bool, str      null, bool, string             the same
@@ -8,14 +8,14 @@
     Instant              date, in whole milliseconds    Instant of the store's clock
     tuple                array                          tuple
     Document             object                         Document, its keys in their order
-    Foreign              ObjectId, Decimal128, ...      the same: what BSON writes is its payload
+    Foreign              ObjectId, Decimal128, ...      the same: its payload is the BSON bytes
 
-Dates are taken beyond the years 1 to 9999 that Python's own can name. A text that is no UTF-8, or what lies too deep, has no
-counterpart: it is an error that names the field and the document, never a value that would compare wrongly.
+Dates beyond Python's years 1 to 9999 are accepted. Text that is not UTF-8, and values nested too
+deeply, raise an error that names field and document; a substitute would compare wrongly.
 
-Known not to work: pymongo reads `undefined` as null, symbols as strings, and of a regular expression only the flags that
-Python has; of a key that a foreign document has twice, the last one is seen; an object with the keys $ref and
-$id is read with those two, and $db, in front, for pymongo makes a DBRef of it.
+Known not to work: pymongo reads `undefined` as null, symbols as strings, and only Python's flags of
+a regular expression. Of a duplicate key in a foreign document only the last is seen. An object with
+keys $ref and $id, a DBRef to pymongo, is read with those and $db first.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tidegate.model.values import check_type
 CODEC: Final = CodecOptions[dict[str, Any]](
     document_class=dict,
     datetime_conversion=DatetimeConversion.DATETIME_MS,
-    unicode_decode_error_handler="surrogateescape",  # which no `Document` takes: so it is known which one it is
+    unicode_decode_error_handler="surrogateescape",  # no `Document` accepts surrogates, so the field is known
 )
 
 _CODES: Final = {
@@ -56,34 +56,29 @@ _CODES: Final = {
     "maxKey": 0x7F,
     "minKey": 0xFF,
 }
-"""The bytes that name the types of `documents.FOREIGN` in BSON."""
 _NAMES: Final = {code: name for name, code in _CODES.items()}
 
 
 def stored(value: object, where: str = "value") -> Any:
-    """What MongoDB is to keep for a value.
+    """MongoDB's form of a value: always data, never an operator or an expression.
 
     Args:
         value: The value.
-        where: The field it is for, for the message.
-
-    Returns:
-        A value for pymongo; always data, never an operator or an expression.
+        where: The field, for the message.
 
     Raises:
-        Misuse: It is not a value of tidegate, or MongoDB cannot keep it.
+        Misuse: It is not a value of tidegate, or MongoDB cannot store it.
     """
-    if type(value) is not Document:  # one was checked when it was made, as a whole and not as a field of another
+    if type(value) is not Document:  # documents were checked as a whole at construction
         checked(value, where)
     return encoded(cast("Value", value))
 
 
 SAME: Final = frozenset({str, int, NoneType, bool, float, bytes})
-"""Types whose values MongoDB keeps as they are."""
 
 
 def encoded(value: Value) -> Any:
-    """The same for what was checked already, as the values of filters and updates are when these are made."""
+    """`stored` for values that were checked before."""
     if type(value) in SAME:
         return value
     match value:
@@ -101,9 +96,7 @@ def encoded(value: Value) -> Any:
 
 
 def natural(value: Value) -> Any:
-    """A value as code of a user's has it: objects are dicts, arrays lists, dates datetimes with the time zone UTC, and what only
-    BSON has is of pymongo's classes. A date beyond the years 1 to 9999 is pymongo's `DatetimeMS`.
-    """
+    """A value as user code has it; a date beyond the years 1 to 9999 is a `DatetimeMS`."""
     match value:
         case Document(items):
             return {key: natural(item) for key, item in items}
@@ -120,19 +113,12 @@ _LAST_MS: Final = instant(datetime.max.replace(tzinfo=UTC)).at // MILLISECOND
 
 
 def loaded(document: Mapping[str, Any], where: str) -> Document:
-    """A document that pymongo has read with `CODEC`.
-
-    Args:
-        document: As pymongo decoded it.
-        where: The collection it is from, for the message.
-
-    Returns:
-        The document.
+    """A document that pymongo decoded with `CODEC`, from the collection `where`.
 
     Raises:
-        Misuse: A field holds what has no counterpart here: a text that is no UTF-8, or what is nested too deep.
+        Misuse: A field has no counterpart: not UTF-8, or nested too deeply.
     """
-    if type(document) is not dict:  # which it is but for users' own
+    if type(document) is not dict:  # usually; a user's may differ
         check_type(document, Mapping, "a document")
     check_type(where, str, "the name of a collection")
     items = [(key, item if type(item) in SAME else _decoded(item, (where, key), 1)) for key, item in document.items()]
@@ -140,17 +126,14 @@ def loaded(document: Mapping[str, Any], where: str) -> Document:
 
 
 def document_of(document: Mapping[str, Any]) -> Document:
-    """The document of tidegate for one that any client of pymongo has read, to take a snapshot of it, say.
+    """The tidegate form of a document from any pymongo client, for example for a snapshot.
 
     Args:
-        document: With values as pymongo gives them: a datetime without a time zone is in UTC, as it is there. A `uuid.UUID` is
-            written in the standard form (`Binary` of subtype 4).
-
-    Returns:
-        The document.
+        document: Datetimes without a time zone count as UTC; a `uuid.UUID` is written in the
+            standard form (`Binary` of subtype 4).
 
     Raises:
-        Misuse: It is no mapping, or a value in it cannot be stored in MongoDB, or has no counterpart.
+        Misuse: Not a mapping, or a value that MongoDB cannot store or tidegate cannot read.
     """
     check_type(document, Mapping, "a document")
     try:
@@ -166,13 +149,7 @@ _STANDARD_UUIDS: Final = CodecOptions[dict[str, Any]](uuid_representation=UuidRe
 
 
 def unreadable(document: object, where: str, error: Misuse) -> Unreadable:
-    """What is answered for a document that `loaded` does not take; of an id that is an object, or bad itself, the type is named.
-
-    Args:
-        document: As pymongo decoded it.
-        where: The collection it is from.
-        error: What is wrong with it.
-    """
+    """A structured or bad id appears by its type."""
     key = document.get("_id") if isinstance(document, Mapping) else None
     named = f"{typed(key)}"
     if not isinstance(key, (Mapping, list)):
@@ -185,11 +162,11 @@ def unreadable(document: object, where: str, error: Misuse) -> Unreadable:
 
 
 _PLACE_MAX: Final = 100
-"""How many characters of a place are shown: keys may be as long as a document."""
+"""Longest displayed place: keys may be as long as a document."""
 
 
 _Place: TypeAlias = "str | tuple[_Place, object]"
-"""Where a value stands: in the collection, then under each key or index in turn. It is written out only for a message."""
+"""A value's place: the collection, then each key or index; formatted only for a message."""
 
 
 def _written(where: _Place) -> str:
@@ -205,7 +182,7 @@ def _decoded(value: Any, where: _Place, depth: int) -> Value:
     if depth > DEPTH_MAX:
         raise Misuse(f"nested deeper than {DEPTH_MAX}", where=shown(_written(where)))
     below = depth + 1
-    match value:  # whatever is `SAME` has not come here, for most values are; then dates are the most
+    match value:  # callers handle `SAME`, the most frequent; dates come next
         case DatetimeMS():
             return Instant(int(value) * MILLISECOND)
         case list():
@@ -213,7 +190,7 @@ def _decoded(value: Any, where: _Place, depth: int) -> Value:
             return tuple(
                 [item if type(item) in SAME else _decoded(item, (where, index), below) for index, item in each]
             )
-        case dict() | Mapping():  # the one is told sooner
+        case dict() | Mapping():  # dict() matches faster
             items = cast("Mapping[str, Any]", value).items()
             return Document(
                 tuple(
@@ -221,18 +198,17 @@ def _decoded(value: Any, where: _Place, depth: int) -> Value:
                 )
             )
         case int():
-            return int(value)  # pymongo's Int64 is a class of its own
-        case DBRef():  # what pymongo makes of any object that has the keys $ref and $id
+            return int(value)  # pymongo's Int64
+        case DBRef():  # pymongo's class for objects with $ref and $id
             return _decoded(value.as_doc(), where, depth)
         case _:
             return _foreign(value, where)
 
 
 def _foreign(value: object, where: _Place) -> Foreign:
-    """A value of one of the types that only BSON has, its payload as BSON writes it."""
     try:
         element = bson.encode({"": value})[4:-1]
-    except Exception:  # noqa: BLE001  pymongo has many for what it does not take: InvalidDocument, ValueError, ...
+    except Exception:  # noqa: BLE001  pymongo raises many types: InvalidDocument, ValueError, ...
         element = b"\0"
     if element[0] not in _NAMES:
         raise Misuse(

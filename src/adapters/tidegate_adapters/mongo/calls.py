@@ -1,8 +1,9 @@
-"""An operation as a call of the driver, and what is made of its answer; of either kind of client.
+"""Operations as driver calls, and answers as replies.
 
-The store's time is what the primary answers to `hello`: the same clock that `$$NOW` and `$currentDate` read, from a command
-that needs no privilege and no collection, on every server that the driver speaks to (`$documents` is of MongoDB 5.1). Where it
-may be a little earlier than it is, it is reckoned from the last answer, as long as no other member may be primary.
+The store's time is the primary's answer to `hello`: the clock of `$$NOW` and `$currentDate`,
+without privileges or a collection, on every supported server (`$documents` needs MongoDB 5.1). A
+caller may accept an earlier time, estimated from the last answer unless the primary may have
+changed.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from tidegate_adapters.mongo.wire import DURABLE, SIMPLE, asked_for, changes, co
 Asked: TypeAlias = Operation | StoreTime | FindChanged | FindOrphaned | CountRecords
 
 _BATCH: Final = 10_000
-"""More than an aggregation of ours answers, so that all of it is in the first batch."""
+"""Above any result, so all of it is in the first batch."""
 
 
 _MONOTONIC: Final = ClockName("monotonic")
@@ -62,21 +63,20 @@ def _monotonic() -> Instant:
 
 @final
 class _Clock:
-    """What the primary has said last of its time, which goes on to tell it as long as nobody else was elected."""
+    """The primary's last time, extrapolated until another election."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
         self._known: tuple[ClockReading, object] | None = None
 
     def reckoned(self, behind: Duration) -> Instant | None:
-        """The time, or one so much earlier at most, in microseconds; None where it is to be asked for."""
+        """The time, or at most that much earlier, in microseconds; None if unknown."""
         if not behind or self._known is None:
             return None
         reading, elected = self._known
         return None if elected is None or elected != self._elected() else reckoned(reading, _monotonic(), behind)
 
     def asking(self, send: Callable[[], Any]) -> Request:
-        """The call that asks for it, whose answer is kept."""
         asked: list[tuple[Instant, object]] = []
 
         def sent() -> Any:
@@ -91,13 +91,12 @@ class _Clock:
         return sent, told
 
     def _elected(self) -> object:
-        """Which election the primary is of; None where nobody says."""
         return self._client.topology_description.max_election_id
 
 
 @final
 class Handles(dict[str, Any]):
-    """Those of a database's collections: the driver makes one anew each time that it is asked."""
+    """Cached collection handles: the driver creates a new one at each access."""
 
     def __init__(self, database: Any) -> None:
         super().__init__()
@@ -112,12 +111,11 @@ class Handles(dict[str, Any]):
 
 
 Request: TypeAlias = tuple[Callable[[], Any], Callable[[Any], object]]
-"""A call of the driver, of either kind of client, and what is made of its answer for the program."""
 
 
 @final
 class _Reply(dict[str, Any]):
-    """A reply to `findAndModify`. Of one that is an error, pymongo would tell the error of the write concern alone."""
+    """For a failed `findAndModify`, pymongo would raise only the write concern error."""
 
     def __contains__(self, key: object) -> bool:
         return super().__contains__(key) and (key != "writeConcernError" or bool(self.get("ok")))
@@ -134,7 +132,6 @@ def _find_and_modify(
 
 
 def request(effect: Asked, handles: Handles, within: Mapping[str, Any]) -> Request:
-    """The call that carries the effect out, and the reply that it makes."""
     if type(effect) in _OPERATIONS:
         operation = cast("Operation", effect)
         return on_collection(operation, handles, **within)
@@ -157,18 +154,16 @@ _OPERATIONS: Final = frozenset(get_args(Operation))
 
 
 def carrying(operation: Operation, handles: Handles) -> Carry:
-    """The call and the reply of an operation, in a session of the driver's."""
     return lambda session: on_collection(operation, handles, session=session)
 
 
 def on_collection(effect: Operation, handles: Handles, **within: Any) -> Request:
-    """The call of the collection's handle, and the reply; `within` a session, if there is one."""
     held = handles[effect.collection]
     if isinstance(effect, (UpdateOne, BulkUpdate)) and effect.within is not None:
         command = _Limited({**_updating(held.name, effect), "maxTimeMS": effect.within // MILLISECOND})
         return partial(handles.database.command, command, codec_options=CODEC, **within), _updated
     match effect:
-        case UpdateOne():  # what is asked each time is not taken apart by a pattern, which takes longer
+        case UpdateOne():  # frequent effects match without a slower destructuring
             found_by, changed = condition(effect.where), changes(effect.updates)
             return partial(held.update_one, found_by, changed, collation=SIMPLE, **within), _matched
         case FindOne():
@@ -229,8 +224,10 @@ def _matched(answer: UpdateResult | BulkWriteResult) -> int:
 
 @final
 class _Limited(SON[str, Any]):
-    """A command with a time limit of its own at the server, whatever deadline the driver has. The driver sends no update of a
-    collection with one, and under a deadline it stops waiting when the server does, so that nobody hears what the server says.
+    """A command with its own server time limit.
+
+    The driver's update methods take none. Under a driver deadline the client would stop waiting
+    with the server, and lose the reply.
     """
 
     def __setitem__(self, key: str, value: Any) -> None:
@@ -239,14 +236,12 @@ class _Limited(SON[str, Any]):
 
 
 def _updating(collection: str, effect: UpdateOne | BulkUpdate) -> dict[str, Any]:
-    """The command for these updates."""
     each = effect.updates if isinstance(effect, BulkUpdate) else (effect,)
     asked = [{"q": condition(one.where), "u": changes(one.updates), "collation": SIMPLE.document} for one in each]
     return {"update": collection, "updates": asked, "ordered": False, "writeConcern": DURABLE.document}
 
 
 def _updated(reply: Mapping[str, Any]) -> object:
-    """How many matched; or what the server says is wrong, in the words of a bulk."""
     wrong, concern = reply.get("writeErrors", []), reply.get("writeConcernError")
     if not wrong and concern is None:
         return reply["n"]

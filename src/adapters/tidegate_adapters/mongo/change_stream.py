@@ -1,39 +1,40 @@
-"""A change stream of MongoDB, as the consumer of changes asks for it (`tidegate.reactive.change_stream`): where does it stand,
-and what has happened since a position?
+"""A MongoDB change stream for the consumer of changes (`tidegate.reactive.change_stream`).
 
     changes = ChangeStream(client, "shop", ("orders", "customers"))
     position = await changes.locate()
     page = await changes.read(position)            # Page(changes, position), or Broken(code)
     await changes.close()
 
-A page is one reply of the server, so what came together is told together. The cursor stays open as long as it is read on from
-where it was read to; whatever fails closes it, and the next read opens another one after the position that it is given. So
-nothing here is resumed behind the back of the consumer, which knows what was handled. The same pipeline is used each time,
-and `startAfter`, which goes on behind an invalidation; where another one made the position, its time, at which some is told again.
+A page is one reply of the server. The cursor stays open while reads continue from its position. Any
+failure closes it, and the next read opens another, so the consumer controls every resumption. The
+pipeline is always the same, and `startAfter` also continues after an invalidation. A position of
+another pipeline resumes by its time, which repeats some changes.
 
-    insert, update, replace, delete      a change of that document
-    drop, rename, dropDatabase           of what is watched: the history is lost (`HISTORY_LOST`), for nothing says which
-    invalidate                           documents are gone, or have come; the consumer looks at every document
-    an error with a code                 `Broken(code)`; the consumer knows after which a stream never goes on
-    any other error of the driver        `Broken(None)`
+    insert, update, replace, delete      A change of that document.
+    drop, rename, dropDatabase           `HISTORY_LOST`: the event does not name the changed
+        documents.
+    invalidate                           The same; the consumer checks every document.
+    an error with a code                 `Broken(code)`. The consumer knows the permanent codes.
+    any other error of the driver        `Broken(None)`.
 
-Of an event only its kind, its collection and the id of its document travel, so that a large document does not make it too large
-for a reply. One that is too large all the same comes in parts from a server that splits it (`splits`), and is told when it is
-whole; another server says 10334, and then the consumer looks at every document.
+Events carry only their kind, collection and document id, so large documents do not exceed a reply.
+A server that splits events (`splits`) sends one that is still too large in parts; it counts once
+complete. Other servers answer 10334, and the consumer checks every document.
 
-A position says of which collections it is. Of others what has happened since is told as well, and nobody knows of what was before:
-whoever watches more than that looks at those documents, each of them (`tidegate.reactive.deployments`, law DEP4). A position of another
-database, or of none, is of a history that is lost; so is one that is damaged, be it seen here or by the server.
+A position names its collections. A consumer that adds others must check all their documents
+(`tidegate.reactive.deployments`, law DEP4). A position of another database, of none, or a damaged
+one means a lost history.
 
-A read that fails after one that has not is logged at the level debug, further ones in a row, and a history that is lost, as warnings.
+The first failed read logs at debug level; further ones in a row, and a lost history, log warnings.
 
-Nobody waits for ever: a client that sets no limit itself waits for a reply `REPLY_MS` longer than the server may. Under a
-`timeoutMS` the driver would tell the server to wait for as long as itself (pymongo 4.20), so that limit is kept here.
+Without a limit of the client, a read waits `REPLY_MS` longer than the server may. This module
+enforces a `timeoutMS`: the driver would pass it to the server as its wait (pymongo 4.20).
 
-Known not to work
-    - Behind a mongos the stream begins at the last write that it has seen, which is told once more.
-    - A document whose id is a text that is no UTF-8 is passed over, and logged: no document here has such an id.
-    - A read that is given up (a cancellation) leaves its cursor to the server, which ends it after ten minutes.
+Known not to work:
+    - Behind a mongos the stream starts at the last write it has seen, which is repeated.
+    - A document with an id that is not UTF-8 is skipped with a log entry; no document of this
+      library has one.
+    - A cancelled read leaves its cursor to the server, which closes it after ten minutes.
 """
 
 from __future__ import annotations
@@ -71,21 +72,21 @@ except ImportError as missing:
 log: Final = logging.getLogger(__name__)
 
 HISTORY_LOST: Final = 286
-"""MongoDB's code for a stream whose position is older than what the server remembers."""
+"""MongoDB's code for a position older than the server's history."""
 _OF_A_TOKEN: Final = frozenset({9, 14, 15, 207})
-"""What the server says of a resume token that is damaged: it cannot be parsed, is of a wrong type, is too short, or names no
-collection. Each other way has a code of its own, which nothing else has (23 were seen, of 6.0).
+"""Codes for a damaged resume token: unparsable, wrong type, too short, or without a collection.
+Other damage has unlisted codes that no other error has (23 seen in 6.0).
 """
 _REFUSED: Final[Mapping[int | None, str]] = {
     13: "grant the user `changeStream` and `find` on this database",
     73: "follow collections of another database: of admin, config and local no changes are told",
     323: "leave strict=True out of the server_api of the client: the first version of the API has no change streams",
 }
-"""What is to be done about it, by the server's code."""
+"""The fix, by server code."""
 WAIT: Final = timedelta(seconds=1)
 _PAGE: Final = 1_000
-"""How many events are read at once at most. By itself the server answers with up to 16 MiB of them, and whoever is far behind would do
-nothing else for seconds: its lease ends, and the next leader begins with the same.
+"""Most events per read. The server's own limit is 16 MiB, which takes seconds to process when far
+behind: the lease ends, and the next leader starts with the same.
 """
 _KEY: Final = Field[Value](ID.name)
 _ENDS: Final = ("drop", "rename", "dropDatabase", "invalidate")
@@ -95,13 +96,11 @@ _TIME: Final = Field[Value]("time")
 _WATCHED: Final = Field[Value]("watched")
 _DATA: Final = Field[Value]("_data")
 _BEGINS: Final = re.compile("82([0-9A-F]{8})([0-9A-F]{8})")
-"""A resume token begins with that: the type of a timestamp, its seconds, and which one of that second it is."""
+"""The start of a resume token: the timestamp type, its seconds, and its increment."""
 
 
 class _Cursor(NamedTuple):
-    """An open cursor, which belongs to its session, the position after what it has told, and the parts of the event behind it
-    that have come.
-    """
+    """An open cursor, and the parts of an incomplete event."""
 
     id: int
     session: Any
@@ -111,19 +110,17 @@ class _Cursor(NamedTuple):
 
 @final
 class ChangeStream:
-    """What happens to some collections of a database.
-
-    One read at a time: the position that is read on from belongs to one consumer.
+    """Changes of some collections of a database; one read at a time.
 
     Args:
-        client: Of `connect_async`, or a client of your own.
-        database: Where the collections are.
+        client: From `connect_async`, or your own.
+        database: The collections' database.
         watched: Their names.
-        wait: How long a read waits where nothing happens; less than the client waits for a reply.
+        wait: Longest wait of a read without events, below the client's reply timeout.
 
     Raises:
-        Misuse: It is no client of an event loop, nothing is watched, the database cannot have that name, or a read would outlast
-            the client's patience.
+        Misuse: A client without an event loop, no collections, a bad database name, or a `wait`
+            above the client's limits.
     """
 
     def __init__(
@@ -157,10 +154,10 @@ class ChangeStream:
         self._has_failed = False
 
     async def check(self) -> None:
-        """Open it once, so that what will never be otherwise is known before anybody relies on it.
+        """Open the stream once, to detect permanent problems early.
 
         Raises:
-            TidegateError: The server refuses it for good: it has no change streams, or the user may not read them.
+            TidegateError: The server has no change streams, or the user lacks the privilege.
         """
         position = await self.locate()
         if isinstance(position, Ambiguous):
@@ -180,7 +177,7 @@ class ChangeStream:
             await self.close()
 
     async def locate(self) -> Position | Ambiguous:
-        """Where the stream stands now: behind the last write that a majority has, which nothing takes back.
+        """The position after the last majority write, which is never rolled back.
 
         Raises:
             TidegateError: The server is not a replica set.
@@ -198,9 +195,8 @@ class ChangeStream:
         return From(time.put(_WATCHED, self._of))
 
     async def read(self, position: Position) -> Page | Broken:
-        """What has happened since, a thousand events of it at most; nothing, where nothing has for as long as it waits.
-
-        The first read of a cursor does not wait: so it is soon known that the stream can be read.
+        """At most a thousand events. A cursor's first read does not wait, to show early that it
+        works.
         """
         check_type(position, (From, After), "a position")
         begin = self._begin(position)
@@ -224,27 +220,25 @@ class ChangeStream:
         except RuntimeError as error:
             await self._given_up()
             raise misplaced(error) from None
-        except BaseException:  # cancelled, or what came cannot be read: it is lost, so this cursor is not read on
+        except BaseException:  # cancelled or unreadable: the reply is lost, so close the cursor
             await self._given_up()
             raise
         self._has_failed = False
         return page
 
     def _note(self, what: str, *, is_lasting: bool = False) -> None:
-        """Log a failure: what goes on after another read concerns only who looks for it."""
         level = logging.WARNING if self._has_failed or is_lasting else logging.DEBUG
         self._has_failed = True
         log.log(level, "the change stream of %s %s", self._database.name, what)
 
     async def _given_up(self) -> None:
-        """Leave the cursor to the server."""
         cursor, self._cursor = self._cursor, None
         if cursor is not None:
             await cursor.session.end_session()
 
     @staticmethod
     def reached(position: Position) -> Instant | None:
-        """Up to when everything is before this position, by the cluster's clock, in whole seconds; None if it does not say."""
+        """The cluster time, in whole seconds, of the position; None if unknown."""
         made = _made(position)
         match made.held(_TIME), made.held(_TOKEN):
             case Foreign("timestamp", payload), _:
@@ -255,7 +249,6 @@ class ChangeStream:
                 return None
 
     async def close(self) -> None:
-        """Close what is open; another read opens it again."""
         cursor, self._cursor = self._cursor, None
         if cursor is not None:
             try:
@@ -298,7 +291,7 @@ class ChangeStream:
         return await self._asked(more, self._cursor.session)
 
     async def _asked(self, command: dict[str, Any], session: Any) -> Mapping[str, Any]:
-        with pymongo.timeout(0):  # the driver's would take the place of the server's time to wait
+        with pymongo.timeout(0):  # the driver's limit would replace the server's wait
             async with asyncio.timeout(self._patience):
                 answer = await self._database.command(
                     command, session=session, read_preference=ReadPreference.PRIMARY, codec_options=CODEC
@@ -307,7 +300,6 @@ class ChangeStream:
         return cursor
 
     def _begin(self, position: Position) -> dict[str, Any] | None:
-        """Where the stream begins, as the server is told; None where that is no position in this database."""
         made = _made(position)
         of = made.held(_WATCHED)
         if not isinstance(of, tuple) or of[:1] != (self._database.name,):
@@ -318,7 +310,7 @@ class ChangeStream:
             return {"startAtOperationTime": encoded(time)} if is_one else None
         token = made.get(_TOKEN)
         data = token.held(_DATA) if isinstance(token, Document) else None
-        if not isinstance(data, str):  # the server would take null for no position, and begin now
+        if not isinstance(data, str):  # the server would take null for "now"
             return None
         if of == self._of:
             return {"startAfter": encoded(token)}
@@ -350,7 +342,7 @@ class ChangeStream:
                 changes += _change(event)
         if not parts:
             position: Position = self._after(reply["postBatchResumeToken"])
-        else:  # the parts are to come again, should the cursor be lost
+        else:  # a new cursor must repeat the parts
             position = self._after(events[-1]["_id"]) if events else self._cursor.position
         self._cursor = self._cursor._replace(position=position, parts=parts)
         return Page(tuple(changes), position)
@@ -360,7 +352,7 @@ class ChangeStream:
 
 
 def _change(event: Mapping[str, Any]) -> Sequence[DocumentChange]:
-    """What has happened to a document; nothing, where its id has no counterpart here, and so nobody can look at it."""
+    """None if the id has no counterpart, since no consumer could read it."""
     collection = event["ns"]["coll"]
     try:
         key = loaded(event["documentKey"], collection)
@@ -371,7 +363,6 @@ def _change(event: Mapping[str, Any]) -> Sequence[DocumentChange]:
 
 
 def _made(position: Position) -> Document:
-    """What a position holds; nothing where it was made by something else."""
     held = position.token if isinstance(position, After) else position.time
     return held if isinstance(held, Document) else Document()
 
@@ -381,12 +372,11 @@ def _is_of_a_token(code: int | None) -> bool:
 
 
 def splits(version: Sequence[int]) -> bool:
-    """Does a server of this version split an event that is too large for a reply (`$changeStreamSplitLargeEvent`)?"""
+    """Whether this server version has `$changeStreamSplitLargeEvent`."""
     return (6, 0, 9) <= tuple(version[:3]) < (6, 1) or tuple(version[:3]) >= (7, 0)
 
 
 def whole(told: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], Sequence[Mapping[str, Any]]]:
-    """The events that are whole, of those that came in parts put together, and the parts of one that is not."""
     events: list[Mapping[str, Any]] = []
     begun = 0
     for number, event in enumerate(told):
@@ -404,13 +394,11 @@ _UNSPLIT: Final = {"fragment": 1, "of": 1}
 
 
 def _named(error: Exception) -> str:
-    """What is said of an error: its kind and code, and nothing that it quotes."""
     code = _code(error)
     return type(error).__name__ + ("" if code is None else f", code {code}")
 
 
 def _code(error: Exception) -> int | None:
-    """What the server says, where it has said something."""
     if isinstance(error, OperationFailure):
         return error.code
     details = error.details if isinstance(error, NotPrimaryError) else None

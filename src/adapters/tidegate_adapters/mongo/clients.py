@@ -1,13 +1,14 @@
-"""One client of MongoDB for all that connect alike: a client is a pool of connections, and a second one is a second pool.
+"""One MongoDB client per URI: a client is a connection pool, and a second one doubles the
+connections.
 
-    store = Mongo(shared("mongodb://db-1,db-2/?replicaSet=orders"), "services")       # wherever a part of the program needs it
+    store = Mongo(shared("mongodb://db-1,db-2/?replicaSet=orders"), "services")
 
-A client is shared by those that name the same URI, to the letter, in the same process; and of an event loop, in the same loop.
-A process that was forked makes its own, for connections do not survive a fork. Whoever comes first connects, as
-`tidegate_adapters.mongo.connect` does, while others wait for it; where that fails, the next one tries again. A pool has 100
-connections at most, unless the URI says otherwise (`maxPoolSize`).
+Callers with the identical URI share a client within a process, and for async clients within an
+event loop. A forked process makes its own, since connections do not survive a fork. The first
+caller connects while others wait; after a failure the next one tries. A pool has at most 100
+connections unless the URI sets `maxPoolSize`.
 
-Nobody closes what others use: `close_shared` ends all of them, at the end of the program or of a test.
+Callers do not close shared clients: `close_shared` ends all of them, after a program or test.
 """
 
 from __future__ import annotations
@@ -31,13 +32,8 @@ _of_loops: Final[dict[asyncio.AbstractEventLoop, dict[str, asyncio.Task[AsyncMon
 
 
 def shared(uri: str) -> MongoClient[dict[str, Any]]:
-    """The client of this URI in this process; from any thread.
-
-    Args:
-        uri: As for `connect`.
-
-    Raises:
-        TidegateError: As `connect` does, where nobody has connected yet.
+    """The client of this URI in this process, from any thread; the first call raises like
+    `connect`.
     """
     check_type(uri, str, "a URI")
     with _guard:
@@ -49,27 +45,26 @@ def shared(uri: str) -> MongoClient[dict[str, Any]]:
 
 
 async def shared_async(uri: str) -> AsyncMongoClient[dict[str, Any]]:
-    """The same for the event loop that runs."""
+    """The same for the running event loop."""
     check_type(uri, str, "a URI")
     with _guard:
         for each in [each for each in _of_loops if each.is_closed()]:
-            del _of_loops[each]  # its tasks hold it, so that it would never go by itself
+            del _of_loops[each]  # its tasks keep it alive otherwise
         clients = _of_loops.setdefault(asyncio.get_running_loop(), {})
     task = clients.get(uri)
     if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
         task = clients[uri] = asyncio.create_task(connect_async(uri))
-    return await asyncio.shield(task)  # who is cancelled leaves it to the others
+    return await asyncio.shield(task)  # cancelled; another caller will do it
 
 
 def close_shared() -> None:
-    """End all clients of this process; whoever asks next gets new ones."""
+    """End all clients of this process; later calls make new ones."""
     with _guard:
         while _clients:
             _clients.popitem()[1].close()
 
 
 async def close_shared_async() -> None:
-    """End all clients of this event loop."""
     with _guard:
         clients = _of_loops.pop(asyncio.get_running_loop(), {})
     for task in clients.values():
@@ -78,8 +73,8 @@ async def close_shared_async() -> None:
 
 
 def _forked() -> None:
-    """Connections do not survive a fork, nor does a lock that somebody held."""
-    global _guard  # noqa: PLW0603  it may be held by a thread that is no more
+    """Connections and held locks do not survive a fork."""
+    global _guard  # noqa: PLW0603  a dead thread may hold it
     _guard = Lock()
     _locks.clear()
     _clients.clear()

@@ -1,4 +1,4 @@
-"""Clients of MongoDB: connected, checked, and with a deadline for each call."""
+"""MongoDB clients: connected, checked, and with a deadline for each call."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from tidegate_adapters.mongo.wire import DURABLE
 C = TypeVar("C")
 
 REPLY_MS: Final = 20_000
-"""How long a reply may take, and a connection of the pool be waited for, where the URI sets no deadline: the driver would wait
-for ever."""
+"""Without a deadline in the URI, the driver would wait forever for replies and connections."""
 CHECK_SECONDS: Final = 5.0
 
 
 def connect(uri: str) -> MongoClient[dict[str, Any]]:
-    """A client of a replica set, or of a sharded cluster, that was reached once.
+    """A client of a replica set or sharded cluster, after one successful contact.
 
     Args:
-        uri: As MongoDB writes it: `mongodb://host:port/?replicaSet=name`.
+        uri: Such as `mongodb://host:port/?replicaSet=name`.
 
     Returns:
-        The client. Unless the URI sets a deadline, it waits `REPLY_MS` for a reply, and for a connection of its pool.
+        The client. Unless the URI sets a deadline, replies and pool connections time out after
+            `REPLY_MS`.
 
     Raises:
-        TidegateError: The URI or an option in it cannot be used, no server answers within `CHECK_SECONDS`, it does not let us
-            in, or it is not a replica set, or, connected to directly, not the primary. The message names the hosts, never the user or the password.
+        TidegateError: A bad URI or option, no server within `CHECK_SECONDS`, no access, not a
+            replica set, or a direct connection to a secondary. The message names hosts, never user
+            or password.
     """
     return at_once(_connected(MongoClient[dict[str, Any]], uri, directly))
 
 
 async def connect_async(uri: str) -> AsyncMongoClient[dict[str, Any]]:
-    """The same for an event loop."""
     mend_locks()
     return await _connected(AsyncMongoClient[dict[str, Any]], uri, awaited)
 
@@ -65,7 +65,7 @@ async def _connected(kind: Callable[..., C], uri: str, call: Calling) -> C:
 
 
 def _strictly(kind: Callable[..., C], uri: str) -> C:
-    """A client with a deadline, that asks nobody; of an option that it does not know, the driver would only warn."""
+    """An unknown option is an error, where the driver would only warn."""
 
     def has(option: str) -> bool:
         return re.search(f"[?&]{option}=", uri, re.IGNORECASE) is not None
@@ -82,7 +82,7 @@ def _strictly(kind: Callable[..., C], uri: str) -> C:
         return kind(uri, event_listeners=[Attempts(), Elections()], **settings)
 
 
-_NO_PASSWORD: Final = "none"  # noqa: S105  of an encrypted key without one, TLS would ask whoever sits at the terminal
+_NO_PASSWORD: Final = "none"  # noqa: S105  without one, TLS would prompt at the terminal for an encrypted key
 
 
 def _patience(options: ClientOptions) -> float:
@@ -100,11 +100,7 @@ def _check_reached(client: MongoClient[Any] | AsyncMongoClient[Any], hello: Mapp
 
 
 def check_replicated(hello: Mapping[str, Any], where: str = "") -> None:
-    """Refuse a server whose answer to `hello` says that it is no replica set.
-
-    Raises:
-        TidegateError: It is none.
-    """
+    """Raise TidegateError if the answer to `hello` shows no replica set."""
     if "setName" not in hello and hello.get("msg") != "isdbgrid":
         raise TidegateError(
             f"the MongoDB{where} is not a replica set",
@@ -115,9 +111,8 @@ def check_replicated(hello: Mapping[str, Any], where: str = "") -> None:
 
 @contextmanager
 def _clear_errors(uri: str) -> Generator[None, None, None]:
-    """What the driver raises in the block, as an error of ours that holds no secret.
-
-    A second @ would make a host of a part of the password, which the driver would look up and name.
+    """With a second @ a part of the password would count as a host for the driver to resolve and
+    name.
     """
     if str(uri).count("@") > 1 or "@" in "".join(re.split(r"[/?]", str(uri).partition("://")[2])[1:]):
         raise TidegateError(
@@ -150,7 +145,7 @@ def _clear_errors(uri: str) -> Generator[None, None, None]:
 
 
 def _unusable(error: Exception) -> tuple[str, str]:
-    """Why the driver cannot make a client, and what to do about it; by types alone, for its texts repeat what it was given."""
+    """Types alone decide, since the driver's texts repeat its input."""
     if isinstance(error, OSError) or isinstance(error.__context__, OSError):
         todo = (
             "name readable files of PEM in tlsCAFile and tlsCertificateKeyFile, and give the password of an encrypted key in "
@@ -166,7 +161,7 @@ def _unusable(error: Exception) -> tuple[str, str]:
 
 
 def masked(uri: str) -> str:
-    """The hosts of a URI, without user, password and options; not even them if it is not clear which part is which."""
+    """The URI's hosts alone; none if they cannot be separated from the password."""
     scheme, _, rest = str(uri).partition("://")
     authority = re.split(r"[/?]", rest)[0]
     hosts = authority.rpartition("@")[2]
@@ -179,13 +174,12 @@ def _cut(text: str) -> str:
 
 
 _HOSTS_MAX: Final = 500
-"""How many characters a message has of hosts: a URI may name thousands, and the driver says of each why it does not answer."""
+"""A URI may name thousands of hosts, each with an error of the driver."""
 
 _HOST: Final = r"([\w.-]+|\[[\da-fA-F:.]+\])(:\d{1,5})?"
 
 
 def misplaced(error: RuntimeError) -> Exception:
-    """What is said to whoever uses a client in another event loop than its own, or in none."""
     if "event loop" not in str(error):
         return error
     return Misuse(
@@ -196,7 +190,7 @@ def misplaced(error: RuntimeError) -> Exception:
 
 
 def limit_of(client: MongoClient[Any] | AsyncMongoClient[Any]) -> float | None:
-    """How long a call may take, in seconds; None where the client sets a deadline itself."""
+    """Seconds per call; None if the client sets a deadline itself."""
     options = client.options
     if options.timeout or options.pool_options.socket_timeout:
         return None
@@ -207,7 +201,6 @@ _ITS_OWN: Final = nullcontext()
 
 
 def in_time(limit: float | None) -> AbstractContextManager[object]:
-    """The driver ends what it does in the block in this time, as under a `timeoutMS`."""
     return _ITS_OWN if limit is None else pymongo.timeout(limit)
 
 
@@ -222,7 +215,6 @@ _DATABASE_BYTES_MAX: Final = 63
 
 
 def opened(client: MongoClient[Any] | AsyncMongoClient[Any], database: str, kind: type[object]) -> Any:
-    """The database's handle, from which those of its collections take over all concerns."""
     if not isinstance(client, kind):
         raise Misuse(
             f"{typed(client)} where {with_article(kind.__name__)} belongs",
@@ -240,16 +232,7 @@ def opened(client: MongoClient[Any] | AsyncMongoClient[Any], database: str, kind
 
 
 def database_of(client: MongoClient[Any] | AsyncMongoClient[Any], database: str, **options: Any) -> Any:
-    """The database's handle.
-
-    Args:
-        client: Of either kind.
-        database: Its name.
-        options: As `get_database` of the client has them.
-
-    Raises:
-        Misuse: A database cannot have that name.
-    """
+    """The database's handle, with options of `get_database`; Misuse for a bad name."""
     try:
         if len(database.encode()) <= _DATABASE_BYTES_MAX:
             return client.get_database(database, **options)

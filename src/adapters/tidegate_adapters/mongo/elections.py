@@ -1,19 +1,19 @@
-"""That a new primary tells nobody what was so before the last writes to the old one.
+"""Prevents stale reads from a new primary.
 
-Reads ask for what a majority has (read concern "majority"). A new primary has all that was ever acknowledged; but which of it a
-majority has it learns only when a write of its own is confirmed, and until then it answers from before. So each read names a time
-of the cluster (`afterClusterTime`): that of the last write which the primary had when it was first seen as one. It waits for that
-as long as it must; a moment after the election it need not any more, and the name costs nothing.
+Reads use read concern "majority". A new primary has all acknowledged writes. It learns which ones a
+majority has only when its own first write is confirmed. Until then it answers from an earlier
+state. So each read waits for a cluster time (`afterClusterTime`): that of the last write the
+primary had when first seen. Shortly after the election this wait is over.
 
-`connect` installs the listener; a client of one's own has it if it is made so:
+`connect` installs the listener; for your own client:
 
     MongoClient(uri, event_listeners=[Attempts(), Elections()])
 
-Known limits
-    - A primary that is cut off from all others, and has not noticed yet, answers from before for as long as ten seconds: so an
-      answer that denies something may be out of date. What is written there is not acknowledged, and lost. The read concern
-      "linearizable" alone would show it, for a write's confirmation each time.
-    - mongos tells nobody of elections.
+Known limits:
+    - A primary that is cut off without noticing answers from an earlier state for up to ten
+      seconds. A negative answer may then be stale. Writes there are not acknowledged, and lost.
+      Only read concern "linearizable" would detect this, at the cost of a confirmed write per read.
+    - mongos does not report elections.
 """
 
 from __future__ import annotations
@@ -37,34 +37,31 @@ if TYPE_CHECKING:
 
 @final
 class Elections(ServerHeartbeatListener):
-    """Notes what each primary had when it was first seen. pymongo tells it before it asks that primary anything.
+    """Records the last write of each primary, before pymongo sends that primary any request.
 
-    Attributes:
-        since: The time of the last write that the present one had; None where no primary was seen.
+    `since` is the cluster time of that write; None if no primary was seen.
     """
 
     def __init__(self) -> None:
         self.since: Timestamp | None = None
         self._elected: ObjectId | None = None
 
-    def started(self, event: ServerHeartbeatStartedEvent) -> None:
-        """Nothing is known yet."""
+    def started(self, event: ServerHeartbeatStartedEvent) -> None: ...
 
     def succeeded(self, event: ServerHeartbeatSucceededEvent) -> None:
         hello = event.reply.document
-        elected = hello.get("electionId")  # primaries alone have it
+        elected = hello.get("electionId")  # only primaries have it
         if elected is not None and elected != self._elected:
             at: Timestamp = hello["lastWrite"]["opTime"]["ts"]
             self.since = at if self.since is None else max(self.since, at)
             self._elected = elected
 
-    def failed(self, event: ServerHeartbeatFailedEvent) -> None:
-        """The next one will tell."""
+    def failed(self, event: ServerHeartbeatFailedEvent) -> None: ...
 
 
 @final
 class _After(ReadConcern):
-    """Of a level, and of no less than a primary had when it was first seen."""
+    """A read concern's level, and at least the time at which the primary was first seen."""
 
     def __init__(self, level: str, elections: Elections) -> None:
         super().__init__(level)
@@ -77,12 +74,10 @@ class _After(ReadConcern):
 
 
 def settled(client: MongoClient[Any] | AsyncMongoClient[Any]) -> ReadConcern:
-    """That of reads of what a majority has, and with a client that listens, of all that was acknowledged."""
     return _of("majority", client)
 
 
 def at_one_time(client: MongoClient[Any] | AsyncMongoClient[Any]) -> ReadConcern:
-    """The same for reads of many documents as they were at one time, and for transactions."""
     return _of("snapshot", client)
 
 

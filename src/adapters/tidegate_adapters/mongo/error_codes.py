@@ -1,27 +1,25 @@
-"""What each code and each label of MongoDB's errors says of the effect: one table, a row each, with its reason.
+"""The effect of each MongoDB error code and label: one table, with a reason per row.
 
-The codes are those that the drivers' specifications know (retryable reads and writes, transactions, change streams,
-overload; mongodb/specifications), those of the server's own list (error_codes.yml) that it puts among what passes (network,
-interruption, shutdown, an election, time limits, stale routing, overload), and those by which it says no to a request as
-this adapter sends them. A row says what the server's own answer to a request means; the same code in a writeConcernError
-means that the write was carried out, whatever the code.
+The codes come from the drivers' specifications (retryable reads and writes, transactions, change
+streams, overload; mongodb/specifications) and from the server's error_codes.yml. Of the latter
+these are the transient ones (network, interruption, shutdown, election, time limits, stale routing,
+overload) and rejections of requests that this adapter sends. A row gives the meaning of the
+server's own answer. In a writeConcernError every code means that the write was executed.
 
-    Refused      The same request meets the same again. A loop that asks on would be endless.
-    NotApplied   The server says so before it begins, or has undone all: conflicts, "not the primary", overload.
-    Ambiguous    The server may say so in the midst of a write as well as before it, or say it of another server that
-                 it has asked. Of 200 writes that failed in failovers, most had been applied.
+    Refused      The same request will fail again. Retrying it would never end.
+    NotApplied   The server answers before it begins, or has undone all: conflicts, "not the
+        primary", overload.
+    Ambiguous    The server may answer so during a write, or relay it from another server.
 
-What has no row is `Ambiguous`, because that is true whatever it means: programs read back what became of their request, and
-ask on at growing intervals. A new code that lasts costs a wait for every question then. A code that is wrongly
-taken for a no costs a write that is done although it was reported as never to be done, and one wrongly taken for "not
-applied" costs a second one. So a code is moved to those rows for a reason only.
+A code without a row is `Ambiguous`, which is always true: programs read their write back and retry
+at growing intervals. A new permanent code then costs a wait per operation. A code wrongly listed as
+Refused denies a write that happens; one wrongly listed as NotApplied doubles a write. So a code
+needs a reason to move into those rows.
 
-Labels are said of the answer as a whole. Two say something of the effect:
+Two labels describe the effect of the whole answer; the others only who may repeat what:
 
-    NoWritesPerformed   neither this request nor one before it, of the driver's, has written anything
-    RetryableError      any request may be sent again that met this, so it was not begun
-
-The others say who may send what again, not what was done, and change nothing.
+    NoWritesPerformed   Neither this request nor an earlier one of the driver has written.
+    RetryableError      Any such request may be repeated, so it was not begun.
 """
 
 from __future__ import annotations
@@ -35,18 +33,16 @@ from tidegate.model.effects import DUPLICATE_KEY, TOO_LATE, Ambiguous, Failure, 
 from tidegate.model.errors import Misuse
 
 Reply: TypeAlias = Mapping[str, Any]
-"""What the server answered, or the part of it that is about one write."""
+"""A server's reply, or its part about one write."""
 
 
 @final
 @attrs.frozen
 class Meaning:
-    """What is known of the effect of a request.
+    """The effect of a request.
 
-    Attributes:
-        outcome: That.
-        reason: The same for people.
-        is_early: It is said before anything is looked up, so it says nothing of an earlier request for the same.
+    `is_early` codes come before any lookup, so earlier requests for the same operation remain
+    unknown.
     """
 
     outcome: type[Failure | Misuse]
@@ -157,12 +153,12 @@ _NOT_APPLIED: Final = {
     112: "write conflict",
     365: "the store was too busy",
     371: "writes are blocked",
-    388: "too large for the store's cache",  # the next time it may be taken
+    388: "too large for the store's cache",  # may be accepted later
 }
 
 _EARLY: Final = {
     189: "not the primary",
-    391: "the credentials have expired",  # drivers show others, and send whatever it was once more
+    391: "the credentials have expired",  # drivers replace them and retry everything
     462: "overloaded",
     10058: "not the primary",
     10107: "not the primary",
@@ -173,7 +169,7 @@ _OPEN: Final = {
     1: "the server failed",
     6: "a server within the cluster cannot be reached",
     7: "a server within the cluster is not known",
-    8: "the server failed",  # or JavaScript has thrown, which its words tell (`errors`)
+    8: "the server failed",  # or an exception in JavaScript, by its text (`errors`)
     24: "no lock in time",
     43: "the cursor is gone",
     46: "no lock",
@@ -256,8 +252,6 @@ CODES: Final[Mapping[int, Meaning]] = {
     **{code: Meaning(NotApplied, reason, is_early=True) for code, reason in _EARLY.items()},
     **{code: Meaning(Ambiguous, reason) for code, reason in _OPEN.items()},
 }
-"""By code."""
-
 _NOT_BEGUN: Final = "RetryableError"
 _NO_WRITES: Final = "NoWritesPerformed"
 
@@ -265,24 +259,19 @@ LABELS: Final[Mapping[str, Meaning]] = {
     _NOT_BEGUN: Meaning(NotApplied, "turned away", is_early=True),
     _NO_WRITES: Meaning(NotApplied, "nothing was written"),
 }
-"""By label."""
-
 SILENT_LABELS: Final[Mapping[str, str]] = {
     "SystemOverloadedError": "ask again later, at growing intervals",
     "RetryableWriteError": "the driver may send it again under its number, by which the server recognises it",
-    "TransientTransactionError": "the whole transaction may be sent again",  # what the server says by it is in `errors`
+    "TransientTransactionError": "the whole transaction may be sent again",  # `errors` handles the server's own
     "UnknownTransactionCommitResult": "the commit may be sent again",
     "ResumableChangeStreamError": "the change stream may go on from its token",
     "NonResumableChangeStreamError": "the change stream may not go on from its token",
 }
-"""Those that say what may be done next, and nothing of the effect."""
+"""Labels that allow a next step and say nothing of the effect."""
 
 
 def meaning(code: int | None, labels: Collection[str]) -> Meaning | None:
-    """What the answer to a request says, by its code and its labels; None if nothing is known of them.
-
-    A no that lasts is one whether or not anything was written; but what is turned away today may be let in tomorrow.
-    """
+    """None if unknown. NoWritesPerformed turns all codes but `Refused` ones into `NotApplied`."""
     coded = None if code is None else CODES.get(code)
     if _NOT_BEGUN in labels:
         return LABELS[_NOT_BEGUN]

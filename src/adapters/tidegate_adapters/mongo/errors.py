@@ -1,44 +1,47 @@
-"""What pymongo's errors say of the effect.
+"""The effect of an operation that fails with a pymongo error.
 
-An error says little about its effect: of 200 writes that failed in failovers, most had been applied. What the server says
-is a table of its own, by code and label (`tidegate_adapters.mongo.error_codes`); what only the driver knows is the one below.
+An error reveals little of its effect: of 200 writes that failed in failovers, most had been
+applied. `tidegate_adapters.mongo.error_codes` has a table of the server's codes and labels; the
+table below covers the driver's own errors.
 
-    NotDurable   every error in the writeConcernError of a reply: the write was carried out
-    NotApplied   the server said that it is not the primary, has met a conflict or has written nothing (NoWritesPerformed),
-                 or the request was never sent
-    Refused      the server said no to the request itself, for good, or it cannot be sent as it is
-    Misuse       the caller broke a contract of the driver, such as using a client that was closed
-    Ambiguous    everything else: no reply, garbage instead of one, codes that are not listed
+    NotDurable   Any error in a reply's writeConcernError: the write was executed.
+    NotApplied   The server is not primary, met a conflict or reports no writes (NoWritesPerformed),
+        or the request was never sent.
+    Refused      The server rejected the request for good, or it cannot be sent.
+    Misuse       The caller broke a contract of the driver, such as using a closed client.
+    Ambiguous    Everything else: no reply, garbage, unlisted codes.
 
-Reads fail in the same words, as they do in the simulator: whether a read was done matters to nobody.
+Reads use the same outcomes, as in the simulator, although their effect is irrelevant.
 
-With `retryWrites`, the driver sends a write again and raises what came last, or first. The server recognises the second
-request only if the first one was done: after a no, and after an update that matched nothing, a first request that is late
-is carried out all the same. So it counts what is known of the other requests for the same operation (`Before`,
-`tidegate_adapters.mongo.attempts`):
+With `retryWrites`, the driver repeats a write and raises the last error, or the first. The server
+recognises the repeat only if the first request took effect. After a rejection, or an update without
+a match, a late first request is still executed. So the outcome depends on the operation's other
+requests (`Before`, `tidegate_adapters.mongo.attempts`):
 
-    never sent      NotApplied, or Refused: whatever failed, failed on the way
-    nothing open    the error is taken as it is
-    open            any no is `Ambiguous`
-    not known       what is said before anything is looked up, such as "not the primary", says nothing of an earlier
-                    request. Any other no is taken as it is: else a key that is stored already could never be told from
-                    one that is not
+    never sent      NotApplied, or Refused.
+    none open       The error as it is.
+    open            A rejection becomes `Ambiguous`.
+    unknown         The same for a rejection before any lookup, such as "not the primary". Any other
+        counts as it is: otherwise a taken key would look like a free one.
 
-A write of many documents (`failure_of_many`) may have been done in part before anything was said of it. A no is believed only
-where the server says that nothing was written, or turns the whole request away for good, or where nothing was sent. A filter is
-read before anything is deleted, so where it cannot be read nothing is (`failure_of_deletions`), unless it has an expression, which
-may fail at any document: here none has one that can. A bulk without an order says a no to some of its updates and carries the others out: `Refused` if it matched none, `Ambiguous`
-if it did.
+A write of many documents (`failure_of_many`) may be partly done before its error. A rejection
+counts only if the server reports no writes or refuses the whole request for good, or if the driver
+sent none. The server parses a filter before any deletion, so an unparsable one has no effect
+(`failure_of_deletions`). An expression could fail at any document; no filter here has one that can.
+An unordered bulk may have some updates rejected and others executed: `Refused` if none matched,
+`Ambiguous` otherwise.
 
-Reasons name the error and its code, and never quote the server: its texts repeat keys, values and whole documents.
+Reasons name the error and its code, and never the server's texts, which repeat keys, values and
+documents.
 
 Known not to work
-    - Where it is not known whether there was a request before, that one may be done after a no.
-    - `NotDurable` is also what a write gets that matched nothing; who reads back, as after `Ambiguous`, learns which.
-    - A request that was answered, but neither with a success nor with a no, stays open: a mongos may have given up on a
-      shard that carries it out later. A mongod says NoWritesPerformed where it has done nothing.
-    - The server does not remember an update that changed nothing, for all was as asked already. If that was the driver's
-      second request, its first one may undo what others change later. Programs raise a version in what they write.
+    - If earlier requests are unknown, one of them may be executed after a rejection.
+    - A write without a match also gets `NotDurable`; a read, as after `Ambiguous`, shows which.
+    - A request whose answer is neither success nor rejection stays open: a mongos may have given up
+      on a shard that executes it later. A mongod adds NoWritesPerformed if it did not write.
+    - The server does not remember an update whose values all matched already. If it was the
+      driver's repeat, the first request may undo later changes. Programs therefore write a growing
+      version.
 """
 
 from __future__ import annotations
@@ -70,27 +73,28 @@ from tidegate_adapters.mongo.error_codes import LABELS, Meaning, Reply, meaning
 
 DriverError: TypeAlias = PyMongoError | BSONError | OverflowError
 DRIVER_ERRORS: Final = (PyMongoError, BSONError, OverflowError)
-"""All that an operation of pymongo raises of its own."""
+"""All exceptions of a pymongo operation."""
 
 
 @final
 @unique
 class Before(Enum):
-    """What became of the driver's other requests for the operation, besides the one that its error answers."""
+    """The state of the operation's other requests, apart from the one that its error answers."""
 
     NEVER = "never"
-    """No request was sent, not even one that the error could answer."""
+    """No request was sent at all."""
     NOTHING = "nothing"
-    """There was none, or the server said of each that it wrote nothing."""
+    """There was none, or the server rejected each."""
     UNKNOWN = "unknown"
     """There may have been one."""
     OPEN = "open"
-    """There was one, which may have been done, or be done later."""
+    """One may have been executed, or may be later."""
 
 
 _TRANSIENT: Final = "TransientTransactionError"
-"""The server says by this that the transaction is over, and nothing of it was done; the driver also where it has no answer, so
-only the server's own word counts."""
+"""The transaction is over and had no effect, if the server says so. The driver also uses this label
+without an answer, so only the server's own counts.
+"""
 _UNCONFIRMED: Final = Meaning(NotDurable, "no majority has confirmed it")
 _NO_FORM: Final = Meaning(Misuse, "what is asked has no BSON form")
 _GARBLED: Final = Meaning(Ambiguous, "garbled reply")
@@ -98,11 +102,12 @@ _FAILED: Final = Meaning(Ambiguous, "failed")
 _UNKNOWN: Final = 8
 _THROWN: Final = "uncaught exception: "
 _BY_JAVASCRIPT: Final = Meaning(Refused, "JavaScript has thrown")
-"""What `$where` and `$function` throw that is no object has the code of whatever the server's store has no code for, such as a
-disk that fails; its words alone tell them apart."""
+"""A thrown value that is no object gets the code for unknown failures of the store, such as a
+failing disk. Only its text tells it apart.
+"""
 
 _TABLE: Final[tuple[tuple[type[Exception], Meaning], ...]] = (
-    (ServerSelectionTimeoutError, Meaning(NotApplied, "no server")),  # the driver never raises it for a second try
+    (ServerSelectionTimeoutError, Meaning(NotApplied, "no server")),  # the driver never raises it for a retry
     (WaitQueueTimeoutError, Meaning(NotApplied, "no connection", is_early=True)),
     (DocumentTooLarge, Meaning(Refused, "document too large")),
     (InvalidDocument, _NO_FORM),
@@ -123,21 +128,18 @@ _TABLE: Final[tuple[tuple[type[Exception], Meaning], ...]] = (
     (OperationFailure, _FAILED),
     (PyMongoError, _FAILED),
 )
-"""What an error says of its own request, if the server has not said it. The first row that fits decides."""
+"""The outcome if the server named none; the first matching row applies."""
 
 
 def failure(error: DriverError, before: Before) -> Failure:
-    """What an error of pymongo says of the operation that raised it.
+    """The outcome of an operation that raised a pymongo error.
 
     Args:
-        error: What pymongo raised.
-        before: What is known of the other requests for the same operation.
-
-    Returns:
-        The reply to the program.
+        error: From pymongo.
+        before: The state of the operation's other requests.
 
     Raises:
-        Misuse: The operation could not be asked for at all.
+        Misuse: The operation could not be sent at all.
     """
     said = _meaning(error)
     code = _code_of(error)
@@ -156,16 +158,8 @@ def failure(error: DriverError, before: Before) -> Failure:
 
 
 def failure_of_statement(error: DriverError) -> Failure:
-    """The same of a statement of a transaction, which no driver sends again, and of which nothing stays if it fails.
-
-    Args:
-        error: What pymongo raised.
-
-    Returns:
-        The reply to the program. `NotApplied` too where the server says that it has ended the transaction.
-
-    Raises:
-        Misuse: The statement could not be asked for at all.
+    """The outcome of a transaction's statement, which the driver never repeats; a failed one has no
+    effect.
     """
     if _TRANSIENT in _details_of(error).get("errorLabels", ()):
         return NotApplied(f"the transaction is over ({type(error).__name__} {_code_of(error)})")
@@ -175,16 +169,8 @@ def failure_of_statement(error: DriverError) -> Failure:
 
 
 def failure_of_commit(error: DriverError) -> Failure | bool:
-    """The same of a commit, which the driver may have sent twice.
-
-    Args:
-        error: What pymongo raised.
-
-    Returns:
-        The reply to the program: False where the server says that there is no such transaction, for good.
-
-    Raises:
-        Misuse: The commit could not be asked for at all.
+    """The outcome of a commit, which the driver may have sent twice; False if the transaction does
+    not exist.
     """
     if _TRANSIENT in _details_of(error).get("errorLabels", ()):
         return False
@@ -193,29 +179,14 @@ def failure_of_commit(error: DriverError) -> Failure | bool:
 
 
 def retold(failure: Failure) -> Exception:
-    """What whoever began a transaction with the driver is told, so that `with_transaction` begins it anew where that is right.
-
-    Args:
-        failure: Of a statement in it (`failure_of_statement`).
-    """
+    """The exception with which a user's `with_transaction` restarts where possible."""
     if isinstance(failure, NotApplied):
         return OperationFailure(failure.reason, None, {"errorLabels": [_TRANSIENT]})
     return failure
 
 
 def failure_of_many(error: DriverError, before: Before) -> Failure:
-    """The same of a write that may change several documents: a part of it may have been done.
-
-    Args:
-        error: What pymongo raised.
-        before: What is known of the other requests for the same operation.
-
-    Returns:
-        The reply to the program.
-
-    Raises:
-        Misuse: The operation could not be asked for at all.
-    """
+    """The outcome of a write of several documents, which may be partly done."""
     if isinstance(error, BulkWriteError):
         return _of_bulk(error, before)
     said = failure(error, before)
@@ -228,33 +199,18 @@ def failure_of_many(error: DriverError, before: Before) -> Failure:
 
 
 def failure_of_deletions(error: DriverError, before: Before) -> Failure:
-    """The same of a deletion of many, by a filter that no document makes fail.
-
-    Args:
-        error: What pymongo raised.
-        before: What is known of the other requests for the same operation.
-
-    Returns:
-        The reply to the program: `Refused` where the server will never carry the filter out.
-
-    Raises:
-        Misuse: The operation could not be asked for at all.
-    """
+    """The outcome of a deletion by a filter that fails at no document."""
     said = failure(error, before)
     is_of_all = isinstance(said, Refused) and _code_of(error) in _OF_A_FILTER
     return said if is_of_all else failure_of_many(error, before)
 
 
 _OF_A_FILTER: Final = {2, 9, 14, 15, 20, 27, 72, 73, 115, 166, 168, 238, 291, 51091, 51108}
-"""What the server says where it cannot read a filter, or does not delete in such a collection: before it looks at any document."""
+"""Codes for an unparsable filter or a collection without deletions, before any lookup."""
 
 
 def inserted_beside(error: DriverError) -> int | None:
-    """How many documents were inserted beside those whose ids were taken; None where something else is wrong.
-
-    Args:
-        error: What pymongo raised for an insert of many, without an order.
-    """
+    """The number inserted by an unordered insert if all errors are taken ids; else None."""
     if not isinstance(error, BulkWriteError) or error.details["writeConcernErrors"] or not _is_of_taken_ids(error):
         return None
     inserted: int = error.details["nInserted"]
@@ -262,7 +218,6 @@ def inserted_beside(error: DriverError) -> int | None:
 
 
 def _is_of_taken_ids(error: BulkWriteError) -> bool:
-    """Is nothing wrong but ids that were taken, if that?"""
     return all(
         (said := meaning(each["code"], ()))
         and said.reason == DUPLICATE_KEY
@@ -272,10 +227,7 @@ def _is_of_taken_ids(error: BulkWriteError) -> bool:
 
 
 def _of_bulk(error: BulkWriteError, before: Before) -> Failure:
-    """What it comes to: each of its updates was done, matched nothing, or was refused.
-
-    Where an id is taken, its document stands, and a majority may not have it: those of an insert whose reply was lost.
-    """
+    """After an insert with a lost reply, a majority may lack the document of a taken id."""
     wrong, done = error.details["writeErrors"], error.details["nMatched"] + error.details["nInserted"]
     codes = sorted({each["code"] for each in wrong})
     if error.details["writeConcernErrors"] and _is_of_taken_ids(error):
@@ -288,18 +240,12 @@ def _of_bulk(error: BulkWriteError, before: Before) -> Failure:
 
 
 def _labelled(error: DriverError) -> bool:
-    """Does the server say of the request as a whole that it wrote nothing?"""
     return any(isinstance(error, PyMongoError) and error.has_error_label(label) for label in LABELS)
 
 
 def is_said_by(reply: Reply, error: DriverError) -> bool:
-    """Tell whether the driver raised the error for this reply, and not for want of a connection after it, or one before.
-
-    Args:
-        reply: What came of a request.
-        error: What the driver raised.
-    """
-    if isinstance(error, BulkWriteError):  # of one request, it holds what was wrong there, and no code of its own
+    """Whether this reply, and no later or earlier problem, caused the error."""
+    if isinstance(error, BulkWriteError):  # it holds the errors of one request, without a code of its own
         wrong, concern = reply.get("writeErrors", ()), reply.get("writeConcernError")
         is_same = [each["code"] for each in wrong] == [each["code"] for each in error.details["writeErrors"]]
         return is_same and bool(wrong or concern)
@@ -309,18 +255,12 @@ def is_said_by(reply: Reply, error: DriverError) -> bool:
 
 
 def wrote_nothing(reply: Reply) -> bool:
-    """Tell whether the server says that a request has changed nothing.
-
-    Args:
-        reply: What came of it: a whole reply of the server, the error of its write concern, or what pymongo makes of no
-            reply. Only in the first of them a no is one.
-    """
+    """Whether a whole reply, unlike a write concern error or a missing one, shows no effect."""
     said = meaning(reply.get("code"), reply.get("errorLabels", ()))
     return "ok" in reply and said is not None and said.outcome in {Refused, NotApplied}
 
 
 def _meaning(error: DriverError) -> Meaning:
-    """What the error says of its own request."""
     if isinstance(error, WriteConcernError):
         return _UNCONFIRMED
     code = _code_of(error)
@@ -337,6 +277,5 @@ def _code_of(error: DriverError) -> int | None:
 
 
 def _details_of(error: DriverError) -> Mapping[str, Any]:
-    """What the server said, where it said anything."""
     details: object = getattr(error, "details", None)
     return cast("Mapping[str, Any]", details) if isinstance(details, Mapping) else {}

@@ -1,9 +1,10 @@
-"""Ids of documents as people write and read them.
+"""Document ids as people write and read them.
 
-    order-7                          the text; and where it is a number, or the hexadecimal digits of an ObjectId, that as well
+    order-7                          the text; also the number or ObjectId that it spells
     {"$oid": "65a5..."}, "7", 7      MongoDB Extended JSON v2: exactly this
 
-What is shown can be read again. Extended JSON: the MongoDB specification "MongoDB Extended JSON (v2)", relaxed.
+Printed ids can be parsed again. Source: the MongoDB specification "MongoDB Extended JSON (v2)",
+relaxed.
 """
 
 from __future__ import annotations
@@ -26,16 +27,14 @@ _HOW: Final = JSONOptions(
 _OBJECT_ID: Final = re.compile("[0-9a-f]{24}")
 _WITH_DIGITS: Final = re.compile('{"\\$oid": "([0-9a-f]{24})"}')
 _BEGINS: Final = '{["'
-"""What Extended JSON begins with that is no number."""
 
 
 def exact(value: Value) -> str:
-    """A value as Extended JSON."""
     return json_util.dumps(bson.encoded(value), json_options=_HOW)
 
 
 def readable(value: Value) -> str:
-    """A value as it is read again: plain where that is not taken for a text, or where it is one and for nothing else."""
+    """Plain text if it parses back unambiguously, else Extended JSON."""
     if isinstance(value, str):
         return value if value and value[0] not in _BEGINS and meant(value) == (value,) else exact(value)
     text = exact(value)
@@ -44,11 +43,7 @@ def readable(value: Value) -> str:
 
 
 def meant(text: str) -> tuple[Value, ...]:
-    """All that somebody may mean who writes this.
-
-    Raises:
-        Misuse: Nothing is written, or what begins as Extended JSON is none.
-    """
+    """All possible meanings of a text; Misuse for invalid Extended JSON."""
     if not text:
         raise Misuse("an id without a character")
     if _OBJECT_ID.fullmatch(text):
@@ -62,7 +57,6 @@ def meant(text: str) -> tuple[Value, ...]:
 
 
 def _read(text: str) -> Value:
-    """What this is as Extended JSON."""
     try:
         read: Any = json_util.loads(text, json_options=_HOW)
         return bson.loaded({_FIELD: read}, "what was given")[Field[Value](_FIELD)]

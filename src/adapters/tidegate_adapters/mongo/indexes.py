@@ -1,4 +1,4 @@
-"""Indexes that are made where they are not there yet."""
+"""Creates missing indexes."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ from tidegate_adapters.mongo.wire import DURABLE, condition
 
 
 def make_unique(client: MongoClient[Any], database: str, unique: Unique) -> None:
-    """Make the unique indexes that are not there yet. Any number of processes may, at any time.
+    """Make missing unique indexes; any number of processes may call it at any time.
 
     Raises:
-        Misuse: It is no client of this kind, or it was closed.
-        TidegateError: An index cannot be made: documents break it, another one has its name, or no server answers now, which may be
-            because it is being built still: ask again.
+        Misuse: The wrong kind of client, or a closed one.
+        TidegateError: Documents violate an index, its name is taken, or no server answers now,
+            perhaps because it is building.
     """
     at_once(_made_all(client, opened(client, database, MongoClient), unique, directly))
 
 
 async def make_unique_async(client: AsyncMongoClient[Any], database: str, unique: Unique) -> None:
-    """The same for an event loop."""
     await _made_all(client, opened(client, database, AsyncMongoClient), unique, awaited)
 
 
@@ -46,11 +45,9 @@ async def _made_all(
 
 
 _Made: TypeAlias = tuple[list[tuple[str, int]], dict[str, Any]]
-"""An index in MongoDB's words: its keys, and what else is said of it."""
 
 
 def unmade(unique: Unique, indexes: Indexes) -> dict[str, tuple[_Made, ...]]:
-    """The indexes of each collection in MongoDB's words."""
     check_unique(unique)
     check_indexes(indexes)
     found: dict[str, tuple[_Made, ...]] = {}
@@ -69,7 +66,7 @@ def unmade(unique: Unique, indexes: Indexes) -> dict[str, tuple[_Made, ...]]:
 
 @final
 class _Unhurried(SON[str, Any]):
-    """A command that the server carries out although nobody waits for it any more: the driver tells it of no deadline."""
+    """The server continues after the client gives up: the driver sends no deadline."""
 
     def __setitem__(self, key: str, value: Any) -> None:
         if key != "maxTimeMS":
@@ -77,9 +74,8 @@ class _Unhurried(SON[str, Any]):
 
 
 async def made(collection: Any, index: _Made, call: Calling) -> None:
-    """Make the index of a collection of either kind of client, unless it is there.
-
-    It is built as soon as a majority of the members has it: by default the server waits for all that vote, dead ones as well.
+    """A majority suffices: the server's default waits for all voting members, dead ones
+    included.
     """
     keys, said = index
     asked = {"indexes": [IndexModel(keys, **said).document], "commitQuorum": "majority"}
@@ -89,12 +85,10 @@ async def made(collection: Any, index: _Made, call: Calling) -> None:
 
 
 async def check_built(collection: Any, call: Calling) -> None:
-    """Whoever asks for an index that is being built waits at the server until that is over, also when nobody waits for the answer.
+    """Raise NotMadeYetError if the server is building an index of the collection.
 
-    The server may not tell us; then we ask for them anyway.
-
-    Raises:
-        NotMadeYetError: One is being built.
+    A request for it would occupy the server until the build ends, even after the client leaves. If
+    the server does not report builds, the caller proceeds.
     """
     stages: list[dict[str, Any]] = [{"$collStats": {"storageStats": {}}}]
     asked = {"aggregate": collection.name, "pipeline": stages, "cursor": {}}
@@ -110,15 +104,12 @@ class NotMadeYetError(TidegateError):
 
 @contextmanager
 def making_clearly(limit: float | None) -> Generator[None, None, None]:
-    """What comes of making an index, as an error of ours, without the values that the server quotes.
-
-    Args:
-        limit: Of each call of the client.
+    """Convert errors of index creation, without values that the server quotes.
 
     Raises:
-        NotMadeYetError: It may be made when it is asked for again.
-        Misuse: The client was closed, or cannot be used.
-        TidegateError: The server refuses it for good.
+        NotMadeYetError: A later attempt may succeed.
+        Misuse: The client is closed or unusable.
+        TidegateError: The server refuses for good.
     """
     try:
         with in_time(limit):
@@ -144,4 +135,3 @@ _NO_INDEX: Final[Mapping[int | None, tuple[str, str]]] = {
     11000: ("it is unique, and documents break it", "look for those documents"),
     13297: ("there is a database of this name in other case", "correct the name"),
 }
-"""Why the server makes no index, and what is to be done about it, by its code."""

@@ -1,9 +1,12 @@
-"""The driver's locks, which before Python 3.12 may be held by nobody for ever.
+"""Works around abandoned locks in the driver before Python 3.12.
 
-Who waits at one of its conditions (for a server, for a connection) does so in a task of `asyncio.wait_for`'s. Who gives up at a time
-limit, and is cancelled while that task takes the condition's lock again, leaves it behind: it gets the lock after all, and nobody is
-there to release it. The client answers nobody any more. From 3.12 on `wait_for` needs no task; here it waits without one as well.
-A run by seed found it (2365: the primary had died, and an application that waited for it was ended).
+1. The driver waits on a condition (for a server or connection) in an inner task of
+   `asyncio.wait_for`.
+2. The caller times out and is cancelled while the inner task reacquires the condition's lock.
+3. The inner task gets the lock, and no task is left to release it: the client hangs for good.
+
+From 3.12 on `wait_for` needs no inner task; here the driver waits without one as well. Found by
+seed 2365: the primary had died, and an application waiting for it was ended.
 """
 
 from __future__ import annotations
@@ -24,6 +27,6 @@ async def _waited(awaitable: Awaitable[T], timeout: float | None) -> T:  # noqa:
 
 
 def mend_locks() -> None:
-    """Let the driver wait at its conditions without a task of its own, for all its clients in this process."""
+    """Let the driver wait on conditions without an inner task, for all clients of this process."""
     if sys.version_info < (3, 12) and getattr(lock, "wait_for", None) is asyncio.wait_for:
         vars(lock)["wait_for"] = _waited

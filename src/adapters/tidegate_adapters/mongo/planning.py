@@ -1,13 +1,15 @@
-"""What a planner asks a real MongoDB (`tidegate.reactive.plan_queries`), as one aggregation whose answer holds nothing but ids.
+"""A planner's queries (`tidegate.reactive.plan_queries`) as one aggregation that returns only ids.
 
-    the next documents, by the index of their ids                  $match, $sort, $limit
-    what is watched of each                                        $replaceWith
-    its records of the task; whether it matches                    $lookup, by the index of tasks and documents; of ids
-    the ids of those to look at, and the last one of the page      $group
+    next documents, by the index of ids             $match, $sort, $limit
+    the watched part of each                        $replaceWith
+    its records of the task; whether it matches     $lookup, by the index of tasks and documents; of
+        ids
+    ids to check, and the last one of the page      $group
 
-Whether a document matches is asked by a filter, as everywhere, and not by an expression, which would compare otherwise.
+A filter decides whether a document matches; an expression would compare differently.
 
-What operators ask (`tidegate.model.record_counts`) is one, too, whose answer holds a total for each task and status.
+Operators' queries (`tidegate.model.record_counts`) are an aggregation too, of totals by task and
+status.
 """
 
 from __future__ import annotations
@@ -38,12 +40,6 @@ _OLDEST: Final = Field[Instant]("oldest")
 
 
 def pipeline(query: FindChanged | FindOrphaned | CountRecords, condition: Condition) -> list[dict[str, Any]]:
-    """The aggregation of the query's collection.
-
-    Args:
-        query: What is asked.
-        condition: A filter in MongoDB's words.
-    """
     match query:
         case FindChanged():
             return _changed(query, condition)
@@ -54,7 +50,6 @@ def pipeline(query: FindChanged | FindOrphaned | CountRecords, condition: Condit
 
 
 def page_of(answer: Mapping[str, Any]) -> PlanPage | Unreadable:
-    """What the command has answered; of ids that no program can hold, none can be looked at."""
     for each in answer["cursor"]["firstBatch"]:
         try:
             found: Document = loaded(each, "a page")
@@ -65,7 +60,6 @@ def page_of(answer: Mapping[str, Any]) -> PlanPage | Unreadable:
 
 
 def counts_of(answer: Mapping[str, Any]) -> tuple[RecordCount, ...]:
-    """What the command has answered to whoever counts."""
     found: list[Document] = [loaded(each, "counts") for each in answer["cursor"]["firstBatch"]]
     return tuple(RecordCount(each[TASK], each[STATUS] or None, each[_COUNT], each.get(_OLDEST)) for each in found)
 
@@ -112,7 +106,7 @@ def _orphaned(query: FindOrphaned, condition: Condition) -> list[dict[str, Any]]
 def _counts(query: CountRecords, condition: Condition) -> list[dict[str, Any]]:
     names, due_at = [*query.tasks], f"${query.due}"
     wanted = [] if query.where is None else [condition(query.where)]
-    is_one = {"$expr": {"$in": ["$task", {"$literal": names}]}}  # and no array that has one
+    is_one = {"$expr": {"$in": ["$task", {"$literal": names}]}}  # excludes arrays
     status = {"$cond": [{"$in": ["$status", {"$literal": [*query.statuses]}]}, "$status", ""]}
     due = {"$cond": [{"$eq": [{"$type": due_at}, "date"]}, due_at, None]}
     group = {"_id": {"task": "$task", "status": status}, "count": {"$sum": 1}, "oldest": {"$min": due}}
@@ -129,7 +123,6 @@ def _of(query: FindChanged | FindOrphaned) -> dict[str, Any]:
 
 
 def _next(query: FindChanged | FindOrphaned, among: dict[str, Any]) -> list[dict[str, Any]]:
-    """The next ones, by ids of all types."""
     begin = [{"$expr": {"$gt": ["$_id", {"$literal": encoded(each)}]}} for each in query.after]
     return [{"$match": {"$and": [among, *begin]}}, {"$sort": {"_id": 1}}, {"$limit": query.limit}]
 
@@ -139,12 +132,10 @@ def _joined(where: str, local: str, foreign: str, name: str, then: list[dict[str
 
 
 def _wanted(where: Filter | None, collection: str, local: str, condition: Condition) -> list[dict[str, Any]]:
-    """Whether the document matches: it is found by its id and the filter."""
     if where is None:
         return []
     return [_joined(collection, local, "_id", "wanted", [{"$match": condition(where)}, {"$project": {"_id": 1}}])]
 
 
 def _ids(key: str, holds: Any) -> dict[str, Any]:
-    """Those of which it holds, and the last of the page."""
     return {"$group": {"_id": None, "after": {"$last": "$_id"}, "ids": {"$push": {"$cond": [holds, key, "$$REMOVE"]}}}}

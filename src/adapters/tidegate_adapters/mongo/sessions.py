@@ -1,25 +1,26 @@
-"""Transactions of a real MongoDB: a session of the driver's for each that is open, by the name of its session.
+"""Transactions of a real MongoDB: one driver session per open transaction, by session name.
 
-A transaction reads a snapshot and is committed by a majority (read concern `snapshot`, write concern `majority`, journaled). What
-becomes of it is said by `tidegate_adapters.mongo.errors`: of a statement, of a commit. The driver sends a commit once more by
-itself where it has no answer; that is the same commit, and so it can be asked for again by a program.
+A transaction reads a snapshot and commits by a majority (read concern `snapshot`, write concern
+`majority`, journaled). The driver repeats an unanswered commit once; it is the same commit, so a
+program may repeat it too.
 
-After a commit that was asked for the driver sends no abort. If nobody knows what became of it, an abort is the beginning of another
-transaction in the driver's session, with which the server ends the one before if it is open.
+After a commit attempt the driver sends no abort. If the outcome is unknown, this module aborts by
+starting another transaction in the driver's session, which makes the server end the previous one if
+open.
 
-A session ends when its transaction is known to be over: by a commit that was answered, by an abort, by the next transaction of its
-name. `tidegate_adapters.runtime.driver` aborts what a run leaves open, however that run ends. So sessions are left over only where
-others run programs, and of those there are `SESSIONS_MAX` at most: the oldest one is ended for a new one.
+A session ends with its transaction: at an answered commit, an abort, or the next transaction of its
+name. `tidegate_adapters.runtime.driver` aborts transactions that a run leaves open. Only other
+runners leave sessions over, at most `SESSIONS_MAX`: a new one then replaces the oldest.
 
 Known not to work
-    - Whether an abort was carried out is not known: the driver tells no error of it. Nothing of the transaction will be seen all
-      the same, and the server ends it after 60 s.
-    - An abort that `tidegate_adapters.runtime.driver` gives up (`ABORT_SECONDS`) leaves its session here, one of `SESSIONS_MAX`, until it makes
-      room for another one.
-    - So where no abort arrives, the attempts that follow meet what the first one has written, and are write conflicts until then.
-    - A write beside a transaction that has written its document waits at the server, a `findAndModify` also past its own maxTimeMS;
-      an update with a time limit (`UpdateOne.within`) ends when that runs out.
-    - A transaction whose session has ended here is not known any more: a commit that is asked for then is `Ambiguous`.
+    - The outcome of an abort is unknown: the driver hides its errors. The transaction has no effect
+      all the same, and the server ends it after 60 s.
+    - An abort that `tidegate_adapters.runtime.driver` gives up (`ABORT_SECONDS`) leaves its session
+      here until another replaces it.
+    - Without an arriving abort, later attempts conflict with the first one's writes until then.
+    - A conflicting write outside the transaction waits at the server, a `findAndModify` even past
+      its own maxTimeMS; an update with a limit (`UpdateOne.within`) stops at it.
+    - A transaction without a session here is unknown: a later commit is `Ambiguous`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from tidegate_adapters.mongo.errors import DRIVER_ERRORS, failure_of_commit, fai
 SESSIONS_MAX: Final = 1_000
 
 Carry: TypeAlias = Callable[[Any], tuple[Callable[[], Any], Callable[[Any], object]]]
-"""In a session of the driver's: the call that carries an operation out, and what is made of its answer."""
+"""For a session: an operation's driver call, and the conversion of its answer."""
 
 _OPTIONS: Final[dict[str, Any]] = {
     "write_concern": WriteConcern("majority", j=True),
@@ -54,8 +55,6 @@ _OPTIONS: Final[dict[str, Any]] = {
 @final
 @attrs.define(eq=False)
 class _Session:
-    """One of the driver's: the number of its transaction, whether a statement of that has failed, and whether a commit was asked for."""
-
     raw: Any
     number: int
     has_failed: bool = False
@@ -64,12 +63,7 @@ class _Session:
 
 @final
 class Sessions:
-    """Those of one database that are open.
-
-    Args:
-        client: Of either kind.
-        database: Its handle.
-    """
+    """The open sessions of one database."""
 
     def __init__(self, client: Any, database: Any) -> None:
         self._client, self._database, self._lock = client, database, Lock()
@@ -80,17 +74,10 @@ class Sessions:
         return len(self._open)
 
     def forget(self) -> None:
-        """Know none any more, in a process that was forked: they are of the other one."""
+        """Drop the parent process's sessions after a fork."""
         self._lock, self._open = Lock(), {}
 
     async def state(self, effect: InTransaction[Any], carry: Carry, call: Calling) -> object:
-        """Carry a statement out, and answer it.
-
-        Args:
-            effect: What is asked.
-            carry: What its operation is, in a session.
-            call: How the driver is called.
-        """
         asked = effect.transaction
         session = _Session(self._client.start_session(), asked.number) if effect.begins else self._of(asked)
         if session is None or session.has_failed:
@@ -100,7 +87,7 @@ class Sessions:
             for former in self._begun(asked, session):
                 await call(former.raw.end_session)
             await call(partial(session.raw.start_transaction, **self._options))
-        session.has_failed = True  # until it is known that it has not
+        session.has_failed = True  # until it succeeds
         try:
             answer = await call(send)
         except DRIVER_ERRORS as error:
@@ -109,7 +96,6 @@ class Sessions:
         return reply(answer)
 
     async def end(self, effect: CommitTransaction | AbortTransaction, call: Calling) -> object:
-        """The same for the end of a transaction."""
         asked = effect.transaction
         session = self._of(asked)
         if isinstance(effect, AbortTransaction):
@@ -132,7 +118,6 @@ class Sessions:
         return said
 
     async def _supersede(self, raw: Any, call: Calling) -> None:
-        """Begin another transaction in the session."""
         with suppress(*DRIVER_ERRORS):
             await call(partial(raw.start_transaction, **self._options))
             await call(partial(self._database["transactions"].find_one, {ID.name: None}, session=raw))
@@ -143,7 +128,9 @@ class Sessions:
         return session if session is not None and session.number == asked.number else None
 
     def _begun(self, asked: Transaction, session: _Session) -> list[_Session]:
-        """Those whose place it takes: the one of its name, and the oldest if there are too many."""
+        """Returns the sessions to end: the former one of its name, and the oldest above the
+        limit.
+        """
         with self._lock:
             former = [self._open.pop(asked.session, None)]
             if len(self._open) == SESSIONS_MAX:
@@ -155,4 +142,4 @@ class Sessions:
         with self._lock:
             if self._open.get(asked.session) is session:
                 del self._open[asked.session]
-        await call(session.raw.end_session)  # which aborts, unless a commit was asked for
+        await call(session.raw.end_session)  # aborts, unless a commit was sent

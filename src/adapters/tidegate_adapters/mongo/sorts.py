@@ -1,8 +1,9 @@
-"""Sorts and cursors in MongoDB's words (`tidegate.model.documents.orders`).
+"""Sorts and cursors in MongoDB's form (`tidegate.model.documents.orders`).
 
-A filter of MongoDB compares values of one type, and any element of an array; a sort compares values of all types, and one
-element. So what comes after a cursor is said twice: exactly, as an expression, which no index serves but that of the ids; and
-in terms that an index of the sort serves, and that all of it fulfils: for each field that may be the first to differ, a range.
+A MongoDB filter compares values of one type, and any element of an array; a sort compares all
+types, and one element. So two filters describe the documents after a cursor. The exact one is an
+expression, which only the index of ids serves. The other is a necessary range for each field that
+may differ first, which an index of the sort serves.
 """
 
 from __future__ import annotations
@@ -24,16 +25,14 @@ except ImportError as missing:
 
 _Term: TypeAlias = Ascending | Descending
 _EMPTY: Final = "$$REMOVE"
-"""What an empty array sorts by: less than null, as what is missing is for an expression."""
+"""The sort key of an empty array: below null, like a missing field in an expression."""
 
 
 def ordered(sort: Sort) -> list[tuple[str, int]]:
-    """A sort in MongoDB's words, with the id that decides."""
     return [(term.field.name, 1 if isinstance(term, Ascending) else -1) for term in total(sort)]
 
 
 def behind(after: tuple[Value, ...], sort: Sort) -> dict[str, Any]:
-    """What comes after a cursor of the sort."""
     terms = total(sort)
     sorted_by = [_sorted_by(term, held) for term, held in zip(terms, after, strict=True)]
     ranges: list[dict[str, Any]] = []
@@ -49,7 +48,7 @@ def behind(after: tuple[Value, ...], sort: Sort) -> dict[str, Any]:
 
 
 def _sorted_by(term: _Term, held: Value) -> Any:
-    """What a value sorts by, as an expression: of an array, its least element, or its greatest one."""
+    """A value's sort key as an expression: an array's least or greatest element."""
     if isinstance(held, tuple):
         if not held:
             return _EMPTY
@@ -58,12 +57,12 @@ def _sorted_by(term: _Term, held: Value) -> Any:
 
 
 def _plain(here: Any) -> Any:
-    """The same as a filter compares with it; MongoDB finds an empty array by that itself."""
+    """The same as a filter value; MongoDB matches an empty array by itself."""
     return [] if here is _EMPTY else here["$literal"]
 
 
 def _key(term: _Term) -> Any:
-    """The expression of what the document at the root sorts by."""
+    """The expression of the root document's sort key."""
     if term.field == ID:
         return f"${ID}"
     end = "$first" if isinstance(term, Ascending) else "$last"
@@ -77,7 +76,9 @@ def _key(term: _Term) -> Any:
 
 
 def _range(term: _Term, here: Any) -> dict[str, Any]:
-    """What all fulfil that differ first in this field, and come after: in a range of an index where that is one."""
+    """A condition of all later documents that differ first in this field; an index range where
+    possible.
+    """
     name, at, ascends = term.field.name, _plain(here), isinstance(term, Ascending)
     if term.field == ID:
         return {"$expr": {"$gt" if ascends else "$lt": [f"${name}", here]}}
@@ -89,5 +90,5 @@ def _range(term: _Term, here: Any) -> dict[str, Any]:
 
 
 def _is_limit(value: object) -> bool:
-    """Is it of a type whose values a filter compares, in a range?"""
+    """Whether a filter compares values of this type in a range."""
     return type(value) in {int, str, DatetimeMS} or (isinstance(value, float) and not math.isnan(value))

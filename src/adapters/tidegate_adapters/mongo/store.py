@@ -1,4 +1,4 @@
-"""Carrying operations out: effect to call, reply to value, error to outcome, sync and async in one body."""
+"""Executes operations on MongoDB, sync and async in one body."""
 
 from __future__ import annotations
 
@@ -59,8 +59,6 @@ Transactional: TypeAlias = InTransaction[Any] | CommitTransaction | AbortTransac
 
 
 class _Form(NamedTuple):
-    """What differs between the sync and the async form."""
-
     client: type[MongoClient[Any] | AsyncMongoClient[Any]]
     session: type[ClientSession | AsyncClientSession]
     call: Calling
@@ -68,12 +66,7 @@ class _Form(NamedTuple):
 
 
 class _Database(Generic[K, S]):
-    """A database whose operations are carried out through a client of either kind.
-
-    Attributes:
-        sessions: The transactions that are open.
-        call: Makes a call of the driver.
-    """
+    """A database behind a client of either kind."""
 
     is_store: ClassVar = True
     _form: ClassVar[_Form]
@@ -97,16 +90,16 @@ class _Database(Generic[K, S]):
         _STORES.add(self)
 
     def renew(self) -> None:
-        """Forget, in a process that was forked, what threads of the other one hold, and are about."""
+        """Drop locks and sessions of the parent process after a fork."""
         self._making = self._form.lock()
         self.sessions.forget()
 
     def make_again(self) -> None:
-        """Make its indexes when something is asked of their collections, though they were made: others may have dropped them."""
+        """Make the indexes again on next use: another process may have dropped them."""
         self._unmade = unmade(*self._indexes)
 
     async def carry_out(self, effect: Asked | Transactional) -> object:
-        """As `Mongo.__call__`; in the event loop of an async client."""
+        """As `Mongo.__call__`."""
         try:
             if isinstance(effect, (InTransaction, CommitTransaction, AbortTransaction)):
                 return await self._transact(effect)
@@ -133,7 +126,6 @@ class _Database(Generic[K, S]):
         return reply if requests is None or len(requests) < 2 else _replied(reply, effect, self._before(requests, None))
 
     async def _transact(self, effect: Transactional) -> object:
-        """The same of what is asked of a transaction."""
         if self._within:
             raise Misuse(
                 f"{typed(effect)} in a session of yours",
@@ -150,10 +142,8 @@ class _Database(Generic[K, S]):
             return await self.sessions.state(effect, carrying(operation, self._handles), self.call)
 
     async def unready(self, effect: object) -> Failure | None:
-        """What is to be there before anything is asked: a replica set, and the indexes of the collection.
-
-        Returns:
-            The failure of what is asked, where that is not known, or they cannot be made, now.
+        """Returns the operation's failure, if the server is not ready or an index cannot be made
+        now.
         """
         if not self._is_replicated:
             try:
@@ -164,9 +154,9 @@ class _Database(Generic[K, S]):
             self._is_replicated = True
         collection = getattr(effect, "collection", "")
         if collection not in self._unmade:
-            return None  # and it waits for no index of another one
+            return None  # without waiting for other indexes
         async with self._making:
-            left = self._unmade  # `make_again` puts another one in its place
+            left = self._unmade  # `make_again` replaces it
             try:
                 with making_clearly(self._limit):
                     if collection in self._unanswered:
@@ -194,8 +184,6 @@ if hasattr(os, "register_at_fork"):
 
 @final
 class _ThreadLock(AbstractAsyncContextManager[None]):
-    """A lock of threads, for code that waits in its thread."""
-
     def __init__(self) -> None:
         self._lock = Lock()
 
@@ -208,32 +196,31 @@ class _ThreadLock(AbstractAsyncContextManager[None]):
 
 @final
 class Mongo(_Database[MongoClient[Any], ClientSession]):
-    """A database whose instances carry out operations when they are called: `documents(Mongo(client, "services"))`.
+    """A callable that executes operations on a database: `documents(Mongo(client, "services"))`.
 
     Args:
-        client: Is used as it is, but for its concerns and preferences; best from `connect`.
-        database: Where the collections are.
-        unique: The unique indexes of each collection. They are made when something is first asked of the collection; any
-            number of threads and processes may, at any time. What is asked has not been sent where that has failed, or takes
-            longer than the client waits for a reply: the server goes on then.
-        indexes: The other indexes of each collection, likewise.
-        session: One of yours, in whose transaction the operations are carried out, if it has begun one; you commit it, or
-            abort it. After a failure of an operation it is over. The indexes are to be there, and what planners ask, and
-            the time, is asked beside it.
+        client: Used as it is, except concerns and preferences; best from `connect`.
+        database: The collections' database.
+        unique: Unique indexes by collection, made at its first use, concurrently from any threads
+            and processes. An operation is not sent if that fails or outlasts the client's reply
+            timeout; the server then continues.
+        indexes: The other indexes by collection.
+        session: Your session; operations join its transaction, which you commit or abort. A failed
+            operation ends it. Indexes must exist; planners' queries and the time run outside.
 
     Raises:
-        Misuse: It is no client or session of this kind, the session is of another client, it does not ask for acknowledgements
-            (`w=0`), or the database cannot have that name.
+        Misuse: The wrong kind of client or session, another client's session, unacknowledged writes
+            (`w=0`), or a bad database name.
     """
 
     _form = _Form(MongoClient, ClientSession, directly, _ThreadLock)
 
     def __call__(self, effect: Asked | Transactional) -> object:
-        """Carry one operation out, alone or in a transaction, and answer it; what fails is an answer too (`tidegate_adapters.mongo.errors`).
+        """Execute one operation; failures are replies (`tidegate_adapters.mongo.errors`).
 
         Raises:
-            Misuse: A value has no counterpart in MongoDB, or the client was closed.
-            TidegateError: The server is not a replica set, which it is asked for once.
+            Misuse: A value has no counterpart in MongoDB, or the client is closed.
+            TidegateError: The server is not a replica set (checked once).
         """
         return at_once(self.carry_out(effect))
 
@@ -245,7 +232,7 @@ class AsyncMongo(_Database[AsyncMongoClient[Any], AsyncClientSession]):
     _form = _Form(AsyncMongoClient, AsyncClientSession, awaited, asyncio.Lock)
 
     async def __call__(self, effect: Asked | Transactional) -> object:
-        """As `Mongo.__call__`, in the event loop of the client; a cancellation is raised, and the operation may have been done."""
+        """As `Mongo.__call__`; after a cancellation the operation may have been done."""
         return await self.carry_out(effect)
 
 
@@ -253,7 +240,6 @@ _READS: Final = (FindOne, FindAll, StoreTime, FindChanged, FindOrphaned, CountRe
 
 
 def _within(session: Any, kind: type[Any], client: object, unique: Unique, indexes: Indexes) -> dict[str, Any]:
-    """What each call of the driver is given besides, for a session of the user's."""
     if session is None:
         return {}
     if not isinstance(session, kind):
@@ -275,7 +261,6 @@ def _within(session: Any, kind: type[Any], client: object, unique: Unique, index
 def _before(
     client: MongoClient[Any] | AsyncMongoClient[Any],
 ) -> Callable[[Requests | None, DriverError | None], Before]:
-    """What is known of other requests for the same operation, by those that the client told of."""
     if listens(client):
         return before
     known = Before.UNKNOWN if client.options.retry_writes else Before.NOTHING
@@ -286,12 +271,12 @@ _MANY: Final = (UpdateMany, BulkUpdate, InsertMany)
 
 
 def _failed(error: DriverError, effect: Asked, known: Before, within: Mapping[str, Any]) -> object:
-    """The failure; of an insert of many no more than their number, where ids were taken and nothing else is wrong."""
+    """For an insert of many with only taken ids, the number inserted."""
     if within and within["session"].in_transaction:
         return failure_of_statement(error)
     if isinstance(effect, (FindChanged, FindOrphaned)) and isinstance(error, OperationFailure):
         code = error.code
-        if code is not None and meaning(code, ()) is None:  # an expression fails, and has a code of its own
+        if code is not None and meaning(code, ()) is None:  # a failed expression, with its own code
             return Refused(f"the query fails ({type(error).__name__} {code})")
     if isinstance(effect, InsertMany) and (inserted := inserted_beside(error)) is not None:
         return _replied(inserted, effect, known)
@@ -301,7 +286,7 @@ def _failed(error: DriverError, effect: Asked, known: Before, within: Mapping[st
 
 
 def _replied(reply: object, effect: Asked, known: Before) -> object:
-    """The reply; a write that matched nothing may do so yet where an earlier request for it is under way."""
+    """`Ambiguous` if a write matched too little while an earlier request is open."""
     if known is not Before.OPEN or isinstance(effect, InsertOne):
         return reply
     asked = len(effect.updates) if isinstance(effect, BulkUpdate) else None

@@ -1,7 +1,7 @@
-"""Filters, updates and projections in MongoDB's words; nothing here asks a server.
+"""Filters, updates and projections in MongoDB's form.
 
-Values are always literals: filters compare with an explicit `$eq`, pushes carry `$each`, pulls are `$pullAll`, so an id such as
-{"$gt": ""} has nowhere to be an operator.
+Values are always literals: filters use an explicit `$eq`, pushes `$each`, pulls `$pullAll`. So an
+id such as {"$gt": ""} never becomes an operator.
 """
 
 from __future__ import annotations
@@ -47,14 +47,13 @@ from tidegate_adapters.mongo.bson import SAME, encoded
 
 DURABLE: Final = WriteConcern("majority", j=True)
 SIMPLE: Final = Collation("simple")
-"""Texts are compared by their bytes, as in the core, and not by the collation that the collection was made with."""
+"""Texts compare by bytes, as in the core, whatever the collection's collation."""
 
 
 def projection(fields: Fields | None, where: Filter) -> dict[str, int] | None:
-    """Which part of a document is found, in MongoDB's words.
+    """If an index covers the fields, MongoDB returns null for missing fields, in index order.
 
-    Where an index holds all of it, MongoDB would not look at the document, and tell null for a field that is missing, and
-    fields in the order of the index. No index holds a field that no document has.
+    So the projection adds a field that no document, and no index, has.
     """
     if fields is None:
         return None
@@ -68,18 +67,15 @@ def projection(fields: Fields | None, where: Filter) -> dict[str, int] | None:
 
 
 _NOT_IN_AN_INDEX: Final = "0"
-"""No `Field` has such a name."""
 
 
 def asked_for(answer: Any, fields: Fields | None) -> Any:
-    """The answer without what was asked for beside the fields, should a document of somebody else's have it."""
     if fields is None or not answer or _NOT_IN_AN_INDEX not in answer:
         return answer
     return {name: held for name, held in answer.items() if name != _NOT_IN_AN_INDEX}
 
 
 def condition(term: Filter) -> dict[str, Any]:
-    """A filter in MongoDB's words."""
     match term:  # as in `on_collection`
         case Eq():
             return _equality(term)
@@ -95,7 +91,7 @@ def condition(term: Filter) -> dict[str, Any]:
             return {field.name: {"$gt": encoded(value)}}
         case Ge(field, value):
             return {field.name: {"$gte": encoded(value)}}
-        case In(field, values):  # among the values of $in, an object whose first key begins with $ is refused
+        case In(field, values):  # $in refuses an object whose first key starts with $
             objects = tuple(value for value in values if isinstance(value, Document))
             others = tuple(value for value in values if not isinstance(value, Document))
             plain = {field.name: {"$in": encoded(others)}}
@@ -114,7 +110,7 @@ def condition(term: Filter) -> dict[str, Any]:
             held = f"${field.name}"
             is_date = {"$eq": [{"$type": held}, "date"]}
             is_old = {"$expr": {"$and": [is_date, {"$lte": [held, {"$subtract": ["$$NOW", _whole_ms(age)]}]}]}}
-            return {"$and": [{field.name: {"$type": "date"}}, is_old]}  # an index looks at dates alone
+            return {"$and": [{field.name: {"$type": "date"}}, is_old]}  # so an index scans dates alone
         case AnyOf(parts):
             return {"$or": [condition(part) for part in parts]}
         case Not(part):
@@ -129,10 +125,9 @@ def _equality(term: Eq[Any]) -> dict[str, Any]:
 
 
 def describing(where: Filter) -> dict[str, Any]:
-    """The filter of an upsert, which inserts nothing but what `Eq` says.
+    """MongoDB would insert {$in: [1]}, and an $or of one equality, as equalities.
 
-    MongoDB takes {$in: [1]}, and $or where all parts are one equality, for that equality, and inserts it. Behind two $nor it
-    does not.
+    A double $nor prevents that.
     """
     match where:
         case Eq():
@@ -144,7 +139,7 @@ def describing(where: Filter) -> dict[str, Any]:
 
 
 def changes(updates: tuple[Update, ...]) -> dict[str, dict[str, Any]]:
-    """Updates in MongoDB's words, by operator; nobody changes them, for terms that are alike share what they say."""
+    """Do not modify the result: equal terms share it."""
     grouped: dict[str, dict[str, Any]] = {}
     for update in updates:
         kind = type(update)
@@ -186,9 +181,9 @@ def _change(term: Update) -> tuple[str, Any]:
 
 
 def _whole_ms(age: Duration) -> int:
-    """The age in milliseconds, rounded up: dates are whole ones, so none is old enough in between."""
+    """Rounded up: dates are whole milliseconds, so none matches in between."""
     return max(-_FAR_MS, min(-(-age // MILLISECOND), _FAR_MS))
 
 
 _FAR_MS: Final = 2**62
-"""Further than any date that means something, and near enough for MongoDB to count with."""
+"""Beyond any meaningful date, within MongoDB's arithmetic."""

@@ -1,14 +1,13 @@
-"""The port of sinks, and what takes payloads to one: `tidegate.sinks.outbox`, carried out.
-
-    sink      `deliver` takes payloads in bulk, and returns what became of each; it neither waits nor tries again
-    outbox    says which payloads are tried and when; here that is done, and whoever submitted a payload waits for its end
+"""The port of sinks, and the outbox that delivers to one: executes `tidegate.sinks.outbox`.
 
     outbox = Outbox(sink, OutboxRules())
-    await outbox.deliver(payload)          # returns once the sink has it for good; raises what it was refused with
+    await outbox.deliver(payload)          # returns once delivered; raises the sink's refusal
     await outbox.stop()
 
-All that is submitted in one turn of the event loop is delivered by one attempt. Whoever is cancelled while it waits withdraws
-its payload: what is under way then may still arrive, and nothing is tried again.
+A sink takes payloads in bulk and returns the outcome of each, without waits or retries. The outbox
+decides what to try and when. One attempt delivers all payloads submitted in one turn of the event
+loop. A cancelled caller withdraws its payload: a running attempt may still deliver it, and no other
+follows.
 """
 
 from __future__ import annotations
@@ -47,32 +46,29 @@ _LOOP: Final = ClockName("loop")
 
 
 class Sink(Protocol[P_contra]):
-    """Where payloads are delivered.
-
-    Attributes:
-        name: What logs, health and metrics call it.
-    """
+    """A destination of payloads; `name` appears in logs, health and metrics."""
 
     @property
     def name(self) -> str: ...
 
     async def deliver(self, payloads: Sequence[P_contra], /) -> Sequence[Failure | None]:
-        """Deliver payloads, in this order where the sink has one, and end within a bounded time.
+        """Deliver payloads, in order if the sink has one, within a bounded time.
 
         Returns:
-            What became of each: None once the sink has it for good, `Refused` if it never takes it, and another failure if it
-            is to be tried again. What the driver raised is its `__cause__`. An exception is no answer to any of them.
+            The outcome of each: None once delivered, `Refused` if it never can be, another failure
+                to retry. The driver's error is its `__cause__`. An exception is an outcome for none
+                of them.
         """
         ...
 
     async def stop(self) -> None:
-        """Deliver nothing more, and release what it holds."""
+        """Stop deliveries and release resources."""
         ...
 
 
 @final
 class SinkStatus(NamedTuple):
-    """What a sink is like now: its name, what is to be delivered, and how many attempts were made, by outcome."""
+    """A sink's name, its outbox state, and the number of attempts by outcome."""
 
     name: str
     state: OutboxState
@@ -81,8 +77,6 @@ class SinkStatus(NamedTuple):
 
 @final
 class _Entry(Generic[P]):
-    """A payload that has not ended, and what it failed with last."""
-
     __slots__ = ("end", "error", "payload")
 
     def __init__(self, payload: P, end: asyncio.Future[None]) -> None:
@@ -92,12 +86,7 @@ class _Entry(Generic[P]):
 
 @final
 class Outbox(Generic[P]):
-    """Takes payloads to a sink, within the event loop in which it is made.
-
-    Args:
-        sink: Where to.
-        rules: When they are tried, and what follows a failure.
-    """
+    """Delivers payloads to a sink, in the event loop that creates it."""
 
     def __init__(self, sink: Sink[P], rules: OutboxRules) -> None:
         self._sink, self._loop = sink, asyncio.get_running_loop()
@@ -112,15 +101,14 @@ class Outbox(Generic[P]):
 
     @property
     def status(self) -> SinkStatus:
-        """What the sink is like now; from any thread."""
         return SinkStatus(self._sink.name, self._runtime.state, dict(self._attempts))
 
     async def deliver(self, payload: P) -> None:
-        """Wait until the sink has a payload for good.
+        """Wait until the sink has the payload.
 
         Raises:
-            TidegateError: The outbox was stopped.
-            Exception: What the sink raised, or said, when it was given up.
+            TidegateError: The outbox is stopped.
+            Exception: The sink's final error.
         """
         if self._is_stopped:
             raise _stopped()
@@ -139,7 +127,6 @@ class Outbox(Generic[P]):
             raise
 
     async def stop(self) -> None:
-        """Try nothing more; whoever waits gets an error."""
         self._is_stopped = True
         await self._runtime.close()
         for entry in self._entries.values():
@@ -187,7 +174,6 @@ class Outbox(Generic[P]):
 
     @staticmethod
     def _failures(command: Deliver, reply: object) -> tuple[Failure | None, ...]:
-        """What became of each payload."""
         if isinstance(reply, BaseException):
             failure = as_failure(reply)
             assert isinstance(failure, Failure)
@@ -200,7 +186,6 @@ class Outbox(Generic[P]):
         return found
 
     def _follow(self, event: OutboxEvent, state: OutboxState, commands: Sequence[OutboxCommand]) -> None:
-        """Forget what was withdrawn, count attempts, and say what fails."""
         if isinstance(event, Withdrawn):
             for number in event.numbers:
                 self._entries.pop(number, None)
@@ -218,7 +203,6 @@ class Outbox(Generic[P]):
                 say(logging.INFO, "%s answers again", self._sink.name)
 
     def _say_failures(self, event: AttemptEnded, commands: Sequence[OutboxCommand]) -> None:
-        """A line for what is tried again; what is handed back is for whoever submitted it to tell."""
         back = {each.number for each in commands if isinstance(each, HandBack)}
         errors = [
             failure

@@ -1,1 +1,1 @@
-"""For tests: the event loop with virtual time, the pytest plug-in, the black pipe, simulated servers."""
+"""Test tools: a virtual-time event loop, the pytest plug-in, the black pipe, simulated servers."""

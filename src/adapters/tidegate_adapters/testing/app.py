@@ -1,9 +1,9 @@
-"""An app of a production module, served on a fresh embedded store for as long as a test needs it.
+"""Serves a production app on a fresh embedded store during a test.
 
     async with app.testing() as store:
         assert await (await square.enqueue(3)).result() == 9
 
-Tasks, and whoever enqueues them, are those of the module: nothing of it is changed for the test.
+Tasks and enqueueing code are the module's own, unchanged.
 """
 
 from __future__ import annotations
@@ -41,28 +41,18 @@ class App(Protocol):
 
 
 class Testable(Protocol[S_co]):
-    """An app that a test can serve."""
+    """An app with `testing`."""
 
     def testing(self) -> AbstractAsyncContextManager[S_co]: ...
 
 
 class OnEmbedded(Protocol):
-    """What the fixture `on_embedded` is."""
+    """The type of the fixture `on_embedded`."""
 
     def __call__(self, app: Testable[S], test: Callable[[S], Awaitable[T]]) -> T: ...
 
 
 def on_embedded(app: Testable[S], test: Callable[[S], Awaitable[T]]) -> T:
-    """Await a function, called with what `app.testing()` gives, while that block lasts.
-
-    Args:
-        app: The app.
-        test: The function.
-
-    Returns:
-        What it returns.
-    """
-
     async def main() -> T:
         async with app.testing() as store:
             return await test(store)
@@ -74,19 +64,14 @@ def on_embedded(app: Testable[S], test: Callable[[S], Awaitable[T]]) -> T:
 async def tested(
     app: App, begin: Callable[[Embedded, Any], None], is_serving: Callable[[], bool]
 ) -> AsyncGenerator[Embedded, None]:
-    """Serve an app on a fresh store while the block lasts; afterwards the app is as it was before.
+    """Serve an app on a fresh store within the block, then restore the app.
 
-    Args:
-        app: The app. It looks for work each few milliseconds, waits a second for what runs at the end, and shows nothing.
-        begin: Lets it begin anew, on that store and told that.
-        is_serving: Whether it has begun to handle.
-
-    Returns:
-        The store.
+    The app polls every few milliseconds, drains for a second, and opens no ports. `begin` resets
+    it.
 
     Raises:
-        Misuse: The app is connected or served already.
-        Exception: What `serve` raises, after the block.
+        Misuse: The app is already connected or served.
+        Exception: Any error of `serve`, after the block.
     """
     kept = dict(vars(app))
     if kept["_is_served"] or kept.get("_open"):
@@ -106,7 +91,7 @@ async def tested(
             raise Misuse(f"{app!r} ended before the test began", todo="let nothing stop it")  # noqa: TRY301  as serve raises
         yield store
     except BaseException:
-        app.stop()  # and once more below: what runs is not waited for
+        app.stop()  # again below: running handlers are not awaited
         raise
     finally:
         app.stop()

@@ -1,25 +1,25 @@
-"""A black pipe: a proxy that understands MongoDB's wire format, and breaks what passes through it exactly where a test says.
+"""A proxy for MongoDB's wire protocol that injects the faults a test asks for.
 
     with BlackPipe(uri) as pipe:
         client = MongoClient(pipe.uri)
         pipe.obey(Rule("update", Action.CUT_REPLY, times=1))
-        count_an_event(client)  # the first update is carried out, and its reply is lost
+        count_an_event(client)  # the server runs the first update, its reply is lost
         assert pipe.count("update", Action.CUT_REPLY) == 1
 
-After "Black Pipe Testing" (Davis 2015): the server and the driver are the real ones, so neither of them is guessed at, and
-what was really done can be counted in the data. With pytest, the fixture `black_pipe` makes pipes and ends them.
+After "Black Pipe Testing" (Davis 2015): server and driver are real, and the data shows what the
+server executed. The pytest fixture `black_pipe` starts and stops pipes.
 
-It stands between clients and one node, in a thread with an event loop of its own, so tests of any kind can use it. Requests
-are recognised by their command, and a reply by the request that it answers (responseTo), so a rule can lose exactly the
-reply of the third `update` and leave heartbeats alone. Each thing that was done is counted.
+The proxy sits between clients and one node, in a thread with its own event loop, so any test can
+use it. It matches replies to requests by responseTo, so a rule can lose the third `update`'s reply
+alone.
 
-For a replica set of several nodes, put one pipe with a `port` of your choice in front of each node, and the addresses of the
-pipes into the configuration of the set: then what passes between the nodes goes through the pipes, too.
+For a set of several nodes, put a pipe with a fixed `port` before each, and configure the set with
+the pipes' addresses: traffic between nodes then passes them too.
 
 Known not to work
-    - TLS and compression; both are an error that says what to set, when the block ends.
-    - What is done to a reply is not done to a write without an acknowledgement (`w=0`), which has none.
-    - Replies with moreToCome other than those of monitors, which pass untouched.
+    - TLS and compression; either raises an error at the end of the block.
+    - Reply actions on unacknowledged writes (`w=0`), which have no reply.
+    - moreToCome replies other than those of monitors, which pass untouched.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ except ImportError as missing:
     raise MissingExtra("tidegate_adapters.testing.black_pipe", "mongo", missing) from missing
 
 Body: TypeAlias = Mapping[str, Any]
-"""A command as it was sent; its document sequences ("updates", "documents", "deletes") are among its keys."""
+"""A command; its document sequences ("updates", "documents", "deletes") are keys."""
 
 _HEADER: Final = struct.Struct("<iiii")  # length, requestID, responseTo, opCode; then the payload
 _OP_REPLY: Final = 1
 _OP_QUERY: Final = 2004  # the first hello of a connection
 _OP_COMPRESSED: Final = 2012
 _OP_MSG: Final = 2013
-_MORE_TO_COME: Final = 2  # the flag of an OP_MSG that is not answered: a write without an acknowledgement
-_CHECKSUM: Final = 1  # a flag of OP_MSG, which servers set among each other
-_TLS: Final = b"\x16\x03"  # how a handshake begins
+_MORE_TO_COME: Final = 2  # the flag of an unacknowledged write
+_CHECKSUM: Final = 1  # a flag of OP_MSG between servers
+_TLS: Final = b"\x16\x03"  # the start of a handshake
 _BUFFER_BYTES: Final = 1 << 20
 _ACCEPTING_TURNS: Final = 4
-"""As many turns of the event loop lie at most between what is accepted and its connection."""
-_RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER: on, for no time
+"""Upper bound on loop turns between accepting a socket and its connection."""
+_RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER: on, zero seconds
 _LOOPBACK: Final = "127.0.0.1"
 _OF_THE_DRIVER: Final = {"hello", "ismaster", "isMaster", "endSessions", "killCursors"}
 _NOTHING: Final[Body] = MappingProxyType({})
@@ -75,30 +75,29 @@ _NOTHING: Final[Body] = MappingProxyType({})
 @final
 @unique
 class Action(Enum):
-    """What becomes of a request and its reply."""
+    """The fate of a request and its reply."""
 
     FORWARD = "forward"
-    """Both pass."""
     CUT_REQUEST = "cut the request"
     """The connection is reset before the server sees the request."""
     HANG_REQUEST = "hang the request"
-    """The request is lost without a sign: no answer ever comes."""
+    """The request is lost silently."""
     DELAY_REQUEST = "delay the request"
-    """The request arrives late, also when the client has given up and closed the connection."""
+    """The request arrives late, even if the client has closed the connection."""
     CUT_REPLY = "cut the reply"
-    """The request is carried out, and the connection is reset in place of its reply."""
+    """The server executes the request; then the connection is reset."""
     HANG_REPLY = "hang the reply"
-    """The request is carried out, and its reply lost without a sign."""
+    """The server executes the request; its reply is lost silently."""
     DELAY_REPLY = "delay the reply"
-    """The request is carried out, and its reply is late."""
+    """The reply is late."""
     TRUNCATE_REPLY = "truncate the reply"
-    """The request is carried out, and the connection closed after half of its reply."""
+    """The connection closes after half of the reply."""
     GARBLE_REPLY = "garble the reply"
-    """The request is carried out, and each bit of its reply is the wrong one."""
+    """Every bit of the reply is inverted."""
     ANSWER = "answer"
-    """The server does not see the request; the pipe answers what the rule says."""
+    """The pipe replies instead of the server."""
     AMEND = "amend the reply"
-    """The request is carried out, and fields of its reply are replaced by those of the rule."""
+    """The rule's fields replace those of the server's reply."""
 
 
 _DELAYS: Final = {Action.DELAY_REQUEST, Action.DELAY_REPLY}
@@ -108,34 +107,33 @@ _ANSWERS: Final = {Action.ANSWER, Action.AMEND}
 @final
 @unique
 class Link(Enum):
-    """What becomes of everything that passes."""
+    """The state of the connection."""
 
     UP = "up"
-    """What the rules say."""
     REFUSED = "refused"
-    """No connection is taken, and those there were are reset: the server has died."""
+    """As if the server died: connections are reset and refused."""
     HANGING = "hanging"
-    """Connections are taken, and nothing passes in any direction until the link is up again: the network is gone."""
+    """As if the network were gone: connections open, without data."""
 
 
 @final
 @attrs.frozen
 class Rule:
-    """What is done to some requests; the first rule that fits one decides about it.
+    """An action on some requests; the first matching rule applies.
 
     Args:
-        command: The command's name as on the wire, such as "update", "findAndModify", "getMore", "commitTransaction"; None
-            for any command but those by which a driver looks after its connections, sessions and cursors.
-        action: What to do.
-        where: If given, must hold for the command's body. Called in the pipe's thread.
-        skip: How many that fit are left to the rules behind it before the first one is taken.
-        times: How often it is applied at most, None for always. The third one alone: `skip=2, times=1`.
-        probability: The chance that a request that fits is taken, by the pipe's seeded generator; more than 0.
-        delay: How long it is delayed, of the two actions that delay.
-        reply: What is answered, of `ANSWER` and `AMEND`: see `command_error` and `write_concern_error`.
+        command: A wire name such as "getMore"; None for any but the driver's own (hello,
+            endSessions, killCursors).
+        action: The fault.
+        where: A condition on the body, called in the pipe's thread.
+        skip: Number of matching requests to leave to later rules first.
+        times: Most applications. The third request alone: `skip=2, times=1`.
+        probability: Chance to take a matching request, from the seeded generator.
+        delay: For the two delaying actions.
+        reply: From `command_error` or `write_concern_error`, or your own.
 
     Raises:
-        Misuse: An argument is of the wrong type or out of range, or missing for the action, or none of its.
+        Misuse: A value has the wrong type or range, or does not fit the action.
     """
 
     command: str | None
@@ -171,55 +169,40 @@ class Rule:
 
 
 def command_error(code: int, *labels: str, message: str = "a black pipe's") -> Body:
-    """The reply of a server that does not carry a command out: for `Action.ANSWER`.
-
-    Args:
-        code: MongoDB's number of the error, such as 11600.
-        labels: Error labels, such as "RetryableWriteError".
-        message: What it says.
-    """
+    """A rejection with MongoDB's error code, for `Action.ANSWER`."""
     check_int(code, "the code of an error", 1)
     return {"ok": 0.0, "code": code, "codeName": f"Code{code}", "errmsg": message, "errorLabels": list(labels)}
 
 
 def write_concern_error(code: int, *labels: str, message: str = "a black pipe's") -> Body:
-    """What a server adds to the reply of a write that it has carried out, and that no majority confirms: for `Action.AMEND`.
-
-    Args:
-        code: MongoDB's number of the error, such as 64 or 91.
-        labels: Error labels, such as "RetryableWriteError".
-        message: What it says.
-    """
+    """What to add to the reply of a write that no majority confirms, for `Action.AMEND`."""
     check_int(code, "the code of an error", 1)
     error = {"code": code, "codeName": f"Code{code}", "errmsg": message}
     return {"writeConcernError": error, **({"errorLabels": list(labels)} if labels else {})}
 
 
 class MakePipe(Protocol):
-    """What the fixture `black_pipe` is: it begins a pipe, which ends with the test."""
+    """The type of the fixture `black_pipe`."""
 
     def __call__(self, uri: str, *rules: Rule, port: int = 0, seed: int = 0) -> BlackPipe: ...
 
 
 @final
 class BlackPipe:
-    """Listens on this machine while its `with` block lasts.
+    """Listens on the loopback address within its `with` block.
 
-    Methods may be called from any thread. An error within the pipe, one of a rule's predicate included, is raised at the end
-    of the block.
+    Methods may be called from any thread. The end of the block raises errors of the pipe and of
+    rules' predicates.
 
     Args:
-        uri: Of the node, as for MongoClient; it names one.
+        uri: The MongoClient URI of one node.
         rules: The first rules, see `obey`.
-        port: Where it listens, 0 for any port that is free.
-        seed: Of the generator that decides probabilities.
-
-    Attributes:
-        port: Where it listens, within the block.
+        port: The port to listen on, 0 for any free one.
+        seed: For the generator of probabilities.
 
     Raises:
-        Misuse: The URI cannot be read, names several nodes, or asks for TLS or compression; or an argument is of the wrong
-            type.
+        Misuse: A wrong type, or a URI that is unreadable, names several nodes, or asks for TLS or
+            compression.
     """
 
     port: int
@@ -239,11 +222,7 @@ class BlackPipe:
 
     @property
     def uri(self) -> str:
-        """For MongoClient: the URI of the node, by way of the pipe.
-
-        Raises:
-            Misuse: The pipe is not listening.
-        """
+        """The node's URI through the pipe, within the block."""
         _ = self._running()
         return _by_way_of(self.port, self._given)
 
@@ -253,7 +232,7 @@ class BlackPipe:
         return self._loop
 
     def obey(self, *rules: Rule) -> None:
-        """Replaces all rules, from the next request on; without any, everything is forwarded."""
+        """Replaces all rules from the next request on."""
         check_tuple(rules, Rule, "a rule")
         with self._lock:
             self._rules = rules
@@ -261,12 +240,11 @@ class BlackPipe:
             self._left = [rule.times for rule in rules]
 
     def count(self, command: str, action: Action) -> int:
-        """How often that was done; a reply is lost once the server has sent it, whatever it says."""
+        """Applications of the action; a lost reply counts when the server has sent it."""
         with self._lock:
             return self._counts[command, action]
 
     def turn(self, link: Link) -> None:
-        """Lets everything pass, nothing, or takes no connection, from now on."""
         check_type(link, Link, "a link")
         loop = self._running()
         asyncio.run_coroutine_threadsafe(self._turn(link), loop).result()
@@ -307,9 +285,7 @@ class BlackPipe:
             task.add_done_callback(ended)
 
         def ended(task: asyncio.Task[None]) -> None:
-            self._connections.pop(
-                task
-            ).transport.abort()  # of a task that was cancelled before it began, nobody else does
+            self._connections.pop(task).transport.abort()  # needed for a task cancelled before it began
 
         return await asyncio.start_server(connected, _LOOPBACK, self.port, limit=_BUFFER_BYTES)
 
@@ -324,8 +300,8 @@ class BlackPipe:
             self._server = await self._listening()
 
     async def _cut(self) -> None:
-        """Takes no connections any more, and resets all. A server that is closed loses what it has accepted and is no connection yet."""
-        with suppress(NotImplementedError):  # by a loop of Windows
+        """Resets all; first turns accepted sockets into connections, which `close` would lose."""
+        with suppress(NotImplementedError):  # on Windows
             for listening in self._server.sockets:
                 asyncio.get_running_loop().remove_reader(listening.fileno())
         for _ in range(_ACCEPTING_TURNS):
@@ -337,7 +313,7 @@ class BlackPipe:
 
     async def _connection(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter) -> None:
         writers = [client_out]
-        is_reset = True  # the client sees a reset: either side closed, or a rule did, or the link is refused
+        is_reset = True  # if a side closed, a rule cut, or the link is refused
         try:
             server_in, server_out = await asyncio.open_connection(*self._target, limit=_BUFFER_BYTES)
             writers.append(server_out)
@@ -395,7 +371,7 @@ class BlackPipe:
                 case _:
                     pending[request_id] = command, rule
             await _sent(server, header + payload)
-        # The client is gone. The server reads what was sent, late requests included, before it sees the end.
+        # The server reads all that was sent, late requests included, before it sees the end.
         server.write_eof()
 
     async def _replies(
@@ -453,11 +429,6 @@ class BlackPipe:
 
 
 def _node(uri: str) -> tuple[str, int]:
-    """The host and the port that a URI names.
-
-    Raises:
-        Misuse: It cannot be read, or it is not that of one node without TLS and compression.
-    """
     check_type(uri, str, "the URI of a node", "write mongodb://host:port/")
     try:
         found = parse_uri(uri, warn=False) if uri.startswith("mongodb://") else None
@@ -480,13 +451,12 @@ def _node(uri: str) -> tuple[str, int]:
 
 
 def _by_way_of(port: int, uri: str) -> str:
-    """The URI of a node as clients of a pipe in front of it have it: they connect to one node, whatever set it is of."""
     hosts, path, options = re.fullmatch(r"mongodb://([^/?]*)(/[^?]*)?(?:\?(.*))?", uri).groups()  # type: ignore[union-attr]  # it was parsed
     user, at, _ = hosts.rpartition("@")
-    # A client that is refused would complain of the name of the set, and not say why.
+    # A refused client would report the set's name instead of the reason.
     given = [each for each in (options or "").split("&") if each and not _REPLACED.match(each)]
     if not any(each.lower().startswith("heartbeatfrequencyms=") for each in given):
-        given.append("heartbeatFrequencyMS=500")  # after a cut, the driver looks again as late as that
+        given.append("heartbeatFrequencyMS=500")  # after a cut, the driver checks again that late
     return f"mongodb://{user}{at}{_LOOPBACK}:{port}{path or '/'}?{'&'.join(['directConnection=true', *given])}"
 
 
@@ -496,15 +466,10 @@ _REPLACED: Final = re.compile("(directConnection|replicaSet)=", re.IGNORECASE)
 # --- the wire format ----------------------------------------------------------------------------------------------------
 
 _REPLY_START: Final = {_OP_MSG: 4 + 1, _OP_REPLY: 4 + 8 + 4 + 4}
-"""Where the document of a reply lies in it: behind flags and the kind of a section, or flags, cursor, from where, how many."""
+"""Offset of a reply's document: after flags and section kind, or flags, cursor, start and count."""
 
 
 async def _message(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
-    """One message: its header and its payload, as they are.
-
-    Raises:
-        TidegateError: It is not one that a pipe can read.
-    """
     header = await reader.readexactly(_HEADER.size)
     length, _, _, opcode = _HEADER.unpack(header)
     if opcode == _OP_COMPRESSED:
@@ -526,27 +491,24 @@ async def _sent(writer: asyncio.StreamWriter, message: bytes) -> None:
 
 
 def _reply(opcode: int, answered: int, document: Body) -> bytes:
-    """A reply to a request, in the form that its opcode, or that of its reply, asks for."""
     is_msg = opcode == _OP_MSG
     payload = (b"\0" * 5 if is_msg else struct.pack("<iqii", 8, 0, 0, 1)) + bson.encode(document)
     return _HEADER.pack(_HEADER.size + len(payload), 0, answered, _OP_MSG if is_msg else _OP_REPLY) + payload
 
 
 def _body_start(opcode: int, payload: bytes) -> int:
-    """Where the command's body lies in a request; drivers make it the first section of an OP_MSG."""
-    if opcode == _OP_MSG:  # flags, and the kind of the first section
+    """Drivers send the command's body as an OP_MSG's first section."""
+    if opcode == _OP_MSG:  # flags, section kind
         return 4 + 1
-    return payload.index(0, 4) + 1 + 8  # flags, collection, how many to skip and to return
+    return payload.index(0, 4) + 1 + 8  # flags, collection, skip, limit
 
 
 def _name_of(payload: bytes, start: int) -> str:
-    """The command's name: the key of the first field of its body."""
-    name = start + 4 + 1  # the length of the document, and the type of the field
+    name = start + 4 + 1  # document length, field type
     return payload[name : payload.index(0, name)].decode()
 
 
 def _body_of(opcode: int, payload: bytes, start: int) -> Body:
-    """A request's body, with the document sequences that follow it in an OP_MSG as lists."""
     at = start + _size(payload, start)
     body: dict[str, Any] = bson.decode(payload[start:at])
     last = len(payload) - (4 if opcode == _OP_MSG and payload[0] & _CHECKSUM else 0)
@@ -554,7 +516,7 @@ def _body_of(opcode: int, payload: bytes, start: int) -> Body:
         at, end = (
             at + 1,
             at + 1 + _size(payload, at + 1),
-        )  # the kind of the section, and its length with these four bytes
+        )  # section kind, then the length including itself
         documents = payload.index(0, at + 4) + 1
         body[payload[at + 4 : documents - 1].decode()] = bson.decode_all(payload[documents:end])
         at = end

@@ -1,33 +1,34 @@
-"""An asyncio event loop for tests: its time is virtual, and its seed decides which of the tasks that are ready goes first.
+"""An asyncio event loop for tests, with virtual time and a seeded order of ready tasks.
 
     async def main(random: Random) -> None: ...
     run(main, seed=7)
 
-Real asyncio code runs on it, with whatever stands for its network in memory. The same seed gives the same run, so a race is
-found by trying seeds and looked into by trying one again; with pytest the fixture `seeded` does both. What it promises:
+Real asyncio code runs on it with an in-memory network. A test searches seeds for a race, then
+repeats the seed that found it; the pytest fixture `seeded` does both.
 
-    L1  The same seed gives the same run: the order of steps, the instants, the order of sets of tasks and futures, and what
-        code draws from `random`, whose state is put back at the end.
-    L2  Time moves only when nothing is ready, to the earliest timer; or where a test stalls the loop (`stall`).
-    L3  Of the tasks that are ready in one turn, each may go first. Plain callbacks keep the order in which they were
-        registered, which asyncio documents and code relies on; timers of one instant have none.
-    L4  A run in which nothing is ready and no timer runs ends at once, and says which task waits where (`Deadlock`); one
-        that goes on and on ends after `TURNS_MAX` turns (`Endless`).
-    L5  What only the exception handler of a loop is told fails the run (`Unhandled`): a callback that raised, a task whose
-        exception nobody retrieved.
-    L6  Nothing comes from outside: sockets, processes, pipes, signals and callbacks of threads are refused. What is handed to
-        an executor is called by the loop itself, and takes no time.
-    L7  `time.monotonic`, `time.time` and their like in nanoseconds show the loop's time to the thread that runs it; the second
-        two as if a run began at `EPOCH_S`.
+    L1  The same seed gives the same run: order of steps, instants, order of sets of tasks and
+        futures, and draws from `random`, whose state is restored at the end.
+    L2  Time moves only when no callback is ready, to the earliest timer; or when a test calls
+        `stall`.
+    L3  Any task that is ready in a turn may run first. Plain callbacks keep their order of
+        registration, which asyncio documents and code relies on. Timers of one instant have no
+        order.
+    L4  A run with no ready callback and no timer ends at once and names where each task waits
+        (`Deadlock`). A run longer than `TURNS_MAX` turns ends too (`Endless`).
+    L5  An error that only the loop's exception handler receives fails the run (`Unhandled`): a
+        callback raised, or a task's exception was never retrieved.
+    L6  The loop refuses outside input: sockets, processes, pipes, signals and callbacks from
+        threads. It calls executor functions itself, in no time.
+    L7  `time.monotonic`, `time.time` and their `_ns` forms show the loop's time to its own thread;
+        a run begins at `EPOCH_S` of `time.time`.
 
-Not controlled: other clocks, and functions that were imported by name (`from time import monotonic`); random numbers that do
-not come from the functions of `random`; and the order of sets of anything else.
+Not controlled: other clocks, functions imported by name (`from time import monotonic`), random
+numbers from outside `random`, and the order of sets of other objects.
 
-Looked at first: async-solipsism (virtual time and simulated sockets, no seeded order), looptime and aiotools' virtual clock
-(time alone, on a loop that is real otherwise), simloop (all of it, from Python 3.12 on; here it is 3.11), seedloop (four
-commits old), trio's autojump clock (not asyncio). This one stands on the public `AbstractEventLoop`; of what asyncio keeps to
-itself it uses the parts of a `Handle`. After the schedulers of trio's tests and of FoundationDB's simulation (Zhou et al.,
-SIGMOD 2021).
+Alternatives considered: async-solipsism (no seeded order), looptime and aiotools' virtual clock
+(time alone), simloop (needs Python 3.12), seedloop (four commits old), trio's autojump clock (not
+asyncio). This loop uses the public `AbstractEventLoop`, and private parts only of `Handle`. After
+the schedulers of trio's tests and of FoundationDB's simulation (Zhou et al., SIGMOD 2021).
 """
 
 from __future__ import annotations
@@ -54,12 +55,12 @@ from tidegate.model.instants import SECOND
 from tidegate_adapters.base.decorators import length_of
 
 TURNS_MAX: Final = 1_000_000
-"""After so many turns of the loop a run is taken to be endless."""
+"""A run of more loop turns counts as endless."""
 EPOCH_S: Final = 1_700_000_000
-"""When each run begins, by the clock on the wall, in seconds since 1970."""
+"""Start of each run by the wall clock, in seconds since 1970."""
 
 _YOUNG_MAX: Final = 20_000
-"""How many objects a run may have made and kept until garbage is looked for before its end."""
+"""New objects that a run may keep before the garbage collector runs early."""
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -67,35 +68,32 @@ Ts = TypeVarTuple("Ts")
 
 @final
 class Deadlock(TidegateError):  # noqa: N818  it says what happened
-    """Nothing is ready and no timer runs, so nothing will ever happen."""
+    """No callback is ready and no timer runs."""
 
 
 @final
 class Endless(TidegateError):  # noqa: N818  it says what happened
-    """The run has not ended within `TURNS_MAX` turns."""
+    """The run is longer than `TURNS_MAX` turns."""
 
 
 @final
 class Unhandled(TidegateError):  # noqa: N818  it says what happened
-    """Something went wrong where nobody was told but the loop's exception handler."""
+    """An error reached only the loop's exception handler."""
 
 
 def run(main: Callable[[Random], Coroutine[Any, Any, T]], seed: int) -> T:
-    """Run a coroutine to its end on a loop of its own; tasks that it leaves behind are cancelled then.
+    """Run a coroutine on its own loop, then cancel the tasks it leaves behind.
 
     Args:
-        main: Called with a generator of the same seed, for whatever else the test draws.
-        seed: Of the order of tasks.
-
-    Returns:
-        What `main` returned.
+        main: Called with a generator of the same seed, for the test's own draws.
+        seed: Decides the order of tasks.
 
     Raises:
         Deadlock: L4.
         Endless: L4.
         Unhandled: L5.
     """
-    loop = _SeededLoop(seed)  # type: ignore[abstract]  # what is not there is refused, below
+    loop = _SeededLoop(seed)  # type: ignore[abstract]  # missing methods are refused, below
     drawn = random.getstate()
     random.seed(seed)
     try:
@@ -115,7 +113,7 @@ def run(main: Callable[[Random], Coroutine[Any, Any, T]], seed: int) -> T:
 
 @contextmanager
 def _clocks_of(loop: _SeededLoop) -> Generator[None, None, None]:
-    """In the block, the clocks of `time` show this thread the time of the loop (L7), and others what they showed before."""
+    """Show this thread the loop's time (L7); other threads see the real clocks."""
     mine, began = threading.get_ident(), {"monotonic": 0, "time": EPOCH_S}
     kept = {f"{name}{unit}": getattr(time, f"{name}{unit}") for name in began for unit in ("", "_ns")}
 
@@ -141,7 +139,7 @@ def _clocks_of(loop: _SeededLoop) -> Generator[None, None, None]:
 
 @contextmanager
 def _garbage_at_the_end() -> Generator[None, None, None]:
-    """Collect what the block leaves behind in circles when it ends, and not again and again meanwhile, unless it is much."""
+    """Collect cycles once at the end of the block, earlier only if there are many."""
     kept, *others = gc.get_threshold()
     if kept:
         gc.set_threshold(max(kept, _YOUNG_MAX), *others)
@@ -154,14 +152,7 @@ def _garbage_at_the_end() -> Generator[None, None, None]:
 
 
 def stall(length: timedelta) -> None:
-    """Let the time pass while no task runs, as when somebody's code computes for so long, or the process is stopped.
-
-    Args:
-        length: At least 0.
-
-    Raises:
-        Misuse: It is called outside of `run`, or for a negative time.
-    """
+    """Advance the time, of at least 0, while no task runs, as during a long computation."""
     lasts, loop = length_of(length, "length", 0), asyncio._get_running_loop()  # noqa: SLF001  the public one raises where there is none
     if not isinstance(loop, _SeededLoop):
         raise Misuse(f"cannot stall {'no loop' if loop is None else type(loop).__name__}", todo="call it in a run")
@@ -169,7 +160,7 @@ def stall(length: timedelta) -> None:
 
 
 class _Future(asyncio.Future[Any]):
-    """A future whose place in a set is its loop's to choose."""
+    """A future with a hash drawn by the loop."""
 
     _place: int | None = None
 
@@ -180,7 +171,7 @@ class _Future(asyncio.Future[Any]):
 
 
 class _Task(asyncio.Task[Any]):
-    """A task whose place in a set is its loop's to choose."""
+    """A task with a hash drawn by the loop."""
 
     def __init__(self, coro: Coroutine[Any, Any, Any], loop: _SeededLoop, name: str | None, **more: Any) -> None:
         self._place = loop.random.getrandbits(60)
@@ -191,7 +182,7 @@ class _Task(asyncio.Task[Any]):
 
 
 class _Handle(asyncio.Handle):
-    """A callback, made in one call where asyncio's makes three: most of what a loop does is to make these."""
+    """One constructor call where asyncio's has three: handles dominate the loop's cost."""
 
     __slots__ = ()
     _repr = _source_traceback = None  # there is no debug mode
@@ -205,8 +196,6 @@ class _Handle(asyncio.Handle):
 
 
 class _TimerHandle(asyncio.TimerHandle):
-    """The same at an instant."""
-
     __slots__ = ()
     _repr = _source_traceback = None
 
@@ -215,22 +204,17 @@ class _TimerHandle(asyncio.TimerHandle):
         self._context = copy_context() if context is None else context
 
     def cancel(self) -> None:
-        """It stays where it is among the timers until it is the earliest."""
         self._cancelled, self._callback, self._args = True, None, ()
 
 
 class _SeededLoop(asyncio.AbstractEventLoop):
-    """The loop of one run."""
-
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)  # noqa: S311  it draws schedules
         self.now = 0.0
         self._ready: list[asyncio.Handle] = []
         self._timers: list[tuple[float, float, int, asyncio.TimerHandle]] = []  # a heap
-        self.numbers = count(
-            1
-        )  # of tasks, so that a name says the same in every run, and of timers, so that none is compared
-        self._thread: int | None = None  # in which it runs
+        self.numbers = count(1)  # for stable task names, and to order timers
+        self._thread: int | None = None  # the running thread
         self._is_stopping = self._is_closed = self._is_in_executor = False
         self._factory: Any = None
         self._handler: Any = None
@@ -240,7 +224,6 @@ class _SeededLoop(asyncio.AbstractEventLoop):
     # --- turns ---
 
     def _next_turn(self) -> list[asyncio.Handle]:
-        """What is ready, in the order in which it goes; where nothing is, the time moves on to the earliest timer."""
         timers, ready = self._timers, self._ready
         if not ready or (timers and timers[0][0] <= self.now):
             self._add_due()
@@ -248,7 +231,6 @@ class _SeededLoop(asyncio.AbstractEventLoop):
         return ready if len(ready) == 1 else self._in_order(ready)
 
     def _add_due(self) -> None:
-        """The timers whose time has come are ready, too."""
         timers, ready = self._timers, self._ready
         while timers and timers[0][-1]._cancelled:  # noqa: SLF001  for each turn, a call less
             heapq.heappop(timers)
@@ -264,12 +246,12 @@ class _SeededLoop(asyncio.AbstractEventLoop):
             ready.append(heapq.heappop(timers)[-1])
 
     def _in_order(self, handles: list[asyncio.Handle]) -> list[asyncio.Handle]:
-        """Any order of the tasks' steps; plain callbacks keep theirs (L3)."""
+        """Tasks' steps in random order; plain callbacks keep theirs (L3)."""
         plain = [each for each in handles if not isinstance(getattr(each._callback, "__self__", None), asyncio.Task)]  # type: ignore[attr-defined]  # noqa: SLF001
         if len(plain) == len(handles):
             return handles
         draw, order = self.random.random, handles
-        for last in range(len(order) - 1, 0, -1):  # as `shuffle` does it, in half the time
+        for last in range(len(order) - 1, 0, -1):  # like `shuffle`, in half the time
             drawn = int(draw() * (last + 1))
             order[last], order[drawn] = order[drawn], order[last]
         if plain:
@@ -302,7 +284,7 @@ class _SeededLoop(asyncio.AbstractEventLoop):
                     except (SystemExit, KeyboardInterrupt):
                         self._ready[:0] = turn[number + 1 :]
                         raise
-                    except BaseException as error:  # noqa: BLE001  whoever handles the loop's exceptions gets it
+                    except BaseException as error:  # noqa: BLE001  goes to the exception handler
                         context = {"message": f"Exception in callback {handle!r}", "exception": error, "handle": handle}
                         self.call_exception_handler(context)
                 if self._is_stopping:
@@ -328,7 +310,7 @@ class _SeededLoop(asyncio.AbstractEventLoop):
 
     def _ended(self, future: asyncio.Future[Any]) -> None:
         if future.cancelled() or not isinstance(future.exception(), SystemExit | KeyboardInterrupt):
-            self.stop()  # as asyncio has it: those two have come out of the loop already
+            self.stop()  # as in asyncio: those two have left the loop already
 
     def stop(self) -> None:
         self._is_stopping = True
@@ -345,7 +327,6 @@ class _SeededLoop(asyncio.AbstractEventLoop):
         self._timers.clear()
 
     def end(self) -> None:
-        """Cancel what is left, and close."""
         try:
             left = asyncio.all_tasks(self)
             for task in left:
@@ -357,7 +338,6 @@ class _SeededLoop(asyncio.AbstractEventLoop):
             self.close()
 
     def check(self) -> None:
-        """Raise what only the exception handler was told (L5)."""
         for context in self._unhandled:
             raise Unhandled(
                 str(context.get("message")),
@@ -371,7 +351,7 @@ class _SeededLoop(asyncio.AbstractEventLoop):
                 await generator.aclose()
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  asyncio's
-        """There is none."""
+        ...
 
     # --- callbacks, timers and tasks ---
 
@@ -382,7 +362,7 @@ class _SeededLoop(asyncio.AbstractEventLoop):
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         if self._is_closed:
-            raise RuntimeError("Event loop is closed")  # asyncio's own words: code looks for them
+            raise RuntimeError("Event loop is closed")  # asyncio's text, which code matches
         handle = _Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
@@ -435,7 +415,7 @@ class _SeededLoop(asyncio.AbstractEventLoop):
             self._is_in_executor = True
             try:
                 future.set_result(func(*args))
-            except Exception as error:  # noqa: BLE001  whoever waits gets it
+            except Exception as error:  # noqa: BLE001  goes to the future
                 future.set_exception(error)
             finally:
                 self._is_in_executor = False
@@ -464,12 +444,11 @@ class _SeededLoop(asyncio.AbstractEventLoop):
     def get_debug(self) -> bool:
         return False
 
-    def set_debug(self, enabled: bool) -> None:
-        """It changes nothing."""
+    def set_debug(self, enabled: bool) -> None: ...
 
 
 def _standing(task: asyncio.Task[Any]) -> str:
-    """Where a task stands, from the outermost call to the innermost."""
+    """The calls in which a task waits, outermost first."""
     calls, coroutine = [], cast("Any", task.get_coro())
     while frame := getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None):
         calls.append(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name}")

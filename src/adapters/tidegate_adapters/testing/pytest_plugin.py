@@ -1,23 +1,23 @@
-"""The plug-in for pytest: fixtures that explore and run, a mark and options that bound it, and a line that replays a failure.
+"""The pytest plug-in: fixtures, a mark and options, and replay commands for failures.
 
     @pytest.mark.tidegate(runs=500)
     def test_takeover(sim: Sim) -> None:
         sim.explore(takeover())
 
-    def test_worker(seeded: Seeded) -> None:  # asyncio code, on the loop of `tidegate_adapters.testing.event_loop`
+    def test_worker(seeded: Seeded) -> None:  # asyncio code on the loop of `testing.event_loop`
         seeded.run(main)
 
-    def test_square(on_embedded: OnEmbedded) -> None:  # an app of yours, served on a fresh store in memory
+    def test_square(on_embedded: OnEmbedded) -> None:  # your app on a fresh in-memory store
         on_embedded(app, test)  # awaits test(store)
 
-    def test_bank(black_pipe: MakePipe) -> None:  # a real MongoDB, behind `tidegate_adapters.testing.black_pipe`
+    def test_bank(black_pipe: MakePipe) -> None:  # a real MongoDB behind `testing.black_pipe`
         pipe = black_pipe(uri, Rule("update", Action.CUT_REPLY, times=1))
 
-Only what pytest asks of every plug-in is here; whatever explores is imported when the first test asks for `sim`.
+This module has only pytest's hooks; the first test with `sim` imports the rest.
 
-Seeds: one for the session, drawn unless `--tidegate-seed` or TIDEGATE_SEED gives it, shown in the first lines and sent to
-every worker of pytest-xdist. Each exploration draws from a digest of it, of the test's id and of its place in the test: so
-to add, leave out or reorder tests moves nothing in the others.
+The session's seed is random unless `--tidegate-seed` or TIDEGATE_SEED sets it. The header shows it,
+and pytest-xdist's workers receive it. An exploration's seed is a digest of it, the test's id and
+the exploration's place in the test, so changes of other tests do not affect it.
 """
 
 from __future__ import annotations
@@ -50,36 +50,31 @@ _MARK: Final = (
     "tidegate(runs, seed, faults, policy, states_max, faults_max): how the fixture `sim` explores in this test"
 )
 _FOUND: Final = "tidegate_counterexample"
-"""The property of a test that tells a counterexample in a line, its law and its page: in JUnit's XML, and for the summary."""
+"""Test property: a counterexample's law and page, for JUnit XML and the summary."""
 _REPORT: Final = "tidegate_report"
-"""The property of a test that has the report of an exploration in a line: in JUnit's XML, and between the processes of pytest-xdist."""
+"""Test property: an exploration's report line, for JUnit XML and pytest-xdist."""
 
 
 class Hooks:
-    """What other plug-ins may listen to."""
+    """Hooks for other plug-ins."""
 
     @pytest.hookspec()
     def pytest_tidegate_report(self, item: pytest.Item, report: object) -> None:
-        """An exploration is over; `report` is a `tidegate.sim.Report`."""
+        """Called after an exploration, with a `tidegate.sim.Report`."""
 
     @pytest.hookspec()
     def pytest_tidegate_counterexample(self, item: pytest.Item, trace: object, path: Path) -> None:
-        """A counterexample, a `tidegate.sim.Trace`, was written to `path`; one of random runs, then shrunk as well."""
+        """Called when a `tidegate.sim.Trace` is stored; after random runs also if shrunk."""
 
 
 class _Worker(Protocol):
-    """A process of pytest-xdist, as the session sees it."""
-
     workerinput: dict[str, str]
     config: pytest.Config
 
 
 class _Distributing:
-    """What only a session with pytest-xdist asks for."""
-
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: _Worker) -> None:
-        """Send the seed of the session to a worker."""
         node.workerinput["tidegate_seed"] = node.config.stash[_SEED]
 
 
@@ -124,11 +119,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _profile(config: pytest.Config) -> dict[str, object]:
-    """The settings of the profile that is asked for.
-
-    Raises:
-        pytest.UsageError: There is no such profile.
-    """
     name = _profile_name(config)
     if not name:
         return {}
@@ -163,8 +153,8 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 @pytest.fixture
 def sim(request: pytest.FixtureRequest) -> Sim:
-    """Explores scenarios as the mark `tidegate`, the profile and the options say; a counterexample fails the test."""
-    from tidegate_adapters.testing.sim_fixture import Sim, settings  # noqa: PLC0415  so that other tests do not wait for it
+    """Explores scenarios by mark, profile and options; a counterexample fails the test."""
+    from tidegate_adapters.testing.sim_fixture import Sim, settings  # noqa: PLC0415  other tests need no import
 
     item = cast("pytest.Item", request.node)
     return Sim(item, settings(item, _profile(request.config)), request.config.stash[_SEED])
@@ -172,16 +162,16 @@ def sim(request: pytest.FixtureRequest) -> Sim:
 
 @pytest.fixture
 def on_embedded() -> OnEmbedded:
-    """Awaits an async function of a test, called with what `app.testing()` of an app gives, while that lasts."""
-    from tidegate_adapters.testing.app import on_embedded  # noqa: PLC0415  so that other tests do not wait for it
+    """Awaits an async function of a test within `app.testing()`, with its store."""
+    from tidegate_adapters.testing.app import on_embedded  # noqa: PLC0415  other tests need no import
 
     return on_embedded
 
 
 @pytest.fixture
 def seeded(request: pytest.FixtureRequest) -> Seeded:
-    """Runs asyncio code on the deterministic event loop, with as many seeds as the mark `tidegate`, the profile and the options say."""
-    from tidegate_adapters.testing.seeded import RUNS, Seeded, seeds  # noqa: PLC0415  so that other tests do not wait for it
+    """Runs asyncio code on the deterministic event loop with many seeds."""
+    from tidegate_adapters.testing.seeded import RUNS, Seeded, seeds  # noqa: PLC0415  other tests need no import
     from tidegate_adapters.testing.sim_fixture import settings  # noqa: PLC0415  likewise
 
     item, only = cast("pytest.Item", request.node), request.config.getoption("--tidegate-loop-seed")
@@ -196,11 +186,8 @@ def seeded(request: pytest.FixtureRequest) -> Seeded:
 
 @pytest.fixture
 def black_pipe() -> Iterator[MakePipe]:
-    """Makes proxies in front of a MongoDB that break what passes through them: `black_pipe(uri, Rule(...))`.
-
-    They end with the test, and an error within one of them is an error of the test.
-    """
-    from tidegate_adapters.testing.black_pipe import BlackPipe  # noqa: PLC0415  only whoever asks for it needs the extra
+    """Starts fault-injecting proxies for a MongoDB: `black_pipe(uri, Rule(...))`."""
+    from tidegate_adapters.testing.black_pipe import BlackPipe  # noqa: PLC0415  needs an extra
 
     with ExitStack() as pipes:
 
@@ -212,7 +199,7 @@ def black_pipe() -> Iterator[MakePipe]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Show the user's lines alone, where one of them, or a wrong use, ends a test; `--full-trace` shows all."""
+    """Show only the user's frames of user errors and misuse."""
     failed = call.excinfo
     if failed is None or item.config.getoption("fulltrace") or "tidegate.model.errors" not in sys.modules:
         return
@@ -226,13 +213,11 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def pytest_tidegate_report(item: pytest.Item, report: Report) -> None:
-    """Keep the report in a line, for the summary."""
     item.user_properties.append((_REPORT, _report_line(report)))
 
 
 def pytest_tidegate_counterexample(item: pytest.Item, trace: Trace, path: Path) -> None:
-    """Keep its law and its page in a line, for the summary."""
-    from tidegate_adapters.testing.sim_fixture import near  # noqa: PLC0415  whoever has found something has it
+    from tidegate_adapters.testing.sim_fixture import near  # noqa: PLC0415  already imported
 
     shrunk = ", shrunk" if trace.original is not None else ""
     page = near(item.config, path.with_suffix(".html"))
@@ -261,7 +246,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def _said(terminalreporter: pytest.TerminalReporter, what: str) -> list[tuple[str, str]]:
-    """The tests that have the property, and what it says of each."""
     reports = (each for some in terminalreporter.stats.values() for each in some if isinstance(each, pytest.TestReport))
     return [
         (report.nodeid, str(text))

@@ -1,13 +1,14 @@
-"""What the fixture `sim` of the pytest plug-in does: explore, store a counterexample, say how to replay it.
+"""The fixture `sim` of the pytest plug-in: explores, stores a counterexample, prints its replay
+command.
 
-What bounds an exploration comes from, the later the stronger: the mark of the test, the profile, the options.
+Options override the profile, which overrides the test's mark.
 
-What random runs find is stored and shown as it was found, and then once more, shrunk. What was not covered, such as a goal
-that was never reached, is a warning of the test; with `-W error` it fails.
+A counterexample of random runs is stored as found, then shrunk. Missing coverage, such as an
+unreached goal, is a warning; `-W error` makes it fail the test.
 
-A file names its scenario as pytest does the test, with `#2` for the second one that the test explores: so a replay tells
-apart two scenarios of one name, and `tidegate replay` finds them (`tidegate_adapters.exploring.scenario_in_test`). Under Hypothesis each test
-case begins anew: it counts and draws as the one before, and what that one has shown is taken back.
+A trace file names its scenario by the pytest id, with `#2` for a test's second exploration, so that
+a replay and `tidegate replay` find it (`tidegate_adapters.exploring.scenario_in_test`). Under
+Hypothesis each test case resets the counter and removes the previous output.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from tidegate_adapters.exploring.scenario_in_test import SOUGHT, Sought
 
 PCT_DEPTH: Final = 3
 SHRINK_S: Final = 1.0
-"""How long it may take to shrink a counterexample."""
+"""Longest time spent on shrinking."""
 SETTINGS: Final[Mapping[str, str]] = {
     "runs": "--tidegate-runs",
     "seed": "--tidegate-seed",
@@ -55,15 +56,9 @@ SETTINGS: Final[Mapping[str, str]] = {
     "states_max": "--tidegate-max-states",
     "faults_max": "--tidegate-max-faults",
 }
-"""What the mark and a profile set, and the options that do the same."""
 
 
 def settings(item: pytest.Item, profile: Mapping[str, object]) -> Exploration:
-    """What the mark, the profile and the options say.
-
-    Raises:
-        pytest.UsageError: One of them says what there is not.
-    """
     found: dict[str, object] = {}
     for mark in reversed(list(item.iter_markers("tidegate"))):
         if mark.args:
@@ -72,7 +67,7 @@ def settings(item: pytest.Item, profile: Mapping[str, object]) -> Exploration:
     found |= profile
     for name, option_name in SETTINGS.items():
         option = item.config.getoption(option_name)
-        if option is not None and name != "seed":  # the session's seed is digested, not taken as it is
+        if option is not None and name != "seed":  # the session's seed is hashed first
             found[name] = option
     unknown = [name for name in found if name not in SETTINGS]
     if unknown:
@@ -97,7 +92,6 @@ def policies_named(named: object) -> tuple[Policy, ...]:
 
 
 def kinds(named: object) -> tuple[Fault, ...] | None:
-    """The kinds of faults in a text such as `crash_before,lost_reply`, `none` or `all`."""
     if named == "all":
         return None
     names = [] if named == "none" else str(named).split(",")
@@ -117,31 +111,22 @@ def whole(found: Mapping[str, object], name: str, default: int) -> int:
 
 @final
 class Sim:
-    """The fixture.
-
-    Args:
-        item: The test.
-        how: How it explores; without a seed, each exploration has one that follows from the session's.
-        seed: Of the session.
-    """
+    """The fixture; without a seed in `how`, the session's seed decides."""
 
     def __init__(self, item: pytest.Item, how: Exploration, seed: str) -> None:
         self.item, self.how, self.seed = item, how, seed
-        self.places = 0  # how many explorations there were
+        self.places = 0  # number of explorations
         self.test_case: object = None  # of Hypothesis
         item.user_properties.append(("tidegate_seed", how.seed or seed))
 
     def explore(self, scenario: Scenario) -> Report:
-        """Explore the scenario; where a file is to be replayed that was recorded in it, replay that instead.
-
-        Args:
-            scenario: What to explore.
+        """Explore the scenario, or replay the given file if it was recorded here.
 
         Returns:
-            The report, where what the scenario expects was found. After random runs it is inconclusive.
+            The report, if it meets the scenario's expectation; inconclusive after random runs.
 
         Raises:
-            AssertionError: Something else was found.
+            AssertionError: The exploration found something else.
             Misuse: The scenario, or a program in it, breaks a contract.
         """
         __tracebackhide__ = True
@@ -158,7 +143,7 @@ class Sim:
         self.places += 1
         try:
             report = explore(scenario, how, seeding=random.Random)
-        except TidegateError as error:  # it says all: how tidegate came to it is not the test's concern
+        except TidegateError as error:  # its message suffices, without our frames
             error.where = error.where or origin(error)
             raise error.with_traceback(None) from None
         self.item.ihook.pytest_tidegate_report(item=self.item, report=report)
@@ -166,7 +151,7 @@ class Sim:
         if not report.ok and not sampled_clean:
             if sought is None:
                 self.store(report, scenario.bounded(how.faults, how.faults_max), identity)
-            with suppress(pytest.PytestWarning):  # with -W error; the failure weighs more
+            with suppress(pytest.PytestWarning):  # with -W error; the failure is more important
                 self.warn(report)
             raise AssertionError(unexpected(report))
         self.warn(report)
@@ -177,7 +162,7 @@ class Sim:
             self.item.warn(pytest.PytestWarning(f"tidegate: {one_line(report.scenario)}: {one_line(missing)}"))
 
     def begin_anew_with_each_test_case(self) -> None:
-        """Where Hypothesis runs the test again: the same scenario then has the same seed, and the last story is told alone."""
+        """Start each Hypothesis test case afresh: equal scenarios get equal seeds."""
         control = sys.modules.get("hypothesis.control")
         test_case = control.current_build_context() if control and control.currently_in_test_context() else None
         if test_case is self.test_case:
@@ -185,16 +170,15 @@ class Sim:
         self.test_case, self.places = test_case, 0
         mine = ("tidegate_trace", "tidegate_counterexample")
         self.item.user_properties[:] = [each for each in self.item.user_properties if each[0] not in mine]
-        sections = self.item._report_sections  # noqa: SLF001  pytest adds to them in add_report_section, and takes none back
+        sections = self.item._report_sections  # noqa: SLF001  add_report_section has no inverse
         sections[:] = [each for each in sections if each[1].split()[0] != "tidegate"]
 
     def digest(self, place: int) -> str:
-        """A seed of this exploration's own, the same on every machine and in every version of Python."""
+        """The exploration's seed, equal on all machines and Python versions."""
         text = f"{self.seed}\0{self.item.nodeid}\0{place}"
         return str(int(sha256(text.encode(errors="surrogatepass")).hexdigest()[:15], 16))
 
     def store(self, report: Report, scenario: Scenario, identity: str) -> None:
-        """Write the counterexample, if there is one, and add it to what pytest shows of the test; then a shrunk one."""
         if report.trace is None:
             return
         self.show(report.trace, identity)
@@ -221,29 +205,22 @@ class Sim:
         return store.keep(f"{name}.{what}" if what else name, named, self.replay_line)
 
     def replay_line(self, path: Path) -> str:
-        """The command that replays a file in this test, from the root of the project."""
         return f"pytest {shlex.quote(self.item.nodeid)} --tidegate-replay={shlex.quote(near(self.item.config, path))}"
 
     def recorded(self, scenario: Scenario, identity: str) -> Trace | None:
-        """What is to be replayed, if it was recorded here, or in a scenario of this name."""
         file = self.item.config.getoption("--tidegate-replay")
         trace = None if file is None else read(Path(str(file)))
         if trace is None or trace.scenario in (identity, scenario.name):
             return trace
         if trace.scenario == self.item.nodeid or trace.scenario.startswith(
             f"{self.item.nodeid}#"
-        ):  # its turn has been, or will come
+        ):  # another exploration of this test
             return None
         said = f"{file} was recorded in {trace.scenario!r}: {scenario.name!r} is explored, and nothing is replayed"
         warnings.warn(pytest.PytestWarning(said), stacklevel=3)
         return None
 
     def replay(self, trace: Trace, scenario: Scenario) -> None:
-        """Fail as the recorded run did, or say where the scenario does something else today.
-
-        Raises:
-            AssertionError: Either of them.
-        """
         __tracebackhide__ = True
         match replay(trace, scenario):
             case Reproduced(steps):
@@ -264,5 +241,4 @@ class Sim:
 
 
 def near(config: pytest.Config, path: Path) -> str:
-    """The path as seen from the root of the project, if it lies beneath."""
     return str(path.relative_to(config.rootpath) if path.is_relative_to(config.rootpath) else path)

@@ -1,1 +1,1 @@
-"""The partition and the consumer as they were before their stages: what `tidegate.consumer.partition` must agree with."""
+"""The partition and the consumer before they had stages, to compare with."""

@@ -1,12 +1,4 @@
-"""The commands of a partition and its events: the words between a consumer and whoever carries its commands out.
-
-A command is an effect that is not awaited. What becomes of it comes back as an event, any time later and in any order, and
-`event_for` says which. Each command and event names the partition, and nearly each the generation of the assignment that it
-belongs to, so that whoever gets an older one can tell.
-
-User code is asked through `Work`: to arrange a window, to run tasks, to judge failures, to deliver (`tidegate.consumer.fanout`).
-When user code raises, that is an event like others, `WorkFailed`.
-"""
+"""The twin's commands and events; `tidegate.consumer.commands` documents them."""
 
 from __future__ import annotations
 
@@ -48,21 +40,19 @@ from tidegate.model.values import check_int, check_tuple, check_type
 
 @attrs.frozen
 class _OfPartition:
-    """What names a partition."""
-
     partition: TopicPartition
 
 
 @attrs.frozen
 class _OfAssignment(_OfPartition):
-    """What names a partition and the generation of an assignment of it, which is -1, Kafka's word for none, or more."""
+    """The generation is -1, Kafka's value for none, or more."""
 
     generation: int
 
 
 @attrs.frozen
 class _OfPosition(_OfAssignment):
-    """What names a position, too. Invariant: 0 <= position <= OFFSET_MAX + 1."""
+    """Invariant: 0 <= position <= OFFSET_MAX + 1."""
 
     position: int
 
@@ -71,14 +61,11 @@ class _OfPosition(_OfAssignment):
 
 
 Key: TypeAlias = bytes | None
-"""The key of a record; None is not a key."""
 
 
 @final
 @attrs.frozen(cache_hash=True)
 class Records:
-    """Records that came: their offsets, and the key of each, or no keys where the order of work does not depend on them."""
-
     offsets: tuple[int, ...]
     keys: tuple[Key, ...] = attrs.field(default=(), repr=False)
 
@@ -89,7 +76,7 @@ class Records:
 @final
 @attrs.frozen(cache_hash=True)
 class Fetch(_OfPosition, Effect["tuple[int, ...] | Records"]):
-    """Fetch records from the position on; it replies their offsets, or `Records` with their keys, once there are any."""
+    """The reply is offsets, or `Records` with keys, once there are any."""
 
     def __str__(self) -> str:
         return f"fetch {self.partition} from {self.position} (generation {self.generation})"
@@ -98,16 +85,7 @@ class Fetch(_OfPosition, Effect["tuple[int, ...] | Records"]):
 @final
 @attrs.frozen(cache_hash=True)
 class Work(_OfAssignment, Effect[object]):
-    """Ask user code for something; what it replies tells which event it is (`event_for`).
-
-    Of the records in `DeliverRecords.to_dead_letter` it answers for the failure.
-
-    Attributes:
-        partition: Which one.
-        generation: Of the assignment.
-        request: What is asked for.
-        offsets: The records that it is about, in order.
-    """
+    """The reply determines the event (`event_for`)."""
 
     request: UserRequest
     offsets: tuple[int, ...]
@@ -119,8 +97,6 @@ class Work(_OfAssignment, Effect[object]):
 @final
 @attrs.frozen(cache_hash=True)
 class Interrupt(Effect[None]):
-    """Ask user code to end now. If it ends, that is the event of the work itself."""
-
     work: Work
 
     def __str__(self) -> str:
@@ -130,8 +106,6 @@ class Interrupt(Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class Commit(_OfPosition, Effect[None]):
-    """Commit the position: everything below it is done. The metadata tells what beyond it is (`commit_metadata`)."""
-
     metadata: str = ""
 
     def __str__(self) -> str:
@@ -142,8 +116,6 @@ class Commit(_OfPosition, Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class StartDrainTimer(_OfAssignment, Effect[None]):
-    """Wait for the time of a stage of draining to be over."""
-
     stage: Stage
     duration: Duration
 
@@ -155,14 +127,7 @@ class StartDrainTimer(_OfAssignment, Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class StartRetryTimer(_OfAssignment, Effect[None]):
-    """Wait until what has failed is tried again: these tasks, or the commit.
-
-    Attributes:
-        partition: Which one.
-        generation: Of the assignment.
-        start: The tasks; None for the commit.
-        duration: How long.
-    """
+    """Before a retry of these tasks; of the commit if `start` is None."""
 
     start: Start | None
     duration: Duration
@@ -175,8 +140,6 @@ class StartRetryTimer(_OfAssignment, Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class Release(_OfPartition, Effect[None]):
-    """Let the partition go, as the group has asked: no command for it follows. Each `Revoked` has one."""
-
     def __str__(self) -> str:
         return f"release {self.partition}"
 
@@ -190,15 +153,7 @@ Command: TypeAlias = Fetch | Work | Interrupt | Commit | StartDrainTimer | Start
 @final
 @attrs.frozen(cache_hash=True)
 class Assigned(_OfAssignment):
-    """The partition is ours.
-
-    Attributes:
-        partition: Which one.
-        generation: From this one on.
-        committed: The group's position; 0 if there is none.
-        metadata: What was committed along with it.
-        end: One past the last offset of the log, as far as it is known; metadata that speaks of more is not believed.
-    """
+    """Metadata about offsets from `end` on is not believed; `committed` is 0 without a position."""
 
     committed: int
     metadata: str = attrs.field(default="", repr=False)
@@ -211,14 +166,6 @@ class Assigned(_OfAssignment):
 @final
 @attrs.frozen(cache_hash=True)
 class Revoked(_OfPartition):
-    """The group wants the partition back; it waits until it is released.
-
-    Attributes:
-        partition: Which one.
-        in_flight: What is known of the records in work, in any order; a record that is in several works may be named for
-            each. Nothing is known of those that are not named.
-    """
-
     in_flight: tuple[InFlight, ...] = ()
 
     def __str__(self) -> str:
@@ -228,12 +175,7 @@ class Revoked(_OfPartition):
 @final
 @attrs.frozen(cache_hash=True)
 class Lost(_OfPartition):
-    """The group has taken the partition already.
-
-    So it has where the client's generation was reset, because its member was put out or fenced: whoever carries out the
-    commands says so BEFORE anything else is committed, and never commits without a generation. A group without members
-    takes such a commit from anybody, and its position falls (`tidegate explore partition.resets_its_generation`).
-    """
+    """Also after a reset of the client's generation. It comes BEFORE the next commit."""
 
     def __str__(self) -> str:
         return f"lost {self.partition}"
@@ -242,15 +184,6 @@ class Lost(_OfPartition):
 @final
 @attrs.frozen(cache_hash=True)
 class Fetched(_OfAssignment):
-    """Records came. Invariant: there are as many keys as offsets, or none.
-
-    Attributes:
-        partition: Which one.
-        generation: Of the assignment.
-        offsets: Theirs.
-        keys: Theirs; empty where the order of work does not depend on them.
-    """
-
     offsets: tuple[int, ...]
     keys: tuple[Key, ...] = attrs.field(default=(), repr=False)
 
@@ -261,8 +194,6 @@ class Fetched(_OfAssignment):
 @final
 @attrs.frozen(cache_hash=True)
 class WorkReported(_OfAssignment):
-    """User code has reported something of a window."""
-
     what: FanoutEvent
 
     def __str__(self) -> str:
@@ -272,8 +203,6 @@ class WorkReported(_OfAssignment):
 @final
 @attrs.frozen(cache_hash=True)
 class WorkFailed(_OfAssignment):
-    """User code raised, or was interrupted: nothing came of the work."""
-
     request: UserRequest
 
     def __str__(self) -> str:
@@ -283,8 +212,6 @@ class WorkFailed(_OfAssignment):
 @final
 @attrs.frozen(cache_hash=True)
 class Committed(_OfPosition):
-    """The position is committed."""
-
     def __str__(self) -> str:
         return f"committed {self.partition} @{self.position} (generation {self.generation})"
 
@@ -292,8 +219,6 @@ class Committed(_OfPosition):
 @final
 @attrs.frozen(cache_hash=True)
 class CommitRefused(_OfPosition):
-    """The group no longer lets this generation commit."""
-
     def __str__(self) -> str:
         return f"refused to commit {self.partition} @{self.position} (generation {self.generation})"
 
@@ -301,8 +226,6 @@ class CommitRefused(_OfPosition):
 @final
 @attrs.frozen(cache_hash=True)
 class MetadataRefused(_OfPosition):
-    """The broker does not take the metadata; the position is not committed."""
-
     def __str__(self) -> str:
         return f"refused the metadata of {self.partition} @{self.position} (generation {self.generation})"
 
@@ -310,8 +233,6 @@ class MetadataRefused(_OfPosition):
 @final
 @attrs.frozen(cache_hash=True)
 class CommitUnknown(_OfPosition):
-    """Nobody knows whether the position was committed."""
-
     def __str__(self) -> str:
         return f"no answer to the commit of {self.partition} @{self.position} (generation {self.generation})"
 
@@ -319,8 +240,6 @@ class CommitUnknown(_OfPosition):
 @final
 @attrs.frozen(cache_hash=True)
 class DrainTimerFired(_OfAssignment):
-    """The time of a stage of draining is over."""
-
     stage: Stage
 
     def __str__(self) -> str:
@@ -330,8 +249,6 @@ class DrainTimerFired(_OfAssignment):
 @final
 @attrs.frozen(cache_hash=True)
 class RetryTimerFired(_OfAssignment):
-    """The time until these tasks are tried again is over; or the commit, for None."""
-
     start: Start | None
 
     def __str__(self) -> str:
@@ -342,14 +259,7 @@ class RetryTimerFired(_OfAssignment):
 @final
 @attrs.frozen(cache_hash=True)
 class Measured(_OfAssignment):
-    """How much the partition holds up, which only the holder of the records and the clock knows.
-
-    Attributes:
-        partition: Which one.
-        generation: Of the assignment.
-        size: How many bytes its undone records take.
-        age: How long ago the oldest undone one came, in microseconds.
-    """
+    """The size is in bytes, the age in microseconds."""
 
     size: int
     age: Duration
@@ -361,8 +271,6 @@ class Measured(_OfAssignment):
 @final
 @attrs.frozen(cache_hash=True)
 class SlotFreed(_OfPartition):
-    """Elsewhere a handler has ended, so one more may run here."""
-
     def __str__(self) -> str:
         return f"room for another handler of {self.partition}"
 
@@ -392,26 +300,11 @@ ANSWERS: Final[Mapping[Report, type[Start | Judge | DeliverTasks]]] = {
     Report.DELIVERED: DeliverTasks,
     Report.UNDELIVERED: DeliverTasks,
 }
-"""Which request a report answers."""
-
 METADATA_REFUSED: Final = Refused("the metadata of the offset is too large")
-"""What a broker that does not take the metadata of a commit answers.
-
-A runtime answers with this very value: the whole text decides, for a commit that is refused otherwise ends the assignment.
-"""
+"""The whole text decides, since any other refusal ends the assignment."""
 
 
 def event_for(command: Effect[object], reply: object) -> Event | None:
-    """The event that says what became of a command; None where nothing follows.
-
-    Args:
-        command: What was to be done.
-        reply: What the world answered, a Failure included. User code that was asked to arrange answers `Tasks`, that was
-            asked to judge answers a `Report`; it may answer any event of `tidegate.consumer.fanout`, or None: done.
-
-    Raises:
-        Misuse: It is not a command of a partition, or not an answer to it.
-    """
     match command:
         case Fetch(partition, generation):
             records = reply if isinstance(reply, Records) else Records(reply if isinstance(reply, tuple) else ())
@@ -443,7 +336,6 @@ def event_for(command: Effect[object], reply: object) -> Event | None:
 
 
 def _report_of(work: Work, reply: object) -> FanoutEvent:
-    """What user code has reported by its reply."""
     match work.request, reply:
         case (
             _,
@@ -486,18 +378,10 @@ def _report_of(work: Work, reply: object) -> FanoutEvent:
 _EVENTS: Final = get_args(Event)
 _REQUESTS: Final = get_args(UserRequest)
 _UNNUMBERED: Final = (Revoked, Lost, SlotFreed)
-"""What names no generation."""
 
 
 def check_event(event: Event) -> None:
-    """Look at an event that comes from outside; nobody else does.
-
-    Args:
-        event: What happened.
-
-    Raises:
-        Misuse: It is not an event of a partition, or one of its fields is of another type, or out of range.
-    """
+    """The only check of an event from outside."""
     check_type(event, _EVENTS, "an event of a partition")
     check_type(event.partition, TopicPartition, "a partition of a topic")
     if not isinstance(event, _UNNUMBERED):
@@ -536,7 +420,6 @@ def check_event(event: Event) -> None:
 
 
 def _check_records(offsets: tuple[int, ...], keys: tuple[Key, ...]) -> None:
-    """Raise Misuse unless these are offsets, and there are as many keys, or none."""
     check_numbers(offsets, "offsets", OFFSET_MAX)
     if type(keys) is not tuple or not {*map(type, keys)} <= {bytes, NoneType}:
         raise Misuse("these are not keys of records", why="each is bytes or None, in a tuple")

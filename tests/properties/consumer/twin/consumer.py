@@ -1,26 +1,4 @@
-"""What one consumer does with its partitions: it composes `partition`, shares out the executors, and keeps the gate.
-
-Each partition is a reducer of its own (`tidegate.consumer.partition`); an event goes to the one that it names. What they share is
-decided here:
-    - executors: they bound the tasks that run, over all partitions. A slot that becomes free goes to the next partition in
-      turn that has something waiting.
-    - load: the records that were delivered and are not settled, wherever they are. The gate (`tidegate.consumer.backpressure`)
-      closes when the load reaches `high` and opens when it has fallen to `low`. While it is closed nothing is polled.
-
-`polling` says which partitions to poll now. It names them one by one (selective polling), which throws nothing away that
-was fetched ahead, and leaves out those that are held on their own account. Only where nothing may be polled are
-partitions paused, so that the consumer can go on asking for records, and stay a member, without being given any.
-
-Laws (AS: what a consumer has is its assignment)
-    AS1  No more than `executors` tasks run.
-    AS2  The load is below `high` before anything is polled; so it never exceeds `high` by more than one batch.
-    AS3  A free executor does not wait: while fewer than `executors` tasks run, no flowing partition has a record queued
-         that may be taken.
-    AS4  Partitions do not see each other's events, generations or failures.
-    AS5  Either some partitions are polled and none of them stays paused, or all are held; whichever is polled asked for
-         records, and is not held on its own account.
-    AS6  A slot goes to the next partition in turn: whoever made room takes it only where no other partition could.
-"""
+"""The twin's consumer, without batches; `tidegate.consumer.consumer` has its laws."""
 
 from __future__ import annotations
 
@@ -55,15 +33,6 @@ _EXECUTORS: Final = 4
 @final
 @attrs.frozen
 class ConsumerState:
-    """All partitions of one consumer.
-
-    Invariants: the partitions are in order, each once.
-
-    Attributes:
-        partitions: Those that are owned.
-        verdict: Whether new records are taken.
-    """
-
     partitions: tuple[Owned, ...] = ()
     verdict: GateVerdict = Flow(GateReason.BELOW_HIGH)
 
@@ -77,12 +46,10 @@ class ConsumerState:
 
     @property
     def running(self) -> int:
-        """How many tasks run."""
         return sum(part.running for part in self.partitions)
 
     @property
     def load(self) -> int:
-        """How many records were delivered and are not settled."""
         return sum(part.load.records for part in self.partitions)
 
 
@@ -92,16 +59,7 @@ ConsumerStep: TypeAlias = Step[ConsumerState, Command]
 @final
 @attrs.frozen
 class ConsumerRules:
-    """What one consumer may do at once, and what it does next.
-
-    Invariants: 1 <= executors; each.running_max is the default.
-
-    Attributes:
-        executors: How many tasks may run, over all partitions.
-        thresholds: The load at which the gate closes, and that at which it opens again; by default as in Drakkar.
-        partition: What each does; its `running_max` stays the default, for here it is what the others leave of the
-            executors.
-    """
+    """Invariants: 1 <= executors; each.running_max is the default."""
 
     executors: int = _EXECUTORS
     thresholds: Thresholds = attrs.field(
@@ -121,21 +79,9 @@ class ConsumerRules:
             )
 
     def step(self, state: ConsumerState, event: Event) -> ConsumerStep:
-        """What follows for the partition that the event names, and for the others on its account.
-
-        Args:
-            state: The state before.
-            event: What happened.
-
-        Returns:
-            The state after, and commands in order.
-
-        Raises:
-            Misuse: An argument is of another type, or out of range.
-        """
         check_type(state, ConsumerState, "the partitions of a consumer")
         check_event(event)
-        state, commands = self._stepped(state, event, 0)  # who made room does not take it before the others
+        state, commands = self._stepped(state, event, 0)  # the partition that freed it comes last
         for partition in _turns(state.partitions, event.partition):
             if state.running >= self.executors:
                 break
@@ -144,21 +90,11 @@ class ConsumerRules:
         return Step(ConsumerState(state.partitions, decide(self.thresholds, state.verdict.gate, state.load)), commands)
 
     def polling(self, state: ConsumerState, paused: Collection[TopicPartition]) -> Plan[TopicPartition]:
-        """Which partitions to poll now, and what to pause and resume first.
-
-        Args:
-            state: The consumer's partitions.
-            paused: Those that the client has paused now.
-
-        Raises:
-            Misuse: An argument is of another type.
-        """
         check_type(state, ConsumerState, "the partitions of a consumer")
         held = [part.partition for part in state.partitions if part.fetching is None or isinstance(part.hold, Held)]
         return plan(state.verdict, [part.partition for part in state.partitions], paused, held)
 
     def _stepped(self, state: ConsumerState, event: Event, room: int) -> tuple[ConsumerState, tuple[Command, ...]]:
-        """The event goes to its partition, which may then have `room` tasks running."""
         at = bisect_left(state.partitions, event.partition, key=_PARTITION)
         done = self.partition._stepped(state[event.partition], event, room)  # noqa: SLF001  the event is checked
         own = (done.state,) if isinstance(done.state, Owned) else ()
@@ -166,13 +102,11 @@ class ConsumerRules:
         return ConsumerState((*state.partitions[:at], *own, *behind), state.verdict), done.commands
 
     def _room(self, state: ConsumerState, partition: TopicPartition) -> int:
-        """How many tasks of the partition may run: with its own, those that the others leave."""
         part = state[partition]
         return self.executors - state.running + (part.running if isinstance(part, Owned) else 0)
 
 
 def _turns(partitions: Iterable[Owned], after: TopicPartition) -> tuple[TopicPartition, ...]:
-    """The partitions with something waiting, in turn: those behind the given one first."""
     waiting = [part.partition for part in partitions if part.queued or part.ready]
     return (*(each for each in waiting if each > after), *(each for each in waiting if each <= after))
 

@@ -1,74 +1,12 @@
-"""One partition's life at one consumer: what to do next, whatever comes.
+"""The partition before its stages; `tidegate.consumer.partition` has its laws and its limits.
 
-A partition is assigned, its records are fetched, worked on out of order and committed in order, until it is revoked or
-lost. This is a reducer: `step(state, event)` answers the next state and commands (`tidegate.consumer.commands`). There is no
-other channel, so nothing can wedge it: every event has an answer in every state, and "ignored" is one.
+Differences: records are worked on in windows only, there are no batches, and finding the next
+record of a key takes time in proportion to the queue.
 
-    Assigned -> Flowing -- Revoked --> Draining -- all done, or time is up --> Unassigned
-                   |                     ^
-                 Failed                  |
-                   v                     |
-                Stopped ---- Revoked ----+            Lost, or a commit refused, from anywhere: Unassigned
-
-It puts together what is decided elsewhere:
-    - `watermark`: what was delivered and what of it is done, hence what may be committed.
-    - `outstanding`: what user code was asked for, and has not answered.
-    - `fanout`: records are taken in windows. Each record is one task, or user code arranges a window into tasks, judges
-      their failures, and delivers what comes of tasks, records and windows. A record is done when all of that is settled.
-    - `commit_metadata`: what is done beyond the position is committed with it, so that the next owner does not do it again.
-    - `backpressure`: a partition that holds up too much is not fetched from, while the others are.
-    - `backoff`: what has failed, a task or a commit without an answer, is tried again after a while, and a longer one each
-      time. Whoever carries the commands out starts the timer, and tells when it has fired.
-    - `drain`: how a revocation deals with what is in work, so that the partition is let go before the deadline.
-
-What a final failure does is a choice: stop the partition, hold back the rest of the key, or answer for the record (write
-it, or a marker, elsewhere) and go on, or do the same with the rest of the key, in order. To speak of the rest of a key,
-the records of a key must be worked on in order: `Ordering.BY_KEY`. A failure nobody can answer for stops the partition.
-
-Each assignment has a generation, and every command and event names it. What comes of an older one is ignored, late as it
-may be: the partition has another life by now, here or elsewhere.
-
-Laws
-    P1  The committed position never passes unfinished work, and never falls.
-    P2  At most one commit is in flight.
-    P3  What comes of an older generation or of another partition changes nothing, nor does what nobody asked for.
-    P4  A record with a failure that nobody has answered for is not committed, nor is anything behind it. What is before
-        it is still finished and committed. Where the partition stops for it, nothing behind it is taken any more.
-    P5  Nothing new is started once it is revoked. It is released when nothing is in work and what may be committed is, or
-        when the time to drain is over; in either case exactly once.
-    P6  No more than `running_max` tasks run, and nothing is fetched while the partition is held on its own account.
-    P7  At rest, with a member alive and no failure left unanswered, every record was processed at least once, and
-        committed.
-    P8  Of the records of a key, or of the partition, as the order says, one is in work at a time, or with an order by offset
-        those of one window, and each only after those before it, or before its window, were settled.
-    P9  The rest of a key that is held back is not begun; the rest of one that is diverted is not run, but answered for.
-    P10 What user code raises is a failure of that work and of nothing else: whatever it raises at, each record is settled,
-        or its failure stands and is seen, and nothing else waits for it.
-    P11 Work that is interrupted or abandoned, or fails once the partition is revoked, is not taken for failed, nor for
-        done: the next owner does it again.
-    P12 What has failed is not tried again before its time: neither its tasks, nor those that replace them, nor a commit.
-
-Known not to work
-    - User code that neither ends nor can be interrupted goes on after the time to drain is over. The new owner then works
-      on the same record; at least once is all that is promised, so handlers must bear repetition.
-    - A commit whose reply was lost, and that the broker takes only after the next one, makes the committed position fall
-      (P1) until the next commit. Within a generation no broker fences it; what lies between is handled again, if at all.
-    - A record whose key is held back stays undone until the partition is assigned anew, and the partition takes no more
-      than `limits` allow behind it.
-    - Records without a key have no order, and no rest.
-    - Which keys are held back or diverted is forgotten with the assignment: the next owner runs the rest of a key that was
-      diverted.
-    - Where a window has a delivery of its own, its records are settled together. So a failure that stands holds up all of
-      them, and the rest of all their keys.
-    - To find the next record of a key, and to forget the keys of what is done, everything queued is looked at; so with an
-      order, a step costs in proportion to that.
-
-Things that do not work
-    To judge what fails during a drain, or to answer for it: an executor that is interrupted may well say that it has
-    failed, and the record would be dead-lettered, which was not bad.
-    To believe an answer to a commit that is not in flight: the floor moves on, and what lies between is never committed.
-    To drop all that is queued when the partition stops: where records of a key wait for each other, some of it is before
-    the failure, and P4 wants it done.
+Designs that do not work: to judge a failure during a drain (an interrupted executor may report a
+failure of a good record); to accept an answer without a commit in flight (the floor would pass
+uncommitted records); to drop the queue when the partition stops (P4 wants the records before the
+failure).
 """
 
 from __future__ import annotations
@@ -166,8 +104,6 @@ __all__ = [
 @final
 @unique
 class Ordering(Enum):
-    """Which records wait for each other."""
-
     UNORDERED = "none"
     BY_KEY = "those of a key"
     BY_OFFSET = "all of the partition; with hooks, all windows"
@@ -176,8 +112,6 @@ class Ordering(Enum):
 @final
 @unique
 class FailurePolicy(Enum):
-    """What follows when a record has failed for good."""
-
     STOP = "the partition takes nothing new"
     BLOCK_KEY = "the rest of the key is held back"
     SKIP = "user code answers for it, and work goes on"
@@ -185,10 +119,7 @@ class FailurePolicy(Enum):
 
 
 PLAIN: Final = Rules(0, 0, task_delivery=False, record_delivery=False, window_delivery=False)
-"""Nothing is delivered, and nothing is tried again."""
-
 RUNNING_MAX: Final = 4
-"""How many tasks a partition may run by default; in a consumer, the executors say it instead."""
 _REPLAY_MAX: Final = 100
 _BACKOFF: Final = Exponential(SECOND // 10, cap=SECOND)
 """As in Kafka's clients (`retry.backoff.ms` and its maximum)."""
@@ -201,17 +132,6 @@ DRAIN: Final = Budget(30 * SECOND, cancel=5 * SECOND, commit=5 * SECOND)
 @final
 @attrs.frozen
 class PartitionParts:
-    """Decisions of the machine that can be exchanged, so that a specimen is the machine with one of them wrong.
-
-    Attributes:
-        position_to_commit: The position to commit now, if any.
-        revoked: The partition with what it drops when it is revoked.
-        stopped_at: The partition when the failure of these records stands.
-        is_diverted: Whether a record is not run, but answered for, since one of its key was before.
-        fated: What becomes of work in flight at this time since the revocation, and what to do about it.
-        answer: What of a report user code was asked for, if anything.
-    """
-
     position_to_commit: Callable[[PartitionRules, Owned], int | None]
     revoked: Callable[[Owned], Owned]
     stopped_at: Callable[[Owned, tuple[int, ...]], Owned]
@@ -223,28 +143,7 @@ class PartitionParts:
 @final
 @attrs.frozen
 class PartitionRules:
-    """What one partition may do at once, and what it does next.
-
-    Invariants: 0 <= running_max; 1 <= window_max, replay_max; 0 <= metadata_max; only where records have an order has a
-    key a rest.
-
-    Attributes:
-        running_max: How many tasks may run.
-        window_max: How many records a window may have; one by default, for all records of a window wait for its arrangement.
-        hooks: Whether user code arranges windows into tasks and judges failures. If not, each record is one task. Whom a
-            task is asked for, `fanout.in_flight` of the windows tells; it is not handed to hooks.
-        fanout: What user code has to deliver, and how often it may try. By default nothing (`PLAIN`), with hooks as well:
-            what they may deliver, retry and replace is to be said, as by `Rules()`.
-        ordering: Which records wait for each other.
-        failure_policy: What follows when a record has failed for good.
-        limits: When the partition is held on its own account.
-        metadata_max: How many UTF-16 units the broker takes with a commit; 0 for none.
-        replay_max: How many completed offsets that no commit has recorded are enough for one, though the position stays.
-        drain: How long a revocation may take.
-        backoff: How long to wait until what has failed is tried again: tasks, their replacements, and commits without an
-            answer.
-        parts: What the machine is made of; other parts than the default are for specimens.
-    """
+    """Invariants: 0 <= running_max; 1 <= window_max, replay_max; 0 <= metadata_max."""
 
     running_max: int = RUNNING_MAX
     window_max: int = 1
@@ -284,31 +183,17 @@ class PartitionRules:
 
     @property
     def needs_hooks(self) -> bool:
-        """Whether user code is asked for more than to handle records."""
         delivers = self.fanout.task_delivery or self.fanout.record_delivery or self.fanout.window_delivery
         return self.hooks or delivers or self.failure_policy in (FailurePolicy.SKIP, FailurePolicy.DIVERT_KEY)
 
     def step(self, state: PartitionState, event: Event) -> PartitionStep:
-        """What follows from an event for the partition.
-
-        Args:
-            state: The state before.
-            event: What happened.
-
-        Returns:
-            The state after, and commands in order. An event that no longer matters leaves the state as it is.
-
-        Raises:
-            Misuse: An argument is of another type, or out of range.
-        """
         check_event(event)
         check_type(state, (Unassigned, Owned), "a state of a partition")
         if isinstance(state, Owned) and event.partition != state.partition:
-            return Step(state)  # whoever handed it over took one partition for another
+            return Step(state)  # an event of another partition
         return self._stepped(state, event, self.running_max)
 
     def _stepped(self, state: PartitionState, event: Event, room: int) -> PartitionStep:
-        """As `step`, where `room` tasks may run: for a consumer, which has checked the event, and found its partition."""
         match state:
             case Unassigned():
                 return self._unassigned(event, room)
@@ -327,7 +212,6 @@ class PartitionRules:
                 return Step(Unassigned())  # it is not ours, or no longer
 
     def _assigned(self, event: Assigned) -> Owned:
-        """A new life, with what the former owner has committed beyond the position."""
         tracker = OffsetTracker(event.committed)
         if event.metadata and self.metadata_max:
             tracker = decoded(event.metadata, position=event.committed, end=max(event.committed, event.end)).tracker
@@ -352,8 +236,9 @@ class PartitionRules:
                 tracker = acknowledged(part.tracker, position)
                 return self._advanced(room, attrs.evolve(part, tracker=tracker, committing=None, commit_failures=0))
             case CommitUnknown(_, _, position) if position == part.committing:
-                # Committing is idempotent: after a while the same or a higher position is committed, for this says that
-                # enough is unrecorded to send a position that has not moved.
+                # Committing is idempotent: after a delay the same or a higher position is
+                # committed, since the count says that a position that has not moved is worth
+                # sending.
                 part = attrs.evolve(
                     part,
                     committing=None,
@@ -369,7 +254,8 @@ class PartitionRules:
                 part = attrs.evolve(part, backing_off=backing_off, ready=(*part.ready, start))
                 return self._advanced(room, part)
             case MetadataRefused(_, _, position) if position == part.committing:
-                # As if enough was unrecorded: so the position is sent again at once, though it has not moved.
+                # As if enough was unrecorded: the position is sent again at once, though it has not
+                # moved.
                 letters = Alphabet.ASCII if part.alphabet is Alphabet.WIDE else None
                 again_at_once = attrs.evolve(part, committing=None, alphabet=letters, unrecorded=self.replay_max)
                 return self._advanced(room, again_at_once)
@@ -395,14 +281,13 @@ class PartitionRules:
                 | DrainTimerFired()
                 | RetryTimerFired()
             ):
-                return Step(part)  # it has happened before, or nobody asked for it
+                return Step(part)  # a repetition, or without a request
             case _:
                 assert_never(event)
 
     # --- records come ---
 
     def _queued(self, part: Owned, offsets: tuple[int, ...], keys: tuple[Key, ...]) -> Owned:
-        """With these records registered and queued, and the fetch answered."""
         new = undelivered(part.tracker, offsets)
         known = part.keys
         if self.ordering is Ordering.BY_KEY:
@@ -419,7 +304,6 @@ class PartitionRules:
         return self._unblocked(attrs.evolve(part, tracker=tracker, queued=queued, keys=known, fetching=None))
 
     def _unblocked(self, part: Owned) -> Owned:
-        """Without those queued whose key is held back."""
         if self.failure_policy is not FailurePolicy.BLOCK_KEY or not part.closed:
             return part
         key = _lines(self.ordering, part)
@@ -428,15 +312,7 @@ class PartitionRules:
     # --- work ---
 
     def next_window(self, part: Owned, room: int | None = None) -> tuple[int, ...]:
-        """The records to take now: in order, and of each key none before the one before it is settled.
-
-        Args:
-            part: The partition.
-            room: How many tasks of it may run; by default `running_max`.
-
-        Raises:
-            Misuse: It is not a partition that is owned, or not a number of tasks.
-        """
+        """In order, and of each key none before the one before it is settled."""
         check_type(part, Owned, "a partition that is owned")
         if room is None:
             room = self.running_max
@@ -456,7 +332,7 @@ class PartitionRules:
             own = key.get(offset)
             if own is None or own not in busy:
                 if own in part.closed:
-                    return tuple(chosen) or (offset,)  # what is diverted is a window of its own
+                    return tuple(chosen) or (offset,)  # a diverted record is a window of its own
                 chosen.append(offset)
             if own is not None:
                 busy.add(own)  # whether it was chosen or waits itself, the next of its key waits for it
@@ -465,7 +341,6 @@ class PartitionRules:
         return tuple(chosen)
 
     def _opened(self, part: Owned, room: int) -> tuple[Owned, tuple[Command, ...]]:
-        """Take windows while executors are free, and start what is ready."""
         part, commands = self._started(part, room)
         while part.queued and part.running < room and not part.ready:
             if self.hooks and any(isinstance(each.work.request, Arrange) for each in part.asked):
@@ -485,7 +360,6 @@ class PartitionRules:
         return part, commands
 
     def _started(self, part: Owned, room: int) -> tuple[Owned, tuple[Command, ...]]:
-        """Give what is ready to executors that are free."""
         commands: list[Work] = []
         ready, busy = part.ready, part.running
         while ready and busy < room:
@@ -501,13 +375,12 @@ class PartitionRules:
     def _followed(
         self, part: Owned, event: FanoutEvent, *, is_diverted: bool = False
     ) -> tuple[Owned, tuple[Command, ...]]:
-        """What follows from an event of a window, and what user code is asked for next."""
         windows, ready, backing_off = part.windows, list(part.ready), list(part.backing_off)
         requests: list[UserRequest] = []
         done: list[int] = []
         failed: list[DeliverRecords] = []
-        # What follows from an event may be answered here, without user code, by another event; so these lists grow while
-        # they are worked off, and their order is that of the outputs.
+        # An event may answer an output here, without user code, so these lists grow while they are
+        # processed, in the order of the outputs.
         events, known = [event], part.backing_off
         is_draining = part.phase is Phase.DRAINING
         while events:
@@ -536,7 +409,7 @@ class PartitionRules:
                     case Arrange() | Judge() | DeliverTasks() | DeliverWindow():
                         requests.append(output)
                     case _:
-                        pass  # nothing follows
+                        pass  # no output
         asked = part.asked
         if asked and not isinstance(event, WindowOpened):
             asked = answered(asked, windows, event.window)
@@ -550,7 +423,7 @@ class PartitionRules:
             tracker=completed(part.tracker, done) if done else part.tracker,
             unrecorded=part.unrecorded + len(done) if part.alphabet else 0,
         )
-        if is_draining:  # what has failed is left to the next owner; once time presses, so are deliveries
+        if is_draining:  # failures are left to the next owner, and at a late stage deliveries, too
             failed = []
             requests = requests if part.stage is Stage.WAITING else []
         for each in failed:
@@ -563,7 +436,6 @@ class PartitionRules:
     # --- failures ---
 
     def _failed(self, part: Owned, request: DeliverRecords) -> tuple[Owned, list[UserRequest]]:
-        """These records have failed for good: what follows for them, and for the rest of their keys."""
         match self.failure_policy:
             case FailurePolicy.SKIP:
                 return part, [request]
@@ -579,19 +451,17 @@ class PartitionRules:
                 assert_never(self.failure_policy)
 
     def _stuck(self, part: Owned, request: DeliverRecords) -> tuple[int, ...]:
-        """The records that are not settled any more if these are not: with a delivery of its own, all of the window."""
+        """With a delivery of its own, the whole window."""
         if not self.fanout.window_delivery:
             return request.offsets
         at = {offset: fanout.record_status(part.windows, offset) for offset in fanout.records(part.windows)}
         return tuple(offset for offset, status in at.items() if status and status.window == request.window)
 
     def _closed(self, part: Owned, offsets: tuple[int, ...]) -> Owned:
-        """With the keys of these records closed."""
         key = _lines(self.ordering, part)
         return attrs.evolve(part, closed=part.closed | {key[offset] for offset in offsets if offset in key})
 
     def _work_failed(self, part: Owned, request: UserRequest, room: int) -> PartitionStep:
-        """Nothing came of the work: a failure like others, but once it is revoked it is left to the next owner."""
         asked = next((each for each in part.asked if each.work.request == request), None)
         if asked is None:
             return Step(part)
@@ -610,12 +480,12 @@ class PartitionRules:
                 left = _undelivered(part.windows, offsets)
                 bad = DeliverRecords(window, left, left)
                 part = _without(part, (asked,))
-                if to_dead_letter:  # nobody is left to answer for it
+                if to_dead_letter:  # no other answer is possible
                     return self._advanced(room, self.parts.stopped_at(part, self._stuck(part, bad)))
                 part, answers = self._failed(part, bad)
                 commands = tuple([_work(part, answer) for answer in answers])
                 return self._advanced(room, _asking(part, commands), commands)
-            case DeliverWindow():  # nobody is left to answer for it
+            case DeliverWindow():  # no other answer is possible
                 return self._advanced(room, self.parts.stopped_at(_without(part, (asked,)), asked.work.offsets))
             case _:
                 assert_never(request)
@@ -624,7 +494,6 @@ class PartitionRules:
     # --- the end ---
 
     def _draining(self, part: Owned, elapsed: Duration, room: int) -> PartitionStep:
-        """Enter the stage of draining that begins at this time since the revocation."""
         now = stage(self.drain, elapsed)
         if now is Stage.OVER:
             return Step(Unassigned(), (*self._cancelled(part), Release(part.partition)))
@@ -632,7 +501,6 @@ class PartitionRules:
         return self._advanced(room, part, (self._timer(part), *commands))
 
     def _given_up(self, part: Owned) -> tuple[Command, ...]:
-        """Cancel what is under way, and let go if somebody waits for that."""
         return (*self._cancelled(part), *self._let_go(part))
 
     def _let_go(self, part: Owned) -> tuple[Command, ...]:
@@ -641,31 +509,24 @@ class PartitionRules:
         return Cancel(self._timer(part)), Release(part.partition)
 
     def _timer(self, part: Owned) -> StartDrainTimer:
-        """The one that runs in this stage."""
         return StartDrainTimer(part.partition, part.generation, part.stage, left(self.drain, self._began(part.stage)))
 
     def _retry_timer(self, part: Owned, start: Start | None) -> StartRetryTimer:
-        """Until these tasks are tried again, or the commit."""
         failures = part.commit_failures if start is None else fanout.failures_before(part.windows, start)
         return StartRetryTimer(part.partition, part.generation, start, delay_after(self.backoff, failures))
 
     def _cancelled(self, part: Owned) -> tuple[Cancel, ...]:
-        """What is under way, taken back."""
         waiting = (*part.backing_off, *((None,) if part.commit_backs_off else ()))
         timers = [self._retry_timer(part, start) for start in waiting]
         return *(Cancel(each.work) for each in part.asked), *map(Cancel, timers), *map(Cancel, _fetches(part))
 
     def _began(self, during: Stage) -> Duration:
-        """How long after the revocation the stage begins."""
         return {Stage.CANCELLING: self.drain.wait, Stage.COMMITTING: self.drain.commit_at}.get(during, 0)
 
-    # --- what may be done now ---
+    # --- the next commands ------
 
     def _advanced(self, room: int, part: Owned, commands: tuple[Command, ...] = ()) -> PartitionStep:
-        """Start what may be started, fetch and commit what may be, release it when it is drained.
-
-        The order matters: what is opened and held decides about fetching, and what is completed about the commit.
-        """
+        """The order matters: opened and held records decide about fetching, done ones commit."""
         if part.phase is Phase.DRAINING and part.backing_off:  # what would be tried again is left to the next owner
             commands = (*commands, *(Cancel(self._retry_timer(part, start)) for start in part.backing_off))
             part = attrs.evolve(part, backing_off=())
@@ -696,7 +557,6 @@ class PartitionRules:
         return Step(part, commands)
 
     def _hold(self, part: Owned) -> tuple[PartitionHold, Survey | None]:
-        """Whether it is held on its own account, and the survey for that. Where nothing is undone, nothing is held up."""
         pressure, survey = PartitionPressure(), part.survey
         if pending(part.tracker):
             length = 0
@@ -711,7 +571,6 @@ class PartitionRules:
 
 
 def _position_to_commit(rules: PartitionRules, part: Owned) -> int | None:
-    """One at a time; the floor once more where enough is done beyond it that no commit has recorded."""
     if part.committing is not None:
         return None
     enough = 1 if part.phase is Phase.DRAINING else rules.replay_max
@@ -721,12 +580,10 @@ def _position_to_commit(rules: PartitionRules, part: Owned) -> int | None:
 
 
 def _revoked(part: Owned) -> Owned:
-    """Without what waits, which the next owner gets. What is in work may end, within the time to drain."""
     return attrs.evolve(part, phase=Phase.DRAINING, queued=(), ready=())  # what backs off is cancelled as it goes on
 
 
 def _stopped_at(part: Owned, failed: tuple[int, ...]) -> Owned:
-    """The failure of these records stands, and only what is before them is still taken."""
     failed = _merged(part.failed, failed)
     queued = tuple(offset for offset in part.queued if offset < failed[0])
     return attrs.evolve(part, failed=failed, queued=queued, phase=Phase.STOPPED)
@@ -754,14 +611,12 @@ def _fated(rules: PartitionRules, part: Owned, elapsed: Duration) -> tuple[Owned
 
 
 PARTS: Final[PartitionParts] = PartitionParts(_position_to_commit, _revoked, _stopped_at, _is_diverted, _fated, answer)
-"""The right ones."""
-
 
 # --- helpers ------------------------------------------------------------------------------------------------------------
 
 
 def _is_current(part: Owned, event: Event) -> bool:
-    """Is the event of this generation? An assignment is of a newer one."""
+    """An assignment must be of a newer generation."""
     match event:
         case Revoked() | Lost() | SlotFreed():
             return True
@@ -772,7 +627,6 @@ def _is_current(part: Owned, event: Event) -> bool:
 
 
 def _lines(ordering: Ordering, part: Owned) -> dict[int, bytes]:
-    """Where records have an order, the line that each of those in sight stands in; one without a key, in none."""
     if ordering is Ordering.BY_KEY:
         return dict(part.keys)
     return dict.fromkeys((*part.queued, *fanout.records(part.windows)), b"")
@@ -783,7 +637,6 @@ def _work(part: Owned, request: UserRequest) -> Work:
 
 
 def _asking(part: Owned, works: Sequence[Work]) -> Owned:
-    """With user code asked for these, too."""
     if not works:
         return part
     asked = ask(part.asked, part.windows, works)
@@ -791,13 +644,11 @@ def _asking(part: Owned, works: Sequence[Work]) -> Owned:
 
 
 def _without(part: Owned, these: Collection[Asked]) -> Owned:
-    """Without these in work; nothing is expected of them any more."""
     asked = tuple(each for each in part.asked if each not in these)
     return attrs.evolve(part, asked=asked, running=running(asked))
 
 
 def _without_old_keys(part: Owned) -> Owned:
-    """With the keys of what is queued or in work alone."""
     if not part.keys:
         return part
     known = {*part.queued, *fanout.records(part.windows)}
@@ -806,7 +657,6 @@ def _without_old_keys(part: Owned) -> Owned:
 
 
 def _undelivered(windows: Fanout, offsets: tuple[int, ...]) -> tuple[int, ...]:
-    """Those of the records whose own delivery is still on its way."""
     known = {offset: fanout.record_status(windows, offset) for offset in offsets}
     return tuple(offset for offset, at in known.items() if at is not None and at.waits is Waits.DELIVERY)
 
@@ -816,5 +666,4 @@ def _merged(offsets: tuple[int, ...], more: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _fetches(part: Owned) -> tuple[Fetch, ...]:
-    """The fetch in flight, if there is one."""
     return () if part.fetching is None else (Fetch(part.partition, part.generation, part.fetching),)

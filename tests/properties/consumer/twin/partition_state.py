@@ -1,7 +1,4 @@
-"""What is known of one partition: that it is not ours, or what of it is queued, in work, done and failed.
-
-`tidegate.consumer.partition` makes these values, and nobody else.
-"""
+"""The twin's states of one partition."""
 
 from __future__ import annotations
 
@@ -27,21 +24,14 @@ from tidegate.model.reducer import Step
 @final
 @unique
 class Phase(StrEnum):
-    """How an owned partition is doing."""
-
     FLOWING = "flowing"
-    """Records are fetched and worked on."""
     STOPPED = "stopped"
-    """A failure stands: nothing new is taken."""
     DRAINING = "draining"
-    """It is revoked: what is in work may end."""
 
 
 @final
 @attrs.frozen
 class Unassigned:
-    """It is not ours."""
-
     def __str__(self) -> str:
         return "unassigned"
 
@@ -49,37 +39,7 @@ class Unassigned:
 @final
 @attrs.frozen
 class Owned:
-    """It is ours.
-
-    Invariants: what is queued, in work or failed is open in the tracker; committing is not below the tracker's floor.
-
-    Attributes:
-        partition: Which one.
-        generation: Of this assignment.
-        phase: How it is doing.
-        tracker: What was delivered, and what of it is done.
-        queued: Offsets that wait to be taken in a window, in order.
-        windows: What is in work.
-        ready: Tasks that wait for an executor, in order.
-        backing_off: Tasks that have failed, and wait until they are tried again.
-        asked: What user code was asked for.
-        running: How many tasks run.
-        failed: Offsets of records whose failure stands, or that are not settled without one of these, in order.
-        keys: The keys of what is queued or in work, by offset, where the order depends on them.
-        closed: The keys whose rest is held back or diverted.
-        fetching: The position of the fetch in flight.
-        committing: The position of the commit in flight.
-        commit_failures: How many commits in a row had no answer.
-        commit_backs_off: Whether the next one waits for that.
-        alphabet: In which letters to write the metadata of commits; None if the broker takes none.
-        unrecorded: How many offsets were completed since the last commit was made.
-        size: How many bytes the undone records take, as last measured.
-        age: How long ago the oldest undone one came, likewise.
-        hold: Whether it is held on its own account.
-        stage: Of draining.
-        in_flight: What was known of the records in work when it was revoked.
-        survey: Of the tracker, for the size of the metadata; it follows from the tracker.
-    """
+    """Invariant: queued, running and failed records are open in the tracker."""
 
     partition: TopicPartition
     generation: int
@@ -120,7 +80,6 @@ class Owned:
 
     @property
     def load(self) -> Load:
-        """The records that were delivered and are not settled, without those for which nothing is under way any more."""
         waiting = (*self.ready, *self.backing_off)
         active = {each.work.request.window for each in self.asked} | {start.window for start in waiting}
         return Load(waiting=len(self.queued)) + fanout.load(self.windows, active)

@@ -1,5 +1,3 @@
-"""What only BSON has, and numbers of all types."""
-
 from __future__ import annotations
 
 import math
@@ -55,7 +53,6 @@ from tidegate.model.strategies import bson
     ],
 )
 def test_what_only_bson_has_stands_there_as_bson_writes_it(kind: str, payload: bytes) -> None:
-    """A payload of another length, with an end missing, no text, or of a type that has a counterpart, is refused."""
     with pytest.raises(Misuse, match="has this payload"):
         documents.Foreign(kind, payload)
 
@@ -64,7 +61,6 @@ def test_what_only_bson_has_stands_there_as_bson_writes_it(kind: str, payload: b
 def test_what_only_bson_has_stands_in_documents(
     value: documents.Foreign, pair: tuple[documents.Document, documents.Document]
 ) -> None:
-    """It is taken over as it is, by mappings too, and prints on one line."""
     document = pair[0].put(A, value)
 
     assert documents.exactly(document[A]) == documents.exactly(value) == documents.exactly(documents.frozen(value))
@@ -85,7 +81,6 @@ def numbers() -> SearchStrategy[documents.Value]:
 
 
 def as_fraction(value: object) -> Fraction | str:
-    """The dumb twin: the fraction that it is."""
     if isinstance(value, documents.Foreign):
         exact = documents.numeric(value)
         assert exact is not None
@@ -101,7 +96,7 @@ def as_fraction(value: object) -> Fraction | str:
 @example(NAN, math.nan)
 @example(INFINITY, math.inf)
 def test_decimals_are_compared_by_their_number(left: documents.Value, right: documents.Value) -> None:
-    """Exactly, whatever the types: the decimal 0.1 is not the double 0.1, which lies a little above."""
+    """The decimal 0.1 is not the double 0.1, which is slightly larger."""
     assert documents.equal(left, right) == (as_fraction(left) == as_fraction(right))
 
 
@@ -115,7 +110,7 @@ def test_a_decimal_is_the_number_that_it_was_made_of(significand: int, power: in
 @example(bson.decimal(-1, 6111), -(2**63))
 @example(bson.decimal(1, -6176), 1)
 def test_decimals_are_below_what_their_number_is_below(held: documents.Value, limit: int) -> None:
-    """Of `Lt`; NaN is below nothing, and minus infinity below everything."""
+    """Nothing is greater than NaN; minus infinity is below everything."""
     number = as_fraction(held)
     is_below = number == "-inf" if isinstance(number, str) else number < limit
 
@@ -142,12 +137,11 @@ def test_decimals_are_below_what_their_number_is_below(held: documents.Value, li
     ],
 )
 def test_a_number_has_one_form(value: documents.Value, number: object) -> None:
-    """So that equal numbers of all types have one; what is not a number has none."""
     assert documents.numeric(value) == number
 
 
 def test_nothing_is_computed_with_what_only_bson_has() -> None:
-    """A sum of decimals is MongoDB's; a regular expression among values would be a pattern to match."""
+    """MongoDB adds decimals; a regular expression among values would be a pattern to match."""
     with pytest.raises(Misuse, match="holds a decimal"):
         documents.updated(doc(a=bson.decimal(1, 0)), (documents.Add(A, 1),), unread)
     with pytest.raises(Misuse, match="a regular expression among the values of a"):

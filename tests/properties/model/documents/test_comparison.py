@@ -1,4 +1,4 @@
-"""MongoDB's equality and its order: laws D2 and D4."""
+"""MongoDB's equality and order: laws D2 and D4."""
 
 from __future__ import annotations
 
@@ -50,14 +50,12 @@ def by_python(left: object, right: object) -> bool:
 
 
 def nearly(left: object, right: object) -> bool:
-    """Planted bug: what is nearly equal is equal, step by step."""
     if isinstance(left, int) and isinstance(right, int):
         return abs(left - right) <= 1
     return equal(left, right)
 
 
 def at_most(left: object, right: object) -> bool:
-    """Planted bug: the left one may be less."""
     return left <= right if isinstance(left, int) and isinstance(right, int) else equal(left, right)
 
 
@@ -68,7 +66,6 @@ def forgetful(left: object, right: object) -> bool:
 
 @pytest.mark.parametrize("planted", [by_python, nearly, at_most, forgetful])
 def test_a_planted_bug_breaks_d2(planted: Equal) -> None:
-    """A law that no bug breaks proves nothing."""
     with pytest.raises(AssertionError):
         check_d2(planted)
 
@@ -95,12 +92,12 @@ def check_d4(in_order: Key) -> None:
 
 
 def test_what_is_not_equal_has_an_order() -> None:
-    """Law D4; that it is MongoDB's own is asked of a server."""
+    """Law D4; a test on a server checks that the order is MongoDB's."""
     check_d4(in_order)
 
 
 def test_a_planted_bug_breaks_d4() -> None:
-    """Numbers as doubles: large integers fall together."""
+    """Planted bug: numbers as doubles equate large integers."""
 
     def as_doubles(value: Value) -> object:
         is_integer = isinstance(value, int) and not isinstance(value, bool)
@@ -111,6 +108,5 @@ def test_a_planted_bug_breaks_d4() -> None:
 
 
 def test_an_array_has_no_place_of_its_own() -> None:
-    """Its least element has, when MongoDB sorts by it; and what is nested too deep has none either."""
     with pytest.raises(Misuse):
         in_order((1,))

@@ -1,5 +1,3 @@
-"""What filters mean."""
-
 from __future__ import annotations
 
 import math
@@ -131,13 +129,11 @@ YOUNG, OLD = Instant(9 * MILLISECOND), Instant(1 * MILLISECOND)
 def test_a_filter_means_what_mongodb_means(
     term: documents.Filter, document: documents.Document, expected: bool
 ) -> None:
-    """Arrays are asked element by element, null matches missing, types are kept apart."""
     assert documents.matches(term, document, at_ten) == expected
 
 
 @pytest.mark.parametrize("held", [doc(), doc(a=None), doc(a=5), doc(a=(OLD,)), doc(a="1970-01-01")])
 def test_only_an_instant_is_old(held: documents.Document) -> None:
-    """And where there is none, the clock is not read."""
     assert not documents.matches(documents.OlderThan(A, 0), held, unread)
 
 
@@ -145,7 +141,6 @@ def test_only_an_instant_is_old(held: documents.Document) -> None:
 def test_what_was_put_is_found(
     document: documents.Document, field: documents.Field[Any], value: documents.Value
 ) -> None:
-    """By every filter that asks for it, and by none that asks for another field."""
     after = document.put(field, value)
 
     for term in (
@@ -161,7 +156,6 @@ def test_what_was_put_is_found(
 
 @given(strategies.filters())
 def test_the_parts_of_a_filter_are_all_that_it_says(term: documents.Filter) -> None:
-    """Each that its text shows, wherever it stands: what looks for one kind of filter overlooks none."""
     parts = tuple(documents.parts_of(term))
 
     assert parts[0] is term

@@ -1,4 +1,4 @@
-"""The order in which documents are found, and cursors in it: laws SB1 and SB2; that it is MongoDB's is asked of a server."""
+"""Orders and cursors: laws SB1 and SB2; a test on a server compares them with MongoDB's."""
 
 from __future__ import annotations
 
@@ -59,7 +59,6 @@ def test_of_two_documents_one_comes_first() -> None:
 
 
 def test_documents_that_are_alike_would_have_no_order() -> None:
-    """Planted bug: the id does not decide."""
     with pytest.raises(AssertionError):
         check_sb1(lambda doc, sort: sort_key(doc, sort)[: len(sort)])
 
@@ -68,7 +67,6 @@ Begin: TypeAlias = Callable[[tuple[Value, ...], Sort], Any]
 
 
 def paged(docs: tuple[Document, ...], sort: Sort, begin: Begin) -> list[Document]:
-    """One document after the other, each by the cursor of the one before."""
     found: list[Document] = []
     after: Any = None
     while later := [each for each in docs if after is None or sort_key(each, sort) > after]:
@@ -93,7 +91,6 @@ def test_pages_come_to_the_whole() -> None:
 
 
 def test_a_page_that_begins_behind_all_that_are_alike_leaves_some_out() -> None:
-    """Planted bug: the id of the last document is not looked at."""
     with pytest.raises(AssertionError):
         check_sb2(lambda held, sort: sort_key_of((*held[:-1], Foreign("maxKey", b"")), sort))
 
@@ -105,18 +102,16 @@ NUMBER: Final = Field[int](ID.name)
 
 
 def test_values_of_all_types_have_one_order() -> None:
-    """An empty array, null and what is missing, numbers, texts, objects, arrays inside of arrays, flags."""
     docs = [Document((("_id", n), ("a", held))) for n, held in enumerate(LEAST_FIRST)]
     rising = sorted([*docs[5:], *docs[:5]], key=lambda each: sort_key(each, (Ascending(A),)))
     assert [each[NUMBER] for each in rising] == [*range(len(docs))]
     assert sort_key(docs[1], (Ascending(A),)) == sort_key(docs[1].without(A), (Ascending(A),))
     falling = sorted(docs, key=lambda each: sort_key(each, (Descending(A), Descending(ID))))
-    # (None, 1) stands at 1 now, and (7, 1) at 7; all others where they were
+    # (None, 1) is at 1 now, and (7, 1) at 7; the others have not moved
     assert [each[NUMBER] for each in falling] == [13, 12, 11, 10, 9, 8, 6, 7, 2, 5, 4, 3, 1, 0]
 
 
 def test_a_cursor_is_what_a_document_holds() -> None:
-    """Of each field of the sort, null where it is missing, and the id; whole arrays."""
     assert total((Ascending(A),)) == (Ascending(A), Ascending(ID))
     assert total((Descending(A), Descending(ID))) == (Descending(A), Descending(ID))
     assert fields_of((Ascending(A), Descending(B))) == (A, B, ID)
@@ -135,7 +130,6 @@ def test_a_cursor_is_what_a_document_holds() -> None:
     ],
 )
 def test_a_sort_names_each_field_once_and_the_id_last(sort: Any, said: str) -> None:
-    """Wherever one is taken."""
     for take in (
         lambda: total(sort),
         lambda: find_one("c", Eq(A, 1), sort=sort),
@@ -147,7 +141,6 @@ def test_a_sort_names_each_field_once_and_the_id_last(sort: Any, said: str) -> N
 
 
 def test_a_cursor_is_one_of_the_sort() -> None:
-    """And what is sorted by is found, so that there is one."""
     sort = (Descending(A),)
     assert find_all("c", limit=1, sort=sort, after=(1, "x"), fields=(A,)).after == (1, "x")
     others: list[tuple[Value, ...]] = [("x",), (1, 2, "x")]
@@ -161,7 +154,6 @@ def test_a_cursor_is_one_of_the_sort() -> None:
 
 
 def test_an_index_is_of_a_sort_and_a_filter_that_mongodb_takes() -> None:
-    """A partial one is not by what is not equal."""
     check_indexes({"c": (Index((Ascending(A),), Eq(B, 1)),)})
     with pytest.raises(Misuse, match="an index by nothing"):
         Index(())

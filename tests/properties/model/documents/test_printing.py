@@ -1,5 +1,3 @@
-"""The one-line forms."""
-
 from __future__ import annotations
 
 import pytest
@@ -21,7 +19,6 @@ from tidegate.model.strategies.bson import decimal, regex
 @example("\r\n\u2028\u202e\x1b[2J")
 @example(("a\nb", b"\n", doc(a="\n")))
 def test_a_value_prints_on_one_line(value: documents.Value) -> None:
-    """Nothing in a payload ends the line or colours what follows."""
     assert documents.show(value).isprintable()
     assert len(documents.show(value).splitlines()) <= 1
 
@@ -30,7 +27,6 @@ def test_a_value_prints_on_one_line(value: documents.Value) -> None:
 @example("\\n", "\n")
 @example("a", "A")
 def test_strings_that_differ_print_differently(one: str, other: str) -> None:
-    """What a person pastes into an issue tells which string it was."""
     assert (documents.show(one) == documents.show(other)) == (one == other)
 
 
@@ -65,7 +61,6 @@ def test_a_set_prints_the_same_however_it_was_built(items: list[documents.Value]
     ],
 )
 def test_values_print_like_this(value: object, shown: str) -> None:
-    """The one-line forms."""
     assert documents.show(value) == shown
     assert repr(doc(a=1)) == "{a: 1}"
 
@@ -101,5 +96,4 @@ def test_values_print_like_this(value: object, shown: str) -> None:
     ],
 )
 def test_terms_print_like_this(term: object, shown: str) -> None:
-    """Transcripts, traces and failure messages use these forms only."""
     assert str(term) == shown

@@ -1,4 +1,4 @@
-"""Filters in MongoDB's words; that they mean the same there, `tests/integration/test_mongo_queries.py` has."""
+"""Filters in MongoDB's form; `tests/integration/test_mongo_queries.py` compares their meaning."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""Filters, updates, documents and functions of them, made of what they cannot be made of."""
-
 from __future__ import annotations
 
 import math
@@ -22,7 +20,7 @@ from tidegate.model.values import field_names
 
 
 def test_terms_are_refused_at_construction() -> None:
-    """A filter of no parts, a push that keeps nothing, a pull that MongoDB would read as a condition."""
+    """For example, MongoDB would read some pulls as a condition."""
     refused: tuple[Callable[[], object], ...] = (
         lambda: documents.AllOf(()),
         lambda: documents.AnyOf(()),
@@ -53,18 +51,14 @@ def test_terms_are_refused_at_construction() -> None:
 
 @attrs.frozen
 class Plain:
-    """A value without a text of its own."""
-
     held: object
 
 
 WRONG: Final[Any] = documents
-"""The module, for what the type checkers refuse."""
 
 
 @pytest.mark.parametrize("junk", [None, True, 1j, object(), "$x", [1], {"a": 1}, int, math.nan, Instant(0)])
 def test_what_is_not_a_term_a_document_or_a_field_is_refused(junk: Any) -> None:
-    """A wrong type is misuse where it is handed in, and does not show as an error somewhere inside."""
     wrong: tuple[Callable[[], object], ...] = (
         lambda: WRONG.Eq(junk, 1),
         lambda: WRONG.Lt(junk, 1),
@@ -118,7 +112,7 @@ def test_what_is_not_a_term_a_document_or_a_field_is_refused(junk: Any) -> None:
 
 
 def test_numbers_without_end_are_refused_and_shown_by_type() -> None:
-    """Python prints no int of five thousand digits, so no message may try to."""
+    """Python does not print an int of five thousand digits, so no message may try to."""
     endless = 10**5_000
     for construct in (
         lambda: doc(a=endless),
@@ -139,7 +133,6 @@ def test_numbers_without_end_are_refused_and_shown_by_type() -> None:
 
 
 def test_endless_nesting_is_refused() -> None:
-    """Deeper than the interpreter goes; what a document can hold is far below."""
     deep = nest(100_000)
 
     asked: tuple[Callable[[], object], ...] = (

@@ -1,6 +1,6 @@
-"""What a field's type says of filters and updates; that mypy agrees with each line is half of the test.
+"""The types of fields, filters and updates; mypy checks half of each line.
 
-An ignored error that is none is an error of mypy, too (`warn_unused_ignores`).
+A superfluous ignore is an error of mypy, too (`warn_unused_ignores`).
 """
 
 from __future__ import annotations
@@ -42,13 +42,11 @@ NEVER: Final = Document.of({"since": None, "lease": None})
     "term", [Eq(SINCE, None), Ne(SINCE, Instant(0)), Eq(LEASE, None), In(LEASE, (None,)), Ne(LEASE, Instant(0))]
 )
 def test_a_field_that_may_be_null_is_asked_for_null(term: Filter) -> None:
-    """Whether its type says so, or it is only missing in some documents."""
     assert matches(term, NEVER, at_ten)
 
 
 @pytest.mark.parametrize("update", [PutServerTime(LEASE), Put(LEASE, at_ten()), PutServerTime(SINCE)])
 def test_a_lease_that_may_be_null_is_stamped_and_grows_old(update: Update) -> None:
-    """By the store's clock, as one that is always there."""
     after = updated(NEVER, (update,), at_ten)
 
     assert matches(OlderThan(LEASE, -MILLISECOND), after, at_ten) is (update.field == LEASE)
@@ -60,12 +58,10 @@ def test_a_lease_that_may_be_null_is_stamped_and_grows_old(update: Update) -> No
     [(Ge(COUNT, 60), True), (Gt(PRICE, 0.5), False), (Lt(NAME, "b"), True), (Ge(LEASE, Instant(0)), False)],
 )
 def test_a_limit_is_of_the_type_of_its_field(term: Filter, expected: bool) -> None:
-    """Numbers, texts and instants."""
     assert matches(term, Document.of({"count": 60, "price": 0.5, "name": "a", "lease": None}), at_ten) is expected
 
 
 def test_a_value_of_another_type_is_an_error_of_the_type_checkers() -> None:
-    """Before it is one of tidegate, if it is one there."""
     assert Eq(COUNT, "3") != Eq(COUNT, 3)  # type: ignore[misc]
     assert Ne(COUNT, "3") != Ne(COUNT, 3)  # type: ignore[misc]
     assert Ge(COUNT, "3") != Ge(COUNT, 3)  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""What updates do: law D3."""
+"""Updates: law D3."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ Updated: TypeAlias = Callable[[Document, tuple[Update, ...], Callable[[], Instan
     ],
 )
 def test_an_update_does_what_mongodb_does(update: Update, before: Document, after: Document) -> None:
-    """Case by case; a real MongoDB agrees in the integration tests."""
+    """A real MongoDB agrees in the integration tests."""
     clock = at_ten if isinstance(update, PutServerTime) else unread
 
     assert exactly(updated(before, (update,), clock)) == exactly(after)
@@ -84,13 +84,13 @@ def test_an_update_does_what_mongodb_does(update: Update, before: Document, afte
     ],
 )
 def test_a_field_of_another_type_refuses(update: Update, before: Document) -> None:
-    """MongoDB: no number, no array, no room in 64 bits."""
+    """As in MongoDB."""
     with pytest.raises(Refused, match=r"^Refused.a (is no|would not)"):
         updated(before, (update,), unread)
 
 
 def test_new_fields_are_appended_by_name() -> None:
-    """MongoDB: whichever order they were written in; fields that are there keep their places."""
+    """As in MongoDB."""
     updates = (Put(C, 3), Put(A, 1), PutServerTime(B), Put(Field[Any]("z"), 0))
 
     assert updated(doc(z=9), updates, at_ten).items == (
@@ -102,8 +102,6 @@ def test_new_fields_are_appended_by_name() -> None:
 
 
 def updates() -> SearchStrategy[tuple[Update, ...]]:
-    """Updates of different fields, many of which do not fit what is there."""
-
     def of(field: Field[Any]) -> SearchStrategy[Update]:
         return st.one_of(
             strategies.values().map(lambda value: Put(field, value)),
@@ -134,19 +132,18 @@ def check_d3(updated: Updated) -> None:
 
 
 def test_an_update_that_is_refused_changes_nothing() -> None:
-    """Law D3; and the order in which updates are written makes no difference."""
+    """Law D3; the order of the updates makes no difference."""
     check_d3(updated)
 
 
 def one_by_one(document: Document, updates: tuple[Update, ...], now: Callable[[], Instant]) -> Document:
-    """Planted bug: each update is written where it is, so that those before the refused one stay."""
+    """Planted bug: it applies each update alone, so those before the refused one stay."""
     for update in updates:
         object.__setattr__(document, "items", updated(document, (update,), now).items)
     return document
 
 
 def unsorted(document: Document, updates: tuple[Update, ...], now: Callable[[], Instant]) -> Document:
-    """Planted bug: new fields are appended as they are written."""
     for update in updates:
         document = updated(document, (update,), now)
     return document
@@ -154,6 +151,5 @@ def unsorted(document: Document, updates: tuple[Update, ...], now: Callable[[], 
 
 @pytest.mark.parametrize("planted", [one_by_one, unsorted])
 def test_a_planted_bug_breaks_d3(planted: Updated) -> None:
-    """A law that no bug breaks proves nothing."""
     with pytest.raises(AssertionError):
         check_d3(planted)

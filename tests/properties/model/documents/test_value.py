@@ -1,5 +1,3 @@
-"""Documents, what may stand in them, and identity."""
-
 from __future__ import annotations
 
 import math
@@ -41,8 +39,6 @@ from tidegate.model.strategies.bson import binary, decimal, javascript, regex
 
 
 class Point(NamedTuple):
-    """A tuple with a type of its own."""
-
     x: int
     y: int
 
@@ -90,13 +86,12 @@ def test_an_instant_of_another_clock_is_not_named_by_its_field() -> None:
 
 @pytest.mark.parametrize("left", range(len(DISTINCT)))
 def test_identity_keeps_types_apart(left: int) -> None:
-    """True, 1, 1.0, 0.0, -0.0 and NaN are six values, all the way down; each is itself."""
+    """True, 1, 1.0, 0.0, -0.0 and NaN are six values, at every level."""
     for right, value in enumerate(DISTINCT):
         assert (exactly(DISTINCT[left]) == exactly(value)) == (left == right)
 
 
 def test_identity_reaches_into_sets_failures_and_effects() -> None:
-    """States of programs hold more than values: those compare exactly too."""
     assert exactly(frozenset({1, "a"})) == exactly(frozenset({"a", 1}))
     assert exactly(frozenset({1})) != exactly(frozenset({1.0}))
     assert exactly(Refused("a")) == exactly(Refused("a"))
@@ -107,7 +102,6 @@ def test_identity_reaches_into_sets_failures_and_effects() -> None:
 
 @given(strategies.documents(), strategies.documents())
 def test_documents_are_equal_when_they_are_exactly_the_same(one: Document, other: Document) -> None:
-    """`==` and `hash` of documents go by identity, so that a set of documents is one of distinct documents."""
     assert (one == other) == (exactly(one) == exactly(other))
     assert one == Document(one.items)
     assert hash(one) == hash(Document(one.items))
@@ -115,7 +109,6 @@ def test_documents_are_equal_when_they_are_exactly_the_same(one: Document, other
 
 @given(strategies.documents(), fields(), strategies.values())
 def test_what_is_put_is_there_and_all_else_stays(document: Document, field: Field[Any], value: Value) -> None:
-    """`put` keeps the place of a field that is there, and appends one that is not."""
     after = document.put(field, value)
     keys = [key for key, _ in document.items]
 
@@ -129,7 +122,6 @@ def test_what_is_put_is_there_and_all_else_stays(document: Document, field: Fiel
 
 @given(strategies.documents(), fields())
 def test_what_is_removed_is_not_there(document: Document, field: Field[Any]) -> None:
-    """`without` removes one field, and where there is none does nothing."""
     after = document.without(field)
 
     assert not after.has(field)
@@ -142,14 +134,12 @@ def test_what_is_removed_is_not_there(document: Document, field: Field[Any]) -> 
 
 
 def test_a_null_is_there() -> None:
-    """Missing and null are told apart by `has`, and only by it."""
     assert doc(a=None).has(A)
     assert not doc().has(A)
     assert doc(a=None).get(A) is doc().get(A) is None
 
 
 def test_plain_python_values_are_taken_over() -> None:
-    """Dicts, lists and datetimes become documents, arrays and instants."""
     plain = {"a": [1, {"b": (None, b"x")}], "c": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), "d": doc(e=1)}
 
     assert Document.of(plain).items == (
@@ -161,13 +151,12 @@ def test_plain_python_values_are_taken_over() -> None:
 
 @given(strategies.values())
 def test_values_are_taken_over_as_they_are(value: Value) -> None:
-    """`frozen` changes nothing about what is a value already."""
     assert exactly(frozen(value)) == exactly(value)
     assert exactly(Document.of({"a": value})) == exactly(Document((("a", value),)))
 
 
 class Level(IntEnum):
-    """An int with a type of its own, as pymongo's Int64 is."""
+    """An int with a type of its own, like pymongo's Int64."""
 
     LOW = 1
 
@@ -189,14 +178,12 @@ def keyed(value: object) -> object:
 
 @pytest.mark.parametrize("name", ["", "$a", "a.b", ".", "a\0", "0", "17", 1, None, b"a", ("a",)])
 def test_a_field_has_a_name_that_means_nothing_else_in_a_path(name: str) -> None:
-    """Empty, an operator, a path, a position, NUL, no string."""
     with pytest.raises(Misuse, match="cannot name a field"):
         Field[int](name)
 
 
 @given(strategies.field_names())
 def test_every_other_name_is_a_field(name: str) -> None:
-    """And a document may have it."""
     assert Document(((name, 1),))[Field[int](name)] == 1
 
 
@@ -225,7 +212,6 @@ def test_every_other_name_is_a_field(name: str) -> None:
     ],
 )
 def test_a_document_holds_only_what_mongodb_keeps_as_it_is(items: tuple[tuple[str, Value], ...]) -> None:
-    """Checked at construction, once, whichever way a value comes in."""
     with pytest.raises(Misuse):
         Document(items)
     for key, value in items[:1]:
@@ -238,7 +224,7 @@ def test_a_document_holds_only_what_mongodb_keeps_as_it_is(items: tuple[tuple[st
 
 @pytest.mark.parametrize("value", [{1, 2}, Decimal(1), object(), datetime(2020, 1, 1), range(3), complex(1)])  # noqa: DTZ001
 def test_what_has_no_counterpart_is_not_taken_over(value: object) -> None:
-    """A naive datetime, and types that MongoDB does not know or would give back as others."""
+    """A naive datetime, and types that MongoDB does not know or returns as others."""
     with pytest.raises(Misuse):
         Document.of({"a": {"b": [value]}})
 
@@ -249,14 +235,12 @@ ITSELF["a"] = ITSELF
 
 @pytest.mark.parametrize("plain", [{"a": nested(5_000, listed)}, {"a": nested(5_000, keyed)}, ITSELF])
 def test_what_is_nested_without_end_is_refused(plain: dict[str, object]) -> None:
-    """Before Python's own limit is met."""
     with pytest.raises(Misuse, match="deeper"):
         Document.of(plain)
 
 
 @pytest.mark.parametrize("wrap", [listed, keyed])
 def test_documents_are_nested_no_deeper_than_mongodb_allows(wrap: Callable[[object], object]) -> None:
-    """At most DEPTH_MAX levels below the document."""
     assert Document.of({"a": nested(DEPTH_MAX - 1, wrap)}).has(A)
     with pytest.raises(Misuse, match="deeper"):
         Document.of({"a": nested(DEPTH_MAX, wrap)})
@@ -264,7 +248,6 @@ def test_documents_are_nested_no_deeper_than_mongodb_allows(wrap: Callable[[obje
 
 @pytest.mark.parametrize("update", [Push, AddToSet])
 def test_what_is_put_into_an_array_lies_a_level_lower(update: Callable[[Field[Any], object], object]) -> None:
-    """So that no update makes a document that is nested too deep, wherever it is stored."""
     assert update(A, frozen(nested(DEPTH_MAX - 2, listed)))
     with pytest.raises(Misuse, match="deeper"):
         update(A, frozen(nested(DEPTH_MAX - 1, listed)))

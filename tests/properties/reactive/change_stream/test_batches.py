@@ -1,5 +1,3 @@
-"""What is collected of a stream, and the passes of a batch."""
-
 from __future__ import annotations
 
 from hypothesis import given
@@ -21,20 +19,18 @@ A1, A3, B1 = DocumentChange("a", 1), DocumentChange("a", 3, is_gone=True), Docum
 def test_changes_are_collected_one_after_the_other_or_at_once(
     before: tuple[DocumentChange, ...], more: tuple[DocumentChange, ...]
 ) -> None:
-    """Law CS3, for all kinds of ids; collecting what is collected changes nothing."""
+    """Law CS3, for all kinds of ids. Collecting a change twice has no effect."""
     assert collected(collected((), before), more) == collected((), (*before, *more))
     assert collected(collected((), before), ()) == collected((), before)
     assert laws.asks_for_each_once((*before, *more), passes(1, 0, collected(before, more)))
 
 
 def test_a_document_that_changes_again_is_the_newest() -> None:
-    """It moves behind those that changed in between."""
     gone = DocumentChange("a", 1, is_gone=True)
     assert collected((), (A1, B1, gone)) == (B1, gone)
 
 
 def test_the_first_pass_of_a_collection_is_free() -> None:
-    """The others wait for it."""
     asked = passes(1, 0, (A1, A3, B1))
     assert free(asked) == (HandleDeleted(1, 0, "a", (3,)), HandleChanged(1, 0, "b", (1,)))
     assert free(()) == ()

@@ -1,5 +1,3 @@
-"""Positions, changes and commands: how they print, how they are compared, and what is refused."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -28,13 +26,11 @@ START: Final = After("t0")
 
 @given(commands())
 def test_commands_print_on_one_line(command: StreamCommand) -> None:
-    """For logs."""
     assert len(str(command).splitlines()) == 1
     assert hash(command) == hash(command)
 
 
 def test_changes_and_commands_say_what_they_are() -> None:
-    """In a line."""
     each = (
         DocumentChange("a", 1),
         DocumentChange("a", 1, is_gone=True),
@@ -52,7 +48,6 @@ def test_changes_and_commands_say_what_they_are() -> None:
 
 
 STREAM: Final[Any] = change_stream
-"""The same, for what the type checkers refuse."""
 
 
 @pytest.mark.parametrize(
@@ -69,12 +64,10 @@ STREAM: Final[Any] = change_stream
     ],
 )
 def test_what_means_nothing_is_refused(construct: Callable[[], object]) -> None:
-    """What comes from outside is checked where it is made: ids that are not values, and other types."""
     with pytest.raises(Misuse):
         _ = construct()
 
 
 def test_positions_are_compared_exactly() -> None:
-    """A token is data, and 1 is not 1.0."""
     assert After(Document.of({"_data": "82"})) == After(Document.of({"_data": "82"}))
     assert After(1) != After(1.0)

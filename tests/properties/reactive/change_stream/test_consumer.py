@@ -1,5 +1,3 @@
-"""What the consumer of a stream does, one event after the other."""
-
 from __future__ import annotations
 
 from typing import Any, Final
@@ -58,7 +56,6 @@ START: Final = After("t0")
 def follow(
     *events: StreamEvent, consumer: ChangeStreamConsumer = CONSUMER, start: Position | None = START
 ) -> StreamStep:
-    """The last step after these, of one that leads in epoch 5."""
     step = consumer.step(Following(), Elected(5, 2, start))
     for event in events:
         assert isinstance(step.state, Consuming)
@@ -75,7 +72,7 @@ GONE: Final = DocumentChange("a", 1, is_gone=True)
 
 
 def test_a_first_leader_stores_a_position_before_it_reads_and_reads_before_it_reconciles() -> None:
-    """Law CS8. mongodash, 36: what is inserted during the start is neither lost, nor reported twice by anybody else."""
+    """Law CS8. mongodash, 36: an insert during the start is neither lost nor reported twice."""
     here, first = From("now"), Read(5, From("now"))
     save = Save(5, 2, here)
 
@@ -88,7 +85,6 @@ def test_a_first_leader_stores_a_position_before_it_reads_and_reads_before_it_re
 
 
 def test_whoever_finds_a_position_reads_on_from_there() -> None:
-    """And reconciles what is left, once the stream could be read."""
     assert follow().commands == (Read(5, START),)
     assert follow(received()).commands == (Reconcile(5, 2), Read(5, After("t1")), StartTimer(SaveIdle(5), 10 * SECOND))
 
@@ -108,7 +104,7 @@ def test_a_batch_waits_for_its_time_or_until_it_is_full() -> None:
 
 
 def test_a_change_waits_for_others_only_while_a_batch_is_under_way() -> None:
-    """Law CS4, where no `wait` is set: the first change after a rest is looked at at once."""
+    """Law CS4 without `wait`: the first change after a rest is processed at once."""
     at_once = ChangeStreamConsumer()
     one, more = received(A1), received(A2, B1, after=After("t1"), up_to="t2")
     look, read = HandleChanged(5, 0, "a", (1,)), Read(5, After("t1"))
@@ -138,7 +134,7 @@ def test_what_was_deleted_is_cleaned_up_before_its_collection_is_planned() -> No
 
 
 def test_what_failed_is_tried_again_after_a_pause_and_nothing_is_saved_meanwhile() -> None:
-    """Law CS6. mongodash: three inserts, one makes a computed size fail; none is planned, and the token is saved."""
+    """Law CS6. mongodash: one of three inserts fails; none is planned, and the token is saved."""
     full, plan, other = received(A1, A2, B1), HandleChanged(5, 0, "a", (1, 2)), HandleChanged(5, 0, "b", (1,))
     again = StartTimer(plan, SECOND)
 
@@ -152,7 +148,7 @@ def test_what_failed_is_tried_again_after_a_pause_and_nothing_is_saved_meanwhile
 
 
 def test_what_a_pass_leaves_out_is_looked_at_again_and_holds_up_nothing_else() -> None:
-    """Laws CS5 and CS6. It is in a batch again after a pause, with its last change; until then no position is saved."""
+    """Laws CS5 and CS6. It joins a later batch with its last change."""
     plan, other, again = HandleChanged(5, 0, "a", (1, 2)), HandleChanged(5, 1, "b", (1,)), StartTimer(Again(5), SECOND)
     left = (received(A1, A2), TimerFired(StartTimer(Flush(5, 0), 500 * MILLISECOND)), PassLeft(plan, (1,)))
     assert follow(*left).commands == (again,)
@@ -170,7 +166,7 @@ def test_what_a_pass_leaves_out_is_looked_at_again_and_holds_up_nothing_else() -
 
 
 def test_it_reads_no_further_until_a_batch_has_succeeded() -> None:
-    """Law CS11: what is held is bounded. A page that was under way when the batch began is collected for the next."""
+    """Law CS11. A page in flight when the batch began is collected for the next one."""
     timer, look = StartTimer(Flush(5, 0), 500 * MILLISECOND), HandleChanged(5, 0, "a", (1,))
     more = received(A2, after=After("t1"), up_to="t2")
     step = follow(received(A1), TimerFired(timer), more, CommandFailed(look))
@@ -181,7 +177,6 @@ def test_it_reads_no_further_until_a_batch_has_succeeded() -> None:
 
 
 def test_a_stream_that_broke_is_read_again_from_where_it_was() -> None:
-    """Any other error: what is collected stays."""
     read = Read(5, After("t1"))
     again = StartTimer(read, SECOND)
     broken = follow(received(A1), StreamFailed(read, 43))
@@ -194,7 +189,7 @@ def test_a_stream_that_broke_is_read_again_from_where_it_was() -> None:
 
 @pytest.mark.parametrize("code", sorted(CANNOT_RESUME))
 def test_a_history_that_is_lost_is_forgotten_before_the_next_begins(code: int) -> None:
-    """mongodash, 35, with 280; the server says 286 when its oplog has gone on. Law CS8 for the next history."""
+    """Law CS8. mongodash, 35, with code 280; a server whose oplog has moved on sends 286."""
     forget = ResetHistory(5, 3)
     lost = (received(A1), StreamFailed(Read(5, After("t1")), code))
 
@@ -207,7 +202,6 @@ def test_a_history_that_is_lost_is_forgotten_before_the_next_begins(code: int) -
 
 
 def test_whoever_is_to_stop_flushes_what_it_has_and_saves_where_it_was() -> None:
-    """And reads no more."""
     stopping = follow(received(A1), StopRequested())
 
     assert stopping.commands == (HandleChanged(5, 0, "a", (1,)),)
@@ -225,13 +219,12 @@ def test_whoever_is_to_stop_flushes_what_it_has_and_saves_where_it_was() -> None
 
 
 def test_what_waited_to_be_tried_again_is_tried_at_the_stop() -> None:
-    """Once more, with no pause; the lease lasts no longer for it."""
     plan = HandleChanged(5, 0, "a", (1, 2))
     assert follow(received(A1, A2, B1), CommandFailed(plan), StopRequested()).commands == (plan,)
 
 
 def test_whoever_does_not_lead_does_nothing() -> None:
-    """Law CS7. Also where the end of an epoch arrives before its beginning."""
+    """Law CS7, also where an epoch's end arrives before its start."""
     assert follow(received(A1), LeadershipLost(5)) == Step(Following(5))
     assert follow(received(A1), LeadershipLost(4)).commands == ()
     assert follow(received(), StopRequested(), Fenced(Save(5, 2, After("t1")))) == Step(Following(5))
@@ -244,7 +237,6 @@ def test_whoever_does_not_lead_does_nothing() -> None:
 
 
 def test_a_later_epoch_begins_anew() -> None:
-    """And an earlier one is over, whatever is reported of it."""
     state = follow(received(A1)).state
     assert CONSUMER.step(state, Elected(6, 2, START)) == CONSUMER.step(Following(), Elected(6, 2, START))
     assert CONSUMER.step(state, Elected(5, 2, START)) == Step(state)
@@ -261,7 +253,6 @@ def test_an_idle_position_is_saved_only_where_nothing_waits() -> None:
 
 
 def test_a_pass_that_nobody_knows_of_changes_nothing() -> None:
-    """No step makes such a state, and none is hurt by it."""
     plan = HandleChanged(5, 0, "a", (1,))
     state = Consuming(5, 2, START, START, START, awaited=frozenset({plan}))
     step = CONSUMER.step(state, CommandDone(plan))
@@ -272,7 +263,7 @@ def test_a_pass_that_nobody_knows_of_changes_nothing() -> None:
 
 @given(consumers(), st.lists(events(), max_size=30))
 def test_every_event_has_an_answer_in_every_state(consumer: ChangeStreamConsumer, schedule: list[StreamEvent]) -> None:
-    """Laws CS6 and CS7, also for events that nobody awaits."""
+    """Laws CS6 and CS7, also for unexpected events."""
     state: StreamState = Following()
     for event in schedule:
         step = consumer.step(state, event)
@@ -283,7 +274,6 @@ def test_every_event_has_an_answer_in_every_state(consumer: ChangeStreamConsumer
 
 
 def test_states_say_what_they_are() -> None:
-    """In a line."""
     printed = [str(each) for each in (Following(3), follow().state, follow(start=None).state, Stopped())]
     assert printed == [
         "following, epoch 3 is over",
@@ -298,13 +288,11 @@ def test_states_say_what_they_are() -> None:
 
 @pytest.mark.parametrize("broken", [{"size": 0}, {"size": True}, {"wait": -1}, {"idle": None}, {"pause": 0}])
 def test_rules_that_mean_nothing_are_refused(broken: dict[str, Any]) -> None:
-    """Sizes and times."""
     with pytest.raises(Misuse):
         ChangeStreamConsumer(**broken)
 
 
 def test_what_is_not_a_state_is_refused() -> None:
-    """Nor is there an epoch before the first."""
     with pytest.raises(Misuse):
         CONSUMER.step(None, StopRequested())  # type: ignore[arg-type]
     with pytest.raises(Misuse):

@@ -1,5 +1,3 @@
-"""What became of a command, as an event; and what is refused as an event."""
-
 from __future__ import annotations
 
 from typing import Any, Final
@@ -40,7 +38,6 @@ CONSUMER: Final = ChangeStreamConsumer()
 
 
 def test_an_event_says_what_became_of_a_command() -> None:
-    """Refusals of what is fenced, codes of a stream, and everything else is a failure."""
     save, plan, read, locate = Save(1, 0, START), HandleChanged(1, 0, "a", (1,)), Read(1, START), Locate(1)
     page = Page((), START)
 
@@ -62,14 +59,12 @@ def test_an_event_says_what_became_of_a_command() -> None:
     ("command", "reply"), [(Read(1, START), None), (Locate(1), None), (Save(1, 0, START), "done"), (Now(), None)]
 )
 def test_what_is_not_an_answer_is_refused(command: Effect[object], reply: object) -> None:
-    """Whoever runs a consumer learns of it at once."""
     with pytest.raises(Misuse):
         _ = event_for(command, reply)
 
 
 READ: Final = Read(1, START)
 WRONG: Final[Any] = change_stream
-"""The same, for what the type checkers refuse."""
 
 
 @pytest.mark.parametrize(
@@ -98,7 +93,6 @@ WRONG: Final[Any] = change_stream
     ],
 )
 def test_what_is_not_an_event_is_refused(event: Any) -> None:
-    """By the step, in every state, also where it would be ignored."""
     for state in (Following(), Consuming(1), Stopped()):
         with pytest.raises(Misuse):
             CONSUMER.step(state, event)

@@ -1,4 +1,4 @@
-"""Whatever happens to a leader and its stream, the laws CS1 to CS12 hold; and each is broken by a planted bug."""
+"""Laws CS1 to CS12 hold under any faults of leaders and stream, and a planted bug breaks each."""
 
 from __future__ import annotations
 
@@ -70,13 +70,12 @@ Doc: TypeAlias = tuple[str, int]
 Tasks: TypeAlias = Mapping[str, frozenset[TaskTrigger]]
 
 BEFORE: Final = (("a", 0), ("b", 0), ("a", 2))
-"""The documents that are there at the beginning, and of which no stream tells."""
+"""The initial documents; no stream event reports them."""
 
 TASKS: Final = {"a": ("t1", "t2"), "b": ("t3",)}
 
 
 def deployed(version: int) -> Tasks:
-    """The tasks of two collections; the trigger of t1 is of a version."""
     return {
         collection: frozenset(TaskTrigger(task, version if task == "t1" else 0) for task in tasks)
         for collection, tasks in TASKS.items()
@@ -89,13 +88,11 @@ EAGER: Final = ChangeStreamConsumer(size=2, wait=1, rest=0)
 RESTING: Final = ChangeStreamConsumer(size=2, wait=1)
 AT_ONCE: Final = ChangeStreamConsumer(size=2, rest=0)
 
-# --- a world in which documents change, leaders change, and much goes wrong ---------------------------------------------
+# --- a world with changing documents, changing leaders and faults -------------------------------------------------------
 
 
 @attrs.define(eq=False)
 class Running:
-    """A reconciliation under way."""
-
     run: ReconciliationRun
     progress: Progress = attrs.Factory(Progress)
     scan: Scan | None = None
@@ -104,8 +101,6 @@ class Running:
 
 @attrs.define(eq=False)
 class Process:
-    """A consumer, what it commanded, and its reconciliations."""
-
     version: int = 0
     state: StreamState = attrs.Factory(Following)
     out: list[StreamCommand] = attrs.Factory(list)
@@ -113,7 +108,6 @@ class Process:
     asked: list[Reconcile] = attrs.Factory(list)
     began: dict[Pass, int] = attrs.Factory(dict)
     batched: tuple[int, int] = (0, 0)
-    """Up to where the last batch was that it has begun, and under which epoch."""
 
     @property
     def epoch(self) -> int:
@@ -122,9 +116,10 @@ class Process:
 
 @attrs.define(eq=False)
 class World:
-    """A server with documents, a stream that forgets, and a record; and two processes.
+    """A server with documents, a stream that loses history and a record, plus two processes.
 
-    Positions, passes and what is lost are counted in changes; of all changes before `lost` no stream tells.
+    Positions, passes and losses are counted in changes: the stream no longer has the changes before
+    `lost`.
     """
 
     is_one_write: ClassVar = True
@@ -146,7 +141,7 @@ class World:
     def judge(self, law: str, verdict: bool) -> None:
         assert verdict or law not in self.law.split(), law
 
-    # what is there
+    # state
 
     def is_there(self, doc: Doc) -> bool:
         return doc in self.last and not self.log[self.last[doc]].is_gone
@@ -160,13 +155,11 @@ class World:
             self.log.append(DocumentChange(*doc, is_gone=is_gone))
 
     def mark(self, by: Process, tasks: Iterable[str], docs: Iterable[Doc]) -> None:
-        """These had a pass now; one by another trigger than the stored one does not count."""
         for task in tasks:
             if task != "t1" or by.version == self.version:
                 self.passed.update({(task, doc): len(self.log) for doc in docs})
 
     def scanned(self) -> Iterator[tuple[str, Doc]]:
-        """The tasks and documents that whoever reconciles next looks at."""
         for scan in scans(self.progress, deployed(self.version)):
             for doc in self.last:
                 is_left = scan.after is None or doc[1] > int(str(scan.after.last_id)) or not self.is_there(doc)
@@ -187,17 +180,15 @@ class World:
                     self.judge("CS12", self.is_looked_at_later(by.began[command], counted(asked or From(0)), scanned))
 
     def is_looked_at_later(self, began: int, asked: int, scanned: set[tuple[str, Doc]]) -> bool:
-        """Whether all changes since then are."""
         return all(
             laws.is_looked_at_later(at, asked, self.position, is_scanned=(task, doc_of(change)) in scanned)
             for at, change in enumerate(self.log[began:], began)
             for task in TASKS[change.collection]
         )
 
-    # what is asked of the server
+    # server
 
     def apply(self, by: Process, command: Request, skipped: int = 0) -> object:
-        """Carry a command out, or of a pass all but so much of it."""
         match command:
             case Locate():
                 return From(len(self.log))
@@ -225,11 +216,10 @@ class World:
                     if self.is_one_write:
                         self.progress = in_history(self.progress, history)
                     else:
-                        self.judge_all()  # here the process may crash
+                        self.judge_all()  # the process may crash here
         return None
 
     def elect(self, by: Process) -> None:
-        """It takes the lease, does what another trigger asks for, and reads what is stored."""
         if by.epoch == self.epoch > 0 or isinstance(by.state, Stopped):
             return
         self.epoch += 1
@@ -240,10 +230,9 @@ class World:
         position = None if self.position is None else After(self.position)
         self.tell(by, Elected(self.epoch, self.progress.history, position))
 
-    # what a process does
+    # processes
 
     def tell(self, by: Process, event: StreamEvent) -> None:
-        """One step of a consumer; the laws of a step are judged here."""
         before = by.state
         step = self.consumer.step(before, event)
         self.judge("CS3", self.asks_well(by, step))
@@ -276,7 +265,6 @@ class World:
                 self.judge("CS5", self.may_save(command))
 
     def asks_well(self, by: Process, step: StreamStep) -> bool:
-        """Whether a batch asks for what was collected, and, if it is time, for what was left out."""
         before, after = by.state, step.state
         if not laws.cleans_up_first(after) or not isinstance(after, Consuming):
             return not isinstance(after, Consuming)
@@ -289,12 +277,11 @@ class World:
         return laws.asks_for_each_once(tuple(changes), after.flushing.left)
 
     def collected_from(self, by: Process, before: Consuming) -> int:
-        """Where the batch begins: where the one before it ended."""
         batched, epoch = by.batched
         return max(counted(before.safe or From(0)), batched if epoch == before.epoch else 0)
 
     def may_save(self, command: Save) -> bool:
-        """Of each document the last change counts: it is read again, and a pass over those before it may see nothing."""
+        """A pass rereads a document, so only its last change counts."""
         saved, scanned = counted(command.position), set(self.scanned())
         happened = [(at, (task, doc)) for doc, at in self.last.items() for task in TASKS[doc[0]]]
         return all(
@@ -302,7 +289,7 @@ class World:
         )
 
     def serve(self, by: Process, place: int, how: str) -> None:
-        """Carry out one of the commands: well, with no answer, not at all, only a part, or late."""
+        """Carry out a command: correctly, without a reply, not at all, in part, or late."""
         requests = [command for command in by.out if not isinstance(command, (StartTimer, Reconcile))]
         if not requests:
             return
@@ -339,7 +326,6 @@ class World:
             self.receive(by, command, None)
 
     def run(self, by: Process, place: int, how: str) -> None:
-        """One step of a reconciliation: it reads what is left, looks at a batch, or writes."""
         if not by.runs:
             return
         running = by.runs[place % len(by.runs)]
@@ -386,7 +372,6 @@ class World:
         return is_fit
 
     def crash(self, by: Process, version: int) -> None:
-        """What is in memory is lost; what is under way may still arrive."""
         requests = [command for command in by.out if not isinstance(command, (StartTimer, Reconcile))]
         was = attrs.evolve(by)
         self.late.extend(partial(self.apply, was, command) for command in requests[:2])
@@ -427,7 +412,6 @@ class World:
         self.judge_all()
 
     def calm(self) -> None:
-        """No fault any more, and one that leads."""
         first, other = self.processes
         self.crash(other, 0)
         if isinstance(first.state, Stopped) or (isinstance(first.state, Consuming) and first.state.is_stopping):
@@ -484,7 +468,7 @@ TURNS: Final = st.lists(
 
 
 def turns(story: str) -> list[Turn]:
-    """A schedule from words: `change-3` is of the third document, `2*serve` is done twice, `elect!` by the other process."""
+    """Parse a schedule: `change-3` is the third document, `2*serve` twice, `elect!` the other."""
     schedule: list[Turn] = []
     for word in story.split():
         times, _, turn = word.rpartition("*")
@@ -494,10 +478,8 @@ def turns(story: str) -> list[Turn]:
 
 
 LED: Final = "elect 3*serve "
-"""It leads, knows where the stream stands, has stored that, and has read."""
+"""It leads, knows and has stored the stream position, and has read."""
 DONE: Final = LED + "13*run "
-"""And has reconciled."""
-
 STORIES: Final = {
     "a collection fails": DONE + "change-0 change-1 serve-0 part-0 9*serve crash elect",
     "the same id in two collections": DONE + "change-0 change-1 serve-0 9*serve crash elect",
@@ -545,7 +527,6 @@ def with_stories(test: Law) -> Law:
 @with_stories
 @given(page=st.integers(1, 3), story=st.sampled_from(["", LED, DONE, DONE]), schedule=TURNS)
 def keeps(law: str, consumer: ChangeStreamConsumer, page: int, story: str, schedule: list[Turn]) -> None:
-    """Whatever happens in whichever order, the laws hold at each step, and at the end in a calm world."""
     play(World(consumer, law, page), [*turns(story), *schedule])
 
 
@@ -562,7 +543,7 @@ LAWS: Final = "CS1 CS2 CS3 CS4 CS5 CS6 CS7 CS8 CS9 CS10 CS11 CS12"
     "consumer", [EAGER, RESTING, AT_ONCE], ids=["it saves at once", "it rests", "it does not wait"]
 )
 def test_the_consumer_keeps_the_laws(consumer: ChangeStreamConsumer) -> None:
-    """Laws CS1 to CS12, with two processes, crashes, lost leaderships, lost histories, and answers that do not come."""
+    """Laws CS1 to CS12."""
     keeps(LAWS, consumer=consumer)
 
 
@@ -580,7 +561,7 @@ SAFE: Final = "safe = state.safe if state.left else flushing.position"
 
 test_a_planted_bug_of_a_consumer_is_found = planted(
     consumer_,
-    # mongodash: the token is saved although a collection failed; or the events are gone, and the next batch saves its own.
+    # mongodash: the token is saved although a collection failed, or the next batch saves its own.
     bug("saves anyway", (FAILS, f"{OF_HANDLING}                return self._onward(_done(state, command))\n{FAILS}"), CS1, CS5),
     bug("drops what failed", (FAILS, f"{OF_HANDLING}                return self._onward(attrs.evolve(state, flushing=None))\n{FAILS}"), CS1),
     bug("forgets what is left", ("self._left_out(state, command, left)", "self._onward(_done(state, command))"), CS1),
@@ -588,9 +569,9 @@ test_a_planted_bug_of_a_consumer_is_found = planted(
     bug("never looks again", ("if state.is_left_due or again in state.awaited", "if True"), CS6),
     bug("starts the time of a batch again", ("read=page.position, changes=changes", "read=page.position, batch=state.batch + bool(page.changes), changes=changes"), CS4),
     bug("saves the newest", (SAFE, "safe = state.safe if state.left else state.read"), CS1, CS5),
-    # mongodash: a position is saved by the clock, whatever waits.
+    # mongodash: the clock saves a position although changes wait.
     bug("saves what waits", ("return state if state.is_pending else attrs.evolve(state, safe", "return attrs.evolve(state, safe"), CS5),
-    # mongodash: who is done first saves its token.
+    # mongodash: the first to finish saves its token.
     bug("overlaps", ("if state.flushing is not None or state.read is None", "if state.read is None"), CS1, CS4, CS12),
     bug("waits for more", ("return self._onward(_timed(state, command))", "return Step(_timed(state, command)) if isinstance(command.then, Flush) else self._onward(_timed(state, command))"), CS4),
     bug("takes 286 for less", ("if code in CANNOT_RESUME", "if code == 280"), CS2),  # mongodash
@@ -599,7 +580,7 @@ test_a_planted_bug_of_a_consumer_is_found = planted(
     bug("reconciles again", (" if state.must_reconcile else ()", ""), CS8),
     bug("reconciles never", ("batch=state.batch + 1, is_lost", "batch=state.batch + 1, must_reconcile=False, is_lost"), CS2),
     bug(
-        "flushes to the end",  # mongodash: who has lost the lease flushes its batch and saves its token
+        "flushes to the end",  # mongodash: a leader without its lease flushes its batch and saves its token
         (LOST, f"""                if epoch >= state.epoch and state.read is not None:
                     last = (*passes(state.epoch, state.batch, state.changes), Save(state.epoch, state.history, state.read))
                     return Step(Following(epoch), last)\n{LOST}"""),
@@ -613,7 +594,7 @@ test_a_planted_bug_of_a_consumer_is_found = planted(
     bug("never rests", ("if self.rest and not state.is_stopping", "if False"), CS10),  # mongodash: after each batch its token is saved
     bug("reads ahead", ("state.flushing is None and len", "len"), CS11),
     bug(
-        "keeps passes",  # when the history is lost they stay under way
+        "keeps passes",  # they stay in progress when the history is lost
         ("is_lost=True)", "is_lost=True, awaited=frozenset(each for each in state.awaited if isinstance(each, (HandleChanged, HandleDeleted))))"),
         CS12,
     ),
@@ -628,7 +609,8 @@ test_a_planted_bug_of_a_batch_is_found = planted(
 )  # fmt: skip
 test_a_planted_bug_of_a_reconciliation_is_found = planted(
     reconciliation,
-    # mongodash: lost history leaves the checkpoints of an interrupted reconciliation, and "finished" is reported, whatever happened.
+    # mongodash: a lost history keeps the checkpoints of an interrupted reconciliation, and
+    # "finished" is reported regardless.
     bug("with checkpoints", ("else Progress(history)", "else Progress(history, checkpoints=progress.checkpoints)"), CS1),
     bug("with flags", ("else Progress(history)", "else Progress(history, progress.reconciled)"), CS1),
     bug("flags a failure", ("    match outcome:", "    match CleanedUp() if isinstance(outcome, PassFailed) else outcome:"), CS1),
@@ -638,6 +620,6 @@ test_a_planted_bug_of_a_reconciliation_is_found = planted(
 
 @pytest.mark.parametrize("duty", ["is_one_write", "is_fenced"])
 def test_a_planted_record_that_forgets_a_duty_is_found(duty: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The record of a stream is kept in one write, and fenced by the epoch."""
+    """The stream record is one write, fenced by the epoch."""
     monkeypatch.setattr(World, duty, False)
     finds(CS1, monkeypatch)

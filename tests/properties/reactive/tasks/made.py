@@ -1,5 +1,3 @@
-"""Rules, decisions, and records on their way, as the tests of `tidegate.reactive.tasks` make them."""
-
 from __future__ import annotations
 
 from typing import Any, Final
@@ -40,14 +38,12 @@ def doc(**items: object) -> Document:
 
 
 def first(rules: TaskRules = T, **items: object) -> TaskRecord:
-    """The record of a document that was just seen."""
     verdict = tasks.plan(None, Matching(doc(**items)), rules=rules, now=at(0), new_id="r1")
     assert isinstance(verdict, InsertRecord)
     return verdict.record
 
 
 def seen(record: TaskRecord, now: Instant, rules: TaskRules = T, **items: object) -> TaskRecord:
-    """The record after a look, whether or not that has written anything."""
     verdict = tasks.plan(record, Matching(doc(**items)), rules=rules, now=now, new_id="r2")
     return verdict.record if isinstance(verdict, UpdateRecord) else record
 

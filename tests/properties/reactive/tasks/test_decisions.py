@@ -1,5 +1,3 @@
-"""What becomes of a task record, decision by decision."""
-
 from __future__ import annotations
 
 import attrs
@@ -49,7 +47,7 @@ from tidegate.reactive.tasks import (
 
 
 def test_a_burst_is_one_run_with_the_last_value() -> None:
-    """mongodash, 3: an insert and two updates within a debounce of 500 ms; one run, and it sees the last value."""
+    """mongodash, 3: an insert and two updates within 500 ms make one run with the last value."""
     record = seen(seen(first(a=1), at(200), a=2), at(400), a=3)
 
     assert tasks.claim(record, worker="w1", rules=T, now=at(899)) == Wait(WhyNot.NOT_DUE, at(900))
@@ -59,7 +57,7 @@ def test_a_burst_is_one_run_with_the_last_value() -> None:
 
 
 def test_ceaseless_changes_are_run_at_the_maximum() -> None:
-    """mongodash: an update every 250 ms under a debounce of 600 ms made no run in 5 s."""
+    """mongodash: updates every 250 ms under a debounce of 600 ms made no run in 5 s."""
     record = first(a=0)
     for turn in range(1, 20):
         record = seen(record, at(250 * turn), a=turn)
@@ -68,7 +66,7 @@ def test_ceaseless_changes_are_run_at_the_maximum() -> None:
 
 
 def test_it_fails_twice_then_succeeds() -> None:
-    """mongodash, 4: three runs, completed, three attempts; the errors are in the history, and the streak is over."""
+    """mongodash, 4: three runs, completed, three attempts; errors stay in the history."""
     record, now = first(a=1), at(500)
     ends: tuple[HandlerOutcome, ...] = (failed(1_000), failed(2_000), Succeeded())
     for turn, outcome in enumerate(ends, start=1):
@@ -88,7 +86,7 @@ def test_it_fails_twice_then_succeeds() -> None:
 
 
 def test_it_is_given_up_when_the_policy_says() -> None:
-    """mongodash, 5: failed, three attempts, the message kept; nothing is due any more."""
+    """mongodash, 5: failed after three attempts, with the message; nothing is due."""
     record, now = first(a=1), at(500)
     for retry in (600, 700, None):
         record, claim = taken(record, now)
@@ -100,7 +98,7 @@ def test_it_is_given_up_when_the_policy_says() -> None:
 
 
 def test_a_change_while_it_is_processed_runs_again() -> None:
-    """mongodash, 2: success makes it pending, due a debounce after the change; and the lease was left alone."""
+    """mongodash, 2: success makes it pending, due a debounce later; the lease is untouched."""
     held, claim = taken(first(a=1), at(500))
     dirty = seen(held, at(600), a=2)
 
@@ -111,7 +109,6 @@ def test_a_change_while_it_is_processed_runs_again() -> None:
 
 
 def test_a_change_and_its_opposite_run_again() -> None:
-    """A-B-A: the values are those that the run began with, and it was another document in between."""
     held, claim = taken(first(a=1), at(500))
     back = seen(seen(held, at(600), a=2), at(650), a=1)
 
@@ -120,7 +117,7 @@ def test_a_change_and_its_opposite_run_again() -> None:
 
 
 def test_a_stalled_worker_changes_nothing() -> None:
-    """mongodash: A stalls past its lease, B completes, a change makes it pending, and A's success loses the change."""
+    """mongodash: A stalls, B completes, a change makes it pending, and A's success loses it."""
     held, stalled = taken(first(a=1), at(500))
     other, claim = taken(held, at(60_500), worker="w2", lapsed=TryAgain(at(0)))
     for record in (other, seen(over(other, claim, Succeeded(), at(60_600)), at(60_700), a=2)):
@@ -129,7 +126,7 @@ def test_a_stalled_worker_changes_nothing() -> None:
 
 
 def test_a_worker_that_took_it_twice_holds_it_once() -> None:
-    """A-B-A of owners: the first run of a worker is not its second."""
+    """A-B-A of owners: a worker's first run is not its second."""
     held, stalled = taken(first(a=1), at(500))
     other, claim = taken(held, at(60_500), lapsed=TryAgain(at(0)))
 
@@ -138,7 +135,7 @@ def test_a_worker_that_took_it_twice_holds_it_once() -> None:
 
 
 def test_a_run_ends_once() -> None:
-    """mongodash, 28: marked as completed twice is fine; a renewal after that does not make it due again."""
+    """mongodash, 28: completing twice is harmless; a later renewal does not make it due again."""
     held, claim = taken(first(a=1), at(500))
     completed = over(held, claim, Succeeded(), at(600))
     other = attrs.evolve(completed, id="r2")
@@ -150,7 +147,7 @@ def test_a_run_ends_once() -> None:
 
 
 def test_a_lease_is_renewed_until_it_is_taken_over() -> None:
-    """mongodash, 6 and 7: the lease moves forward, never back; once it has ended, another run begins."""
+    """mongodash, 6 and 7: the lease only moves forward; after its end another run begins."""
     held, claim = taken(first(a=1), at(500))
     renewed = tasks.renew(held, claim, rules=T, now=at(40_500))
 
@@ -166,7 +163,7 @@ def test_a_lease_is_renewed_until_it_is_taken_over() -> None:
 
 
 def test_a_run_that_never_comes_back_is_a_failure() -> None:
-    """mongodash: a handler that kills the process was claimed for ever, 5 attempts of at most 2."""
+    """mongodash: a handler that kills its process ran forever, with 5 attempts of at most 2."""
     record, now = taken(first(a=1), at(500))[0], at(60_500)
     record, claim = taken(record, now, worker="w2", lapsed=TryAgain(at(0)))
 
@@ -179,14 +176,13 @@ def test_a_run_that_never_comes_back_is_a_failure() -> None:
 
 
 def test_what_has_changed_is_taken_over_without_asking() -> None:
-    """The change has not been run with yet, however often others failed before."""
     dirty = seen(taken(first(a=1), at(500))[0], at(600), a=2)
 
     assert taken(dirty, at(60_500))[1].snapshot == doc(a=2)
 
 
 def test_what_no_longer_matches_completes_without_its_handler() -> None:
-    """mongodash, 8 and 10: no extra run, and none for what left before it was due; there the handler is called once."""
+    """mongodash, 8 and 10: no extra run, nor one for a document that left before it was due."""
     completed = over(*taken(first(a=1), at(500)), Succeeded(), at(600))
     for record in (first(a=1), completed, over(*taken(first(a=1), at(500)), failed(None), at(600))):
         gone = left(record, at(700))
@@ -203,7 +199,6 @@ def test_what_no_longer_matches_completes_without_its_handler() -> None:
 
 
 def test_what_leaves_while_it_is_processed_is_looked_at_again() -> None:
-    """However the run ends; the handler is not called again unless it has come back."""
     held, claim = taken(first(a=1), at(500))
     processed = left(held, at(600))
     ends: tuple[HandlerOutcome, ...] = (Succeeded(), failed(900), failed(None), Deferred(at(900)))
@@ -214,7 +209,7 @@ def test_what_leaves_while_it_is_processed_is_looked_at_again() -> None:
 
 
 def test_what_comes_back_is_seen_for_the_first_time() -> None:
-    """In mongodash's documents leaving removes the record. So the same values run again when they come back."""
+    """In mongodash a leaving document loses its record, so equal values run again."""
     held, claim = taken(left(first(a=1), at(100)), at(600))
     skipped = begun(held, claim, NotMatching())
 
@@ -226,7 +221,7 @@ def test_what_comes_back_is_seen_for_the_first_time() -> None:
 
 
 def test_a_look_at_what_is_processed_makes_a_version() -> None:
-    """So that a run that has seen the document before it cannot begin with what is gone."""
+    """A run that saw the document earlier must not start with data that is gone."""
     held, claim = taken(first(a=1), at(500))
     stale = begun(held, claim, Matching(doc(a=2)))
     looked = tasks.plan(held, Matching(doc(a=1)), rules=T, now=at(600), new_id="r2")
@@ -238,7 +233,7 @@ def test_a_look_at_what_is_processed_makes_a_version() -> None:
 
 
 def test_a_handler_begins_with_what_is_there() -> None:
-    """mongodash, 12: what has changed since is run with what is there; what cannot be computed cannot run."""
+    """mongodash, 12: it runs with the current values, or not if they cannot be computed."""
     held, claim = taken(first(a=1), at(500))
 
     assert begun(held, claim, Matching(doc(a=1.0))) == Go(claim)
@@ -255,7 +250,6 @@ def test_a_handler_begins_with_what_is_there() -> None:
 
 
 def test_what_a_handler_begins_with_need_not_run_again() -> None:
-    """A change that was seen after the claim and before the handler began is in what it runs with."""
     held, claim = taken(first(a=1), at(500))
     adopted = begun(seen(held, at(550), a=2), claim, Matching(doc(a=2)))
 
@@ -265,7 +259,7 @@ def test_what_a_handler_begins_with_need_not_run_again() -> None:
 
 
 def test_a_deferral_is_not_an_attempt() -> None:
-    """mongodash, 26: pending, no attempts, due when it was asked for; failures before it still count."""
+    """mongodash, 26: pending, due at the requested time; earlier failures still count."""
     held, claim = taken(first(a=1), at(500))
     deferred = over(held, claim, Deferred(at(1_500)), at(600))
 
@@ -276,7 +270,7 @@ def test_a_deferral_is_not_an_attempt() -> None:
 
 
 def test_a_change_ends_a_failing_streak_unless_it_is_asked_to_keep_it() -> None:
-    """mongodash, 23: without a reset the first error stays; here so do the attempts and the wait for the retry."""
+    """mongodash, 23: without a reset the first error stays; here attempts and delay stay too."""
     record = over(*taken(first(a=1), at(500)), failed(9_000), at(600))
 
     fresh, kept = seen(record, at(700), a=2), seen(record, at(700), KEEPING, a=2)
@@ -291,7 +285,7 @@ def test_a_change_ends_a_failing_streak_unless_it_is_asked_to_keep_it() -> None:
 
 
 def test_a_handler_that_changes_its_own_document_is_given_up_when_it_stops() -> None:
-    """mongodash: one that edits its own document 8 times ran 11 times, with 3 attempts and no reset; here 9 times."""
+    """mongodash: 8 edits of its own document made 11 runs with 3 attempts; here 9."""
     record, now, runs = first(KEEPING, a=0), at(500), 0
     while record.status is TaskStatus.PENDING:
         held, claim = taken(record, now, KEEPING)
@@ -318,7 +312,6 @@ def test_a_lost_run_is_a_failure_also_where_something_has_changed() -> None:
 
 
 def test_a_success_ends_a_streak_that_changes_keep() -> None:
-    """Attempts count what failed without a success in between; what follows a success counts anew."""
     held, claim = taken(
         over(*taken(first(KEEPING, a=1), at(500), KEEPING), failed(800), at(600), KEEPING), at(800), KEEPING
     )
@@ -331,7 +324,7 @@ def test_a_success_ends_a_streak_that_changes_keep() -> None:
 
 
 def test_what_failed_and_has_changed_is_tried_again_no_earlier() -> None:
-    """Where a change does not reset, a retry still holds, and no deferral does; where it does, the debounce alone counts."""
+    """Without reset a retry delay holds; with reset only the debounce counts."""
     for rules, when in ((T, at(1_050)), (KEEPING, at(9_000))):
         held, claim = taken(first(rules, a=1), at(500), rules)
         assert over(seen(held, at(550), rules, a=2), claim, failed(9_000), at(600), rules).next_run_at == when
@@ -345,7 +338,7 @@ def test_what_failed_and_has_changed_is_tried_again_no_earlier() -> None:
 @pytest.mark.parametrize("rules", [T, KEEPING])
 @pytest.mark.parametrize("is_failing", [False, True])
 def test_new_data_does_not_wait_for_a_deferral(rules: TaskRules, *, is_failing: bool) -> None:
-    """Law RE10: it waits for its debounce, also in a failing streak, whose retry is over once it has run."""
+    """Law RE10: only the debounce delays it, also in a failing streak whose retry has run."""
     record, now = first(rules, a=1), at(500)
     if is_failing:
         record, now = over(*taken(record, now, rules), failed(800), at(600), rules), at(800)
@@ -356,10 +349,7 @@ def test_new_data_does_not_wait_for_a_deferral(rules: TaskRules, *, is_failing: 
 
 
 def test_a_reset_counts_anew() -> None:
-    """mongodash, 41: failed becomes pending, and the error stays to be read; processed becomes dirty.
-
-    There `dueAt` is kept, and the lag is that of a change that was handled long ago; here it is kept where one waits still.
-    """
+    """mongodash, 41. It keeps `dueAt`, an old change's time; here only while a change waits."""
     held, claim = taken(first(a=1), at(500))
     gave_up = over(held, claim, failed(None), at(600))
 
@@ -388,7 +378,7 @@ def test_a_reset_counts_anew() -> None:
 
 
 def test_the_history_is_as_long_as_it_is_configured_to_be() -> None:
-    """mongodash, 29: of ten runs the last five, or three, or none; and the last success is kept beside it."""
+    """mongodash, 29: of ten runs the last five, three, or none; the last success is separate."""
     for history_max in (5, 3, 0):
         rules = attrs.evolve(T, history_max=history_max)
         record, now = first(rules, a=1), at(500)
@@ -403,7 +393,7 @@ def test_the_history_is_as_long_as_it_is_configured_to_be() -> None:
 
 
 def test_ten_records_are_claimed_once_each() -> None:
-    """mongodash, 1: ten due records and five workers that all read them before any of them writes."""
+    """mongodash, 1: ten due records; five workers read all of them before any writes."""
     store = {n: attrs.evolve(first(a=n), id=f"r{n}") for n in range(10)}
     verdicts = [
         (n, tasks.claim(record, worker=f"w{turn}", rules=T, now=at(500)))
@@ -423,7 +413,6 @@ def test_ten_records_are_claimed_once_each() -> None:
 
 
 def test_a_large_snapshot_is_kept_as_its_digest() -> None:
-    """A change is noticed all the same, and a run says that it has to read the document."""
     small = attrs.evolve(T, snapshot_bytes_max=10)
     record = first(small, a="x" * 100)
 
@@ -438,7 +427,7 @@ def test_a_large_snapshot_is_kept_as_its_digest() -> None:
     [("", "unknown error"), ("$x", "$x"), ("\ud800", "?"), ("x" * 9_999, "x" * 1_000), ("é\0", "é\0")],
 )
 def test_no_error_keeps_its_record_from_being_written(error: str, kept: str) -> None:
-    """mongodash: "$x" vanishes, and "$" makes the write fail; here text is text, of a length and a form that is kept."""
+    """mongodash: "$x" vanishes, and "$" makes the write fail; here the text is stored."""
     record = over(*taken(first(a=1), at(500)), Failed(error, GiveUp()), at(600))
 
     assert record.last_error == record.history[-1].error == kept
@@ -447,7 +436,6 @@ def test_no_error_keeps_its_record_from_being_written(error: str, kept: str) -> 
 
 
 def test_two_clocks_are_never_compared() -> None:
-    """Whoever asks by another clock than the record's is refused."""
     record = first(a=1)
     held, claim = taken(record, at(500))
     wall = Instant(10**9, WALL)
@@ -465,7 +453,6 @@ def test_two_clocks_are_never_compared() -> None:
 
 
 def test_only_what_is_processed_is_under_a_claim() -> None:
-    """And its claim is the one that was made."""
     held, claim = taken(first(a=1), at(500))
 
     assert tasks.claim_of(held) == claim

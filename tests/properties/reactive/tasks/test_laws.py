@@ -1,4 +1,4 @@
-"""Each decision about a task record keeps the laws RE1 to RE15, and each law is broken by a planted bug."""
+"""Each decision about a task record keeps laws RE1 to RE15, and a planted bug breaks each law."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from tidegate.reactive.tasks import (
 
 
 def answer(kind: str, given: Situation) -> laws.TaskVerdict:
-    """What the decision of this kind says."""
     record: Any = given.record
     common: Any = {"rules": given.rules, "now": given.now}
     match kind:
@@ -47,11 +46,10 @@ TAKE_A_RECORD: Final = ("claim", "reset")
 OF_A_CLAIM: Final = ("begin", "renew", "finalise")
 KINDS: Final = ("plan", *TAKE_A_RECORD, *OF_A_CLAIM)
 BUSY: Final = tuple(status for status in TaskStatus if status in PROCESSED)
-"""In an order: a set has another one in each process."""
+"""A tuple: the order of a set differs between processes."""
 
 
 def ended(kind: str, given: Situation, verdict: laws.TaskVerdict) -> Ended | None:
-    """How the run ended of which the verdict has written the end."""
     match kind, given.outcome:
         case "finalise", Succeeded():
             return Ended.SUCCEEDED
@@ -69,7 +67,6 @@ Judge: TypeAlias = Callable[[str, Situation, Any], bool]
 
 
 def keeps(name: str, law: Judge, *kinds: str) -> Law:
-    """The law holds of what is answered to all questions of these kinds, or of any."""
     held = (*BUSY, *BUSY, *TaskStatus) if set(kinds) & set(OF_A_CLAIM) else tuple(TaskStatus)
 
     @settings(max_examples=200)
@@ -120,7 +117,7 @@ LAWS: Final = (
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 def test_decisions_keep_the_law(law: Law) -> None:
-    """Laws RE1 to RE14, of any record that may be, as the header of `tidegate.reactive.tasks` states them."""
+    """Laws RE1 to RE14, stated in the header of `tidegate.reactive.tasks`."""
     law()
 
 
@@ -148,13 +145,14 @@ PLANNED: Final = (
     bug("what cannot be computed is empty", ("return Leave(WhyNot.NOT_COMPUTED)", "seen = Matching(Document())"), RE1),
     # mongodash: leaving the filter writes nothing.
     bug("never leaving", (COMPUTED, f"    if not isinstance(seen, (Matching, NotComputed)):\n        return Leave(WhyNot.NOT_MATCHING)\n{COMPUTED}"), RE1),
-    # A look that finds nothing changed writes nothing, also while the record is processed.
+    # A look at an unchanged record writes nothing, even while the record is processed.
     bug("without a trace", ("if record.status in PROCESSED:", "if False:"), RE1),
     bug("guarded by id", ("UpdateRecord(record.guard, after, Why.RESET)", "UpdateRecord(attrs.evolve(record.guard, version=1, owner=None, token=0), after, Why.RESET)"), RE7),
-    # mongodash: each change starts the wait again, without a maximum; and it brings a retry forward in every case.
+    # mongodash: each change restarts the wait, without a maximum, and always brings a retry
+    # forward.
     bug("for ever later", (FIRST, "first = now"), RE10),
     bug("over any wait", ("resets = rules.resets_on_change or", "resets = True or"), RE10),
-    # Ours: a change is held back until whatever was due before it, a deferral included.
+    # Our bug: a change waits for any earlier due time, deferrals included.
     bug(
         "after any wait",
         ("resets or record.retry_at is None", "resets or record.status is not TaskStatus.PENDING"), ("later(record.retry_at, when)", "later(record.next_run_at, when)"),
@@ -168,37 +166,37 @@ PLANNED: Final = (
     bug("due a second early", ("due_at=when,\n        changed_at=rounded_down(now)", "due_at=when + -1_000_000,\n        changed_at=rounded_down(now)"), RE14),
 )  # fmt: skip
 RUN: Final = (
-    # What cannot be computed leaves the snapshot as it was.
+    # A failed computation keeps the old snapshot.
     bug("remembering", ("version=held.version + 1, snapshot=None", "version=held.version + 1, snapshot=claim.snapshot"), RE1_BEGIN),
     bug("the run does not get the snapshot", ("why), claim_of(after))", "why), attrs.evolve(claim_of(after), snapshot=None))"), RE2_CLAIM),
-    # mongodash: the handler runs with what was claimed, before anybody looks.
+    # mongodash: the handler runs with the claimed data, without a further check.
     bug("unchecked", ("    match seen:", "    return Go(claim)\n    match seen:"), RE2_BEGIN, RE9),
     bug("whatever is written", ("if held.status is TaskStatus.PROCESSING_DIRTY", "if False"), RE3),
-    # mongodash: only the id is looked at. A worker that took it twice holds it under both claims (A-B-A).
+    # mongodash: only the id is compared, so a worker that claimed twice holds both claims (A-B-A).
     bug("neither token nor owner", ("record.token != claim.token", "False"), ("record if record.owner == claim.owner else Leave(WhyNot.ANOTHER_CLAIM)", "record"), RE4),
     bug("whoever owns", ("record.token != claim.token", "False"), RE4),
     bug("whichever record", ("record.id != claim.id", "False"), RE4),
     bug("whichever owner", ("record if record.owner == claim.owner else Leave(WhyNot.ANOTHER_CLAIM)", "record"), RE4),
-    # So a handler that kills its process runs for ever.
+    # A handler that kills its process then runs forever.
     bug("a claim counts nothing", ("attempts=record.attempts + 1", "attempts=record.attempts"), RE5),
-    # mongodash: a deferral zeroes the attempts, and so does a change while it was processed.
+    # mongodash: a deferral zeroes the attempts, and so does a change during a run.
     bug("zeroed", ("attempts=max(held.attempts - 1, 0)", "attempts=0"), RE5_END),
     bug("not counted if dirty", ("0 if isinstance(outcome, Succeeded) else again.attempts", "0"), RE5_END),
     bug("same version", ("version=on.version + 1", "version=on.version"), RE6),
     bug("same token", ("token=record.token + 1", "token=max(record.token, 1)"), RE6),
     bug("whenever", ("now - record.next_run_at < 0", "False"), RE8),
     bug("one later", ("now - record.next_run_at < 0", "now - record.next_run_at <= 0"), RE8),
-    # What comes back is taken for what was run.
+    # A document that comes back is taken for one that has run.
     bug("kept when it left", ("attrs.evolve(over, snapshot=None, ", "attrs.evolve(over, "), RE9),
     bug("at once", ("next_run_at=rounded_up(at), retry_at=until", "next_run_at=over.finalised_at, retry_at=until"), RE10_END, RE11),
-    # Ours: a deferral was asked for what was there before.
+    # Our bug: the deferral applied to older data.
     bug("when it was deferred", (RETRIED, f"        case Deferred(until):\n            return _pending(over, until)\n{RETRIED}"), RE10_END),
     bug("never giving up", ("attrs.evolve(over, status=TaskStatus.FAILED), Why.GIVEN_UP", "_pending(over, now), Why.RETRIED"), RE11),
-    bug("never asking", ("    match lapsed:", "    match TryAgain(now):"), RE11_LAPSED),  # mongodash: what was lost runs again, however often
-    # So a policy with a maximum duration never gives up.
+    bug("never asking", ("    match lapsed:", "    match TryAgain(now):"), RE11_LAPSED),  # mongodash: a lost run runs again, without a limit
+    # A policy with a maximum duration then never gives up.
     bug("each failure begins one", ("rounded_down(now) if record.first_error_at is None else record.first_error_at", "rounded_down(now)"), RE12),
     bug("without a beginning", ("first_error_at=_failing_since(record, now), ", ""), RE12_FAILURE),
-    # A lease that ran out is not a failure where something has changed as well.
+    # An expired lease is no failure if the document has also changed.
     bug("lost without a trace", (DIRTY, f"{DIRTY}        failing = attrs.evolve(failing, first_error_at=record.first_error_at, last_error=record.last_error)\n"), RE12_FAILURE),
     bug("with the error", ("first_error_at=None, last_error=None", "first_error_at=None"), RE12_SUCCESS),
     bug("all of them", (LAST_RUNS, "history"), RE13),

@@ -1,4 +1,4 @@
-"""No change is lost, whatever the order in which planners and workers take their steps."""
+"""No interleaving of planners and workers loses a change."""
 
 from __future__ import annotations
 
@@ -52,16 +52,7 @@ Process: TypeAlias = Generator[None, None, None]
 
 
 class World:
-    """A document, its record, a clock, and processes that may stop between any two steps.
-
-    Args:
-        rules: How the task is run.
-        outcomes: How runs end, in turn; those after the last one succeed.
-
-    Attributes:
-        is_guarded: Whether the store looks at guards.
-        is_record_first: Whether records are read BEFORE documents.
-    """
+    """Processes may stop anywhere. `outcomes` end the runs; a planted store ignores guards."""
 
     is_guarded = is_record_first = True
 
@@ -85,7 +76,6 @@ class World:
         return Matching(taken)
 
     def carry_out(self, verdict: laws.TaskVerdict) -> bool:
-        """Tell whether the store has written it."""
         write = laws.write_of(verdict)
         if write is None:
             return False
@@ -100,7 +90,6 @@ class World:
         return True
 
     def look(self) -> Generator[None, None, tuple[TaskRecord | None, Seen]]:
-        """The record and the document, read one after the other."""
         if self.is_record_first:
             record = self.record
             yield
@@ -137,7 +126,7 @@ class World:
         if begun.snapshot is None:
             outcome = Failed("nothing to run with", GiveUp())
         elif self.there() != claim.snapshot:
-            outcome = Deferred(self.now)  # the handler finds another document than it was started with
+            outcome = Deferred(self.now)  # the handler finds a newer document
         while True:
             record = self.record
             yield
@@ -179,7 +168,7 @@ class World:
 
 @attrs.frozen
 class Schedule:
-    """What happens in which order: a process goes on or begins, the document changes, or time passes; 0 is nothing."""
+    """Bytes choose the order: a process goes on, the document changes, time passes."""
 
     steps: bytes
     outcomes: tuple[HandlerOutcome, ...] = ()
@@ -187,7 +176,6 @@ class Schedule:
 
 
 BROKEN: Final = doc(a="!")
-"""A document whose watched value cannot be computed."""
 CONTENTS: Final = (
     *(doc(a=0), doc(a=1), doc(a=0), doc(a=1), doc(b=1), None, doc(a=0), doc(a=1)),
     *(doc(a=0), doc(a=1), doc(b=1), None, BROKEN, BROKEN, doc(a=0), doc(a=1)),
@@ -196,7 +184,6 @@ TIMES: Final = (1, 499, 500, 5_000)
 
 
 def run(schedule: Schedule) -> World:
-    """What has become of it once everybody is done, and all that is due has run."""
     world = World(schedule.rules, schedule.outcomes)
     processes: list[Process] = [world.planner()]
     for step in schedule.steps:
@@ -206,7 +193,7 @@ def run(schedule: Schedule) -> World:
                 pass
             case 1 | 2:
                 world.document = CONTENTS[which % len(CONTENTS)]
-                processes.append(world.planner())  # each change comes to a planner, some time
+                processes.append(world.planner())  # each change reaches a planner eventually
             case 3 | 4:
                 world.now += TIMES[which % len(TIMES)] * MILLISECOND
             case 5:
@@ -248,7 +235,7 @@ WITHOUT_A_TRACE: Final = Schedule(b"!\x166\x96\xb2\xb5\x85\xf3f6fv\xb6\x85\x82F"
 NOT_WHILE_PROCESSED: Final = Schedule(b"vVf\xb3\x11E\xd6\xd6\xb61\xd6\x16\x02v\xb5\x86F\x96\xf6\xb6")
 AT_SIGHT: Final = Schedule(b"6\xa6\xe6\xc5VaF\x06\xb1f\x91ERb\xd5\xc6&F\x86")
 REMEMBERING: Final = Schedule(b"\x9a\x1d\xc2")
-"""Found among some thousands of schedules: each loses a change under the specimen of that name."""
+"""Found among thousands of schedules. Each loses a change under the specimen of that name."""
 
 
 @settings(max_examples=500)
@@ -259,7 +246,7 @@ REMEMBERING: Final = Schedule(b"\x9a\x1d\xc2")
 @example(AT_SIGHT)
 @example(REMEMBERING)
 def test_no_change_is_lost_whatever_the_order(schedule: Schedule) -> None:
-    """Laws RE1, RE3 and RE6: planners and workers stop and go on anywhere, stall past leases, and fail."""
+    """Laws RE1, RE3 and RE6: planners and workers stop anywhere, stall past leases, and fail."""
     done = run(schedule)
     assert laws.ran_with_the_latest(done.journal, done.there())
     assert laws.every_change_was_run(done.journal)
@@ -274,7 +261,6 @@ right_plan, right_claim, right_finalise = tasks.plan, tasks.claim, tasks.finalis
 def whichever_run(
     record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **rest: Any
 ) -> UpdateRecord | Leave:
-    """mongodash: whoever finalises completes it, a worker included that lost its lease long ago."""
     if record is None:
         return Leave(WhyNot.NO_RECORD)
     held = attrs.evolve(
@@ -290,7 +276,7 @@ def whichever_run(
 
 
 def comparing_with_the_last_run(patch: pytest.MonkeyPatch) -> None:
-    """A change back to what the last run began with is taken for none: A-B-A."""
+    """A change back to the last run's input counts as none: A-B-A."""
     begun: dict[str, Kept | None] = {}
 
     def claim(record: TaskRecord, **rest: Any) -> ClaimVerdict:
@@ -323,7 +309,7 @@ test_a_planted_bug_of_a_look_is_found = planted(
     planning,
     bug("without a trace", ("if record.status in PROCESSED:", "if False:"), test_no_change_is_lost_whatever_the_order),
     bug(
-        "completed at sight",  # what is pending and no longer matches is completed by the look itself
+        "completed at sight",  # a look completes a pending record that no longer matches
         (AFTER, f"""{AFTER}        if snapshot is None and after.status is TaskStatus.PENDING:
             after = attrs.evolve(after, status=TaskStatus.COMPLETED, next_run_at=None)\n"""),
         test_no_change_is_lost_whatever_the_order,
@@ -339,7 +325,7 @@ test_a_planted_bug_of_a_run_is_found = planted(
     bug("whichever run", test_no_change_is_lost_whatever_the_order, finalise=whichever_run),
     bug("whatever is written", ("if held.status is TaskStatus.PROCESSING_DIRTY", "if False"), test_no_change_is_lost_whatever_the_order),
     bug(
-        "skipped",  # mongodash: what a handler would not run with, for it found another document, is completed
+        "skipped",  # mongodash: a run that finds another document is completed without its handler
         (OVER, f"    outcome = Succeeded() if isinstance(outcome, Deferred) else outcome\n{OVER}"),
         test_no_change_is_lost_whatever_the_order,
     ),
@@ -359,6 +345,6 @@ def document_first(patch: pytest.MonkeyPatch) -> None:
 def test_a_planted_world_loses_a_change(
     plants: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So does a caller who forgets a duty: the store looks at guards, and records are read BEFORE documents."""
+    """Callers' duties: the store checks guards, and records are read BEFORE documents."""
     plants(monkeypatch)
     finds(test_no_change_is_lost_whatever_the_order, monkeypatch)

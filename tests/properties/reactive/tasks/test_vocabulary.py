@@ -1,5 +1,3 @@
-"""What decisions are asked with and what they answer: how it prints, and what is refused."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -51,13 +49,11 @@ from tidegate.reactive.tasks import (
     ],
 )
 def test_a_task_that_means_nothing_is_refused(broken: dict[str, Any]) -> None:
-    """Checked once, where it is made."""
     with pytest.raises(Misuse):
         TaskRules(**broken)
 
 
 TASKS: Final[Any] = tasks
-"""The same, for what the type checkers refuse."""
 
 
 @pytest.mark.parametrize(
@@ -85,7 +81,6 @@ TASKS: Final[Any] = tasks
     ],
 )
 def test_wrong_types_are_refused(construct: Callable[[], object]) -> None:
-    """Whatever stands where something else belongs is misuse, and nothing was decided."""
     with pytest.raises(Misuse):
         construct()
 
@@ -94,7 +89,6 @@ def test_wrong_types_are_refused(construct: Callable[[], object]) -> None:
 def test_all_of_it_prints_on_one_line(
     record: TaskRecord, claim: Claim, planned: PlanVerdict, claiming: ClaimVerdict, guard: Guard
 ) -> None:
-    """What a person pastes into an issue; and values can be members of sets."""
     for value in (record, claim, planned, claiming, guard, *record.history):
         assert str(value)
         assert len(str(value).splitlines()) == 1
@@ -102,7 +96,6 @@ def test_all_of_it_prints_on_one_line(
 
 
 def test_verdicts_say_why() -> None:
-    """In words, for logs."""
     held, claim = taken(first(a=1), at(500))
     insert = tasks.plan(None, Matching(doc(a=1)), rules=T, now=at(0), new_id="r1")
     adopted = begun(held, claim, Matching(doc(a=2)))

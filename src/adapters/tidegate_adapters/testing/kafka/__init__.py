@@ -1,24 +1,26 @@
-"""A Kafka in this process, for tests: a broker, a network that fails as it is told, and a client with aiokafka's manners.
+"""An in-process Kafka for tests: a broker, a network with chosen failures, and a client that
+behaves like aiokafka's.
 
-Whatever runs on `kafka_ports.Client` runs on it, unchanged; on `tidegate_adapters.testing.event_loop`'s event loop a run takes
-milliseconds, and its seed decides the order of all that happens. From the broker outwards:
+Code for `tidegate_adapters.kafka.client.Client` runs on it unchanged. On the loop of
+`tidegate_adapters.testing.event_loop` a run takes milliseconds, and its seed decides the order of
+events. From the broker outwards:
 
-    `requests`      what is asked, and with which codes it may be answered
-    `membership`    a consumer group, as Kafka 4.1 keeps it
-    `logs`          a partition's log, and what producers have written to it
-    `transactions`  who writes under a transactional id, and what belongs to its transaction
-    `positions`     what groups have committed, and what transactions are to commit
-    `broker`        all of it
-    `connection`    how long requests take, and what becomes of them
-    `subscription`  what a consumer subscribed to, was assigned, and has read
-    `coordinator`   how it stays a member of its group, and commits
-    `fetcher`       what it reads ahead
-    `consumer`      the client that reads
-    `producer`      the one that writes: aiokafka's own
+    `requests`      requests and their error codes
+    `membership`    consumer groups
+    `logs`          a partition's log and its producers' state
+    `transactions`  transactional producers
+    `positions`     committed and pending offsets
+    `broker`        the server
+    `connection`    delays and failures
+    `subscription`  topics, assignment and positions of a consumer
+    `coordinator`   membership and commits of a consumer
+    `fetcher`       prefetching
+    `consumer`      the consumer
+    `producer`      aiokafka's producer
 
-It has the manners of aiokafka 0.14 and of Kafka 4.1, those that hurt included: each module says which. Tests run the same
-scripts of calls against it and against the real ones (`tests/integration/test_kafka_agreement.py`); where they differ, this
-one is wrong.
+It has the quirks of aiokafka 0.14 and Kafka 4.1; each module lists them. Tests run the same scripts
+against it and the real ones (`tests/integration/test_kafka_agreement.py`); where they differ, the
+simulation is wrong.
 """
 
 from tidegate_adapters.testing.kafka.broker import SimulatedBroker

@@ -1,9 +1,9 @@
-"""A Kafka broker in this process: logs, groups, what they have committed, and transactions.
+"""An in-process Kafka broker: logs, groups, committed offsets and transactions.
 
-Offsets have gaps where a log has holes, such as the marks of transactions; groups are `membership`. A request is carried out at
-one instant, and answered then or, as fetches and joins are, when there is something to answer.
+Offsets have gaps at holes, such as transaction markers. The broker executes a request at one
+instant, and answers fetches and joins once there is a result.
 
-Known not to work: several brokers, offsets that expire, logs that the broker compacts by itself.
+Known not to work: several brokers, offset expiry, automatic compaction.
 """
 
 from __future__ import annotations
@@ -49,25 +49,17 @@ _METADATA_MAX: Final = 4_096
 _FETCHED_MAX: Final = 500
 
 Decided: TypeAlias = Callable[[str, Mapping[Partition, tuple[int, ...]], Mapping[Partition, Position]], None]
-"""Called when a transaction is committed, before anybody sees it: under which id, the offsets that are written, and the positions."""
+"""Called at a commit before it is visible, with the id, the written offsets and the positions."""
 
 
 @final
 class SimulatedBroker:
-    """A broker on the running event loop.
+    """A broker on the running event loop, with partition counts by topic.
 
     Args:
-        topics: How many partitions each topic has.
-        fetched_max: How many records of a partition a fetch answers at most.
-        metadata_max: How long the metadata of a commit may be, in UTF-16 units.
-        mark_s: How long the next mark of a transaction takes until it is written, in seconds.
-
-    Attributes:
-        clock: Its timers.
-        logs: What each partition holds.
-        groups: The members of each group.
-        positions: What each group has committed.
-        decided: Is called when a transaction is committed.
+        fetched_max: Most records per partition and fetch.
+        metadata_max: Longest commit metadata, in UTF-16 units.
+        mark_s: Draws the delay of a transaction's next marker, in seconds.
     """
 
     def __init__(
@@ -86,26 +78,24 @@ class SimulatedBroker:
         self.decided: Decided = lambda _id, _offsets, _positions: None
         self._transactions = TransactionCoordinator(self.clock, self._decide, self._mark, mark_s)
         self._waiting: dict[Partition, list[Callable[[], None]]] = {}
-        """Fetches that wait for records."""
 
     def append(self, topic: str, partition: int, *entries: LogEntry, poison: bool = False) -> None:
-        """Records, by their keys, or holes go to the end; as poison, aiokafka cannot read them."""
+        """Append records, given by key, or holes; aiokafka cannot decode poison records."""
         name = Partition(topic, partition)
         self._put(name, self.logs[name].with_entries(*entries, poison=poison))
 
     def _put(self, partition: Partition, log: Log) -> None:
-        """It has become that, and fetches that wait for it look again."""
         self.logs[partition] = log
         for wake in self._waiting.pop(partition, ()):
             wake()
 
     def grow(self, topic: str, partitions: int) -> None:
-        """The topic has so many partitions from now on; it had fewer, or there was none of that name."""
+        """Create the topic or grow it to this number of partitions."""
         for number in range(partitions):
             self.logs.setdefault(Partition(topic, number), Log())
 
     def delete(self, topic: str) -> None:
-        """The topic is gone, and with it what groups have committed; one of its name begins at offset 0."""
+        """Delete a topic and its committed offsets; a new one of this name starts at offset 0."""
         for partition in [each for each in self.logs if each.topic == topic]:
             del self.logs[partition]
             self.positions.forget(partition)
@@ -113,27 +103,23 @@ class SimulatedBroker:
                 wake()
 
     def delete_below(self, topic: str, partition: int, offset: int) -> None:
-        """Records before the offset are gone."""
         name = Partition(topic, partition)
         self.logs[name] = self.logs[name].without(offset)
 
     def delete_from(self, topic: str, partition: int, offset: int) -> None:
-        """Records from the offset on are gone; no transaction has anything there."""
+        """No transaction may have records there."""
         name = Partition(topic, partition)
         self.logs[name] = self.logs[name].up_to(offset)
 
     def committed(self, group: str) -> Mapping[Partition, Position]:
-        """What the group has committed."""
         return self.positions.committed(group)
 
     def group(self, name: str) -> Membership:
-        """The members of a group, which is there as soon as somebody asks."""
         if name not in self.groups:
             self.groups[name] = Membership(self.clock)
         return self.groups[name]
 
     def handle(self, request: Request, reply: Reply) -> None:
-        """Carry a request out, and answer it at once or later."""
         match request:
             case JoinGroup(group):
                 self.group(group).join(request, reply)
@@ -177,8 +163,6 @@ class SimulatedBroker:
         return codes
 
     def _judged(self, request: OffsetCommit | TxnOffsetCommit, code: Code) -> Mapping[Partition, Code]:
-        """What each position is answered, if nothing but this code is against all of them."""
-
         def judged(partition: Partition, position: Position) -> Code:
             if partition not in self.logs:
                 return errors.UnknownTopicOrPartitionError
@@ -198,7 +182,7 @@ class SimulatedBroker:
     # --- transactions ---------------------------------------------------------------------------------------------------
 
     def _add_partitions(self, request: AddPartitionsToTxn) -> Mapping[Partition, Code]:
-        """All, or none."""
+        """Adds all partitions or none."""
         if all(each in self.logs for each in request.partitions):
             code = self._transactions.add(request.transactional_id, request.producer, *request.partitions)
             return dict.fromkeys(request.partitions, code)
@@ -206,7 +190,6 @@ class SimulatedBroker:
         return {each: others if each in self.logs else no for each in request.partitions}
 
     def _write(self, transactional_id: str | None, partition: Partition, batch: Batch) -> int | Code:
-        """The offset of the first record, or why there is none."""
         log = self.logs.get(partition)
         if log is None:
             return errors.UnknownTopicOrPartitionError
@@ -221,7 +204,6 @@ class SimulatedBroker:
         return log.end
 
     def _commit_later(self, request: TxnOffsetCommit) -> Mapping[Partition, Code]:
-        """Positions are kept until the transaction ends."""
         code = self._transactions.verified(request.transactional_id, request.producer, request.group)
         codes = self._judged(request, code)
         self.positions.keep(request._replace(offsets=_taken(request, codes)))
@@ -247,7 +229,6 @@ class SimulatedBroker:
     # --- fetches --------------------------------------------------------------------------------------------------------
 
     def _fetch(self, request: Fetch, reply: Reply) -> None:
-        """Answered when there is anything to tell, or time is up."""
         found = self._found(request)
         if found:
             reply(found)
@@ -285,5 +266,4 @@ class SimulatedBroker:
 
 
 def _taken(request: OffsetCommit | TxnOffsetCommit, codes: Mapping[Partition, Code]) -> Mapping[Partition, Position]:
-    """The positions that nothing was said against."""
     return {each: position for each, position in request.offsets.items() if codes[each] is errors.NoError}

@@ -1,14 +1,14 @@
-"""A client's connection to the broker: how long requests take, and what becomes of them.
+"""A client's connection to the broker: delays and failures of requests.
 
-A broker takes the next request of a connection when it has answered the one before (Kafka mutes the channel): a commit that
-is sent while a join waits is judged when the join is over, by the generation that it was sent with. An answer to a request
-that nobody waits for any more is thrown away; the request was carried out all the same.
+The broker handles a connection's next request after it answers the one before (Kafka mutes the
+channel). A commit sent while a join waits is therefore judged after the join, by the generation it
+was sent with. The client drops the answer to an abandoned request, but the broker has executed it.
 
-What may become of a request, apart from an answer with a code:
-    UNSENT      the connection breaks before the broker has it
-    LOST_REPLY  it breaks when the broker has carried it out
-    SILENCE     the broker has it, and no answer comes until the client gives up
-Whatever else waited on the connection fails along with it, unsent.
+The outcomes of a request, apart from an error code:
+    UNSENT      the connection breaks before the broker has the request
+    LOST_REPLY  the connection breaks after the broker executed the request
+    SILENCE     the broker executes the request; the client waits until it gives up
+A break fails all other requests queued on the connection, unsent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tidegate_adapters.testing.kafka.requests import OF_ONE, Code, OffsetCommit,
 @final
 @unique
 class Outcome(Enum):
-    """What becomes of a request that fails."""
+    """Failures of a request."""
 
     UNSENT = "unsent"
     LOST_REPLY = "lost reply"
@@ -38,21 +38,14 @@ class Outcome(Enum):
 
 
 Strike: TypeAlias = Callable[[str, Request], "Outcome | Code | None"]
-"""What becomes of this request of that client; None for nothing out of the ordinary."""
+"""Chooses the outcome of a client's request; None for no failure."""
 
 _PATIENCE_S: Final = 40.0
 
 
 @final
 class Network:
-    """What lies between the clients and a broker.
-
-    Args:
-        broker: It.
-        random: How long each way takes is drawn from it.
-        delay_s: The shortest and the longest that it takes.
-        strike: What fails.
-    """
+    """The network to a broker; `delay_s` bounds the one-way delay."""
 
     def __init__(
         self,
@@ -69,14 +62,13 @@ class Network:
         return Connection(self, client)
 
     def delay_s(self) -> float:
-        """How long the next way takes."""
         shortest, longest = self._delay_s
         return shortest + self._random.random() * (longest - shortest)
 
 
 @final
 class Connection:
-    """Carries requests out one after the other."""
+    """Executes requests one at a time."""
 
     def __init__(self, network: Network, client: str) -> None:
         self._network, self._client = network, client
@@ -86,11 +78,6 @@ class Connection:
         self._is_abandoned = False
 
     def send(self, request: Request) -> asyncio.Future[object]:
-        """The answer.
-
-        Raises:
-            errors.KafkaError: (the answer) It did not come.
-        """
         answer = self._loop.create_future()
         if self._is_abandoned:
             return answer
@@ -100,11 +87,9 @@ class Connection:
         return answer
 
     def close(self) -> None:
-        """Whatever is under way fails."""
         self._fail_all()
 
     def abandon(self) -> None:
-        """Whatever is under way is not heard of again, and nothing more is sent."""
         self._queue.clear()
         self._is_abandoned = True
 
@@ -150,7 +135,7 @@ class Connection:
             self._begin()
 
     def _give_up(self, answer: asyncio.Future[object]) -> None:
-        if self._waits(answer):  # whoever asked may have gone, and what waits behind it gives up all the same
+        if self._waits(answer):  # the caller may be gone; queued requests fail all the same
             if not answer.done():
                 answer.set_exception(errors.RequestTimedOutError())
             self._break(answer)

@@ -1,7 +1,9 @@
-"""A consumer with the manners of aiokafka's `AIOKafkaConsumer`, on a simulated broker.
+"""A consumer on a simulated broker that behaves like aiokafka's `AIOKafkaConsumer`.
 
-It has the calls that `kafka_ports.Client` names, and those that find and set positions; options have aiokafka's names and
-defaults, but that offsets are never committed automatically, and that by default it never asks again which partitions there are.
+It has the calls of `tidegate_adapters.kafka.client.Client`, and those that find and set positions.
+Options have aiokafka's names and defaults, but it never commits automatically, and by default never
+refreshes metadata. Calls raise aiokafka's errors, such as IllegalStateError for a partition that is
+not assigned.
 """
 
 from __future__ import annotations
@@ -28,27 +30,11 @@ _MS: Final = 1_000
 
 @final
 class SimulatedConsumer:
-    """A member of a group, on the running event loop.
+    """A group member on the running event loop, with aiokafka's options.
 
-    Args:
-        network: What lies between it and the broker.
-        group_id: Its group.
-        client_id: Who it is: what its ids in the group begin with, and what faults are chosen by.
-        group_instance_id: Its name, if it is a static member.
-        session_timeout_ms: For how long the group does not miss it.
-        rebalance_timeout_ms: For how long the others wait for it to join; the session's time by default.
-        heartbeat_interval_ms: How often it is heard of.
-        max_poll_interval_ms: It leaves if nobody polls for so long.
-        retry_backoff_ms: How long it waits before it asks again.
-        metadata_max_age_ms: How old what it knows of topics may be; None for any age, where aiokafka has five minutes.
-        request_timeout_ms: How long it asks for offsets of logs.
-        max_poll_records: How many records a poll hands out at most.
-        isolation_level: "read_committed" for records of committed transactions alone, or "read_uncommitted".
-        auto_offset_reset: Where it begins if nothing is committed: "earliest", "latest" or "none".
-        enable_auto_commit: Must be False.
-
-    Raises:
-        Misuse: It is to commit automatically.
+    Faults are chosen by `client_id`, the prefix of its member ids. `rebalance_timeout_ms` is the
+    session timeout by default. `metadata_max_age_ms` None means no refresh (aiokafka: five
+    minutes). `enable_auto_commit` must be False.
     """
 
     def __init__(
@@ -95,7 +81,7 @@ class SimulatedConsumer:
         self._client = SimpleNamespace(
             cluster=SimpleNamespace(add_listener=self._listeners.append), force_metadata_update=self._ask
         )
-        """Under aiokafka's names, for `client` asks, and asks to be told, there."""
+        """Names of aiokafka that `tidegate_adapters.kafka.client` uses."""
         self._refresh: asyncio.TimerHandle | None = None
         self._subscription = Subscription()
         self._coordinator: Coordinator | None = None
@@ -103,11 +89,6 @@ class SimulatedConsumer:
         self._is_closed = False
 
     async def start(self) -> None:
-        """Connect.
-
-        Raises:
-            errors.KafkaConnectionError: No broker answers.
-        """
         _, data = self._connections
         try:
             self._hear(cast("tuple[Partition, ...]", await self._metadata.send(Metadata())))
@@ -131,13 +112,11 @@ class SimulatedConsumer:
             await self._subscription.assigned()
 
     def _hear(self, partitions: Collection[Partition]) -> None:
-        """These are the partitions that there are; perhaps they are asked for again after a while."""
         self._known = partitions
         if self._age_s is not None:
             self._refresh = asyncio.get_running_loop().call_later(self._age_s, self._ask)
 
     def _ask(self) -> None:
-        """Ask which partitions there are, unless that is under way."""
         if not self._is_asking and not self._is_closed:
             self._is_asking = True
             self._forget()
@@ -161,11 +140,10 @@ class SimulatedConsumer:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was stopped, or killed."""
         return self._is_closed
 
     async def stop(self) -> None:
-        """Leave, once what the group is told is over; the listener, too."""
+        """Leave the group after the coordinator's current work, the listener included."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -178,7 +156,7 @@ class SimulatedConsumer:
             each.close()
 
     def kill(self) -> None:
-        """End as a process that is killed: the broker hears nothing of it."""
+        """Stop like a killed process, without a message to the broker."""
         self._is_closed = True
         self._forget()
         for each in self._connections:
@@ -189,21 +167,11 @@ class SimulatedConsumer:
             self._fetcher.close()
 
     def subscribe(self, topics: Collection[str], *, listener: Any = None) -> None:
-        """Take part in the group, for these topics; once.
-
-        Args:
-            topics: Their names.
-            listener: Has `on_partitions_revoked` and `on_partitions_assigned`.
-
-        Raises:
-            Misuse: It has subscribed.
-        """
         if self._subscription.topics is not None:
             raise Misuse("the simulated consumer subscribes once")
         self._subscription.subscribe(topics, listener)
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Which it has, as far as the client knows; None if it knows of no such topic."""
         return {each.partition for each in self._known if each.topic == topic} or None
 
     def assignment(self) -> Collection[Partition]:
@@ -216,20 +184,11 @@ class SimulatedConsumer:
         return {partition: None for partition, state in there.items() if state.is_paused}.keys()
 
     def pause(self, *partitions: Any) -> None:
-        """Hand out nothing of them, and throw away what waits.
-
-        Raises:
-            errors.IllegalStateError: One is not assigned.
-        """
+        """Buffered records of these partitions are dropped."""
         for partition in partitions:
             self._assigned(partition).is_paused = True
 
     def resume(self, *partitions: Any) -> None:
-        """Hand out what is read of them.
-
-        Raises:
-            errors.IllegalStateError: One is not assigned.
-        """
         for partition in partitions:
             self._assigned(partition).is_paused = False
         if partitions and self._fetcher is not None:
@@ -238,13 +197,7 @@ class SimulatedConsumer:
     async def getmany(
         self, *partitions: Any, timeout_ms: int = 0, max_records: int | None = None
     ) -> Mapping[Partition, list[SimulatedRecord]]:
-        """What was read of these partitions; of all if none is named.
-
-        Raises:
-            errors.ConsumerStoppedError: It was stopped.
-            errors.KafkaError: What cannot be mended, once each.
-            UnicodeDecodeError: A record cannot be decoded.
-        """
+        """Raises a permanent error once, but UnicodeDecodeError at each poll."""
         if self._is_closed:
             raise errors.ConsumerStoppedError
         coordinator, fetcher = self._started()
@@ -256,14 +209,7 @@ class SimulatedConsumer:
         return found
 
     async def commit(self, offsets: Mapping[Any, Any]) -> None:
-        """Commit positions, each an offset or an offset and metadata.
-
-        Raises:
-            ValueError: There are none.
-            errors.IllegalStateError: A partition is not assigned.
-            errors.CommitFailedError: It is no member any more, or the group rebalances.
-            errors.KafkaError: The broker will not take it.
-        """
+        """CommitFailedError means a lost membership or a rebalance."""
         if not offsets:
             raise ValueError(offsets)
         if self._subscription.topics is None:
@@ -277,46 +223,21 @@ class SimulatedConsumer:
         await coordinator.commit_offsets(self._subscription.assignment, positions)
 
     async def committed(self, partition: Any) -> int | None:
-        """What the group has committed.
-
-        Raises:
-            errors.KafkaError: That will not be answered.
-        """
         coordinator, _ = self._started()
         found = (await coordinator.fetch_committed_offsets([Partition(*partition)])).get(partition)
         return None if found is None or found.offset < 0 else found.offset
 
     async def beginning_offsets(self, partitions: Collection[Any]) -> Mapping[Any, int]:
-        """The first offset of each log.
-
-        Raises:
-            errors.KafkaError: That was not answered.
-        """
         return await self._listed(partitions, BEGINNING)
 
     async def end_offsets(self, partitions: Collection[Any]) -> Mapping[Any, int]:
-        """One past the last offset of each log.
-
-        Raises:
-            errors.KafkaError: That was not answered.
-        """
         return await self._listed(partitions, END)
 
     async def log_ends(self, partitions: Collection[Any]) -> Mapping[Any, int]:
-        """The same as a reader of all records is told it, which aiokafka's client has no such call for.
-
-        Raises:
-            errors.KafkaError: That was not answered.
-        """
+        """`end_offsets` with uncommitted records; aiokafka's client has no such call."""
         return await self._listed(partitions, END, is_committed=False)
 
     async def position(self, partition: Any) -> int:
-        """What is handed out next.
-
-        Raises:
-            errors.IllegalStateError: It is not assigned.
-            errors.KafkaTimeoutError: It has not become known.
-        """
         state = self._assigned(partition)
         try:
             await asyncio.wait_for(state.known.wait(), self._patience_s)
@@ -326,20 +247,11 @@ class SimulatedConsumer:
         return state.offset
 
     async def read_raw(self, partition: Any, position: int) -> Found | None:
-        """What `tidegate_adapters.kafka.decoding.read` finds for a client of aiokafka, which has no such call.
-
-        Raises:
-            errors.KafkaError: That was not answered.
-        """
+        """The counterpart of `tidegate_adapters.kafka.decoding.read`; aiokafka has no such call."""
         _, fetcher = self._started()
         return await fetcher.read_raw(Partition(partition.topic, partition.partition), position)
 
     def seek(self, partition: Any, offset: int) -> None:
-        """Hand out from that offset on.
-
-        Raises:
-            errors.IllegalStateError: It is not assigned.
-        """
         self._assigned(partition).begin_at(offset)
         _, fetcher = self._started()
         fetcher.forget(Partition(*partition))

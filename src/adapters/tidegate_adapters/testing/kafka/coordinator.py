@@ -1,15 +1,18 @@
-"""A simulated consumer as a member of its group: what `GroupCoordinator` of aiokafka 0.14 does, and when.
+"""A simulated consumer's group membership, after `GroupCoordinator` of aiokafka 0.14.
 
-One task joins the group whenever that is asked for, and between two generations waits for the user's listener. What its
-users meet:
-    An exception of the listener is logged, no more. A CancelledError or another BaseException ends the task: the member never
-    joins again, and every poll raises what ended it.
-    All partitions are revoked at each rebalance; aiokafka knows no cooperative one. The member goes on being heard of while
-    its listener runs, but the broker waits no longer than `rebalance_timeout_ms`, which is the session's unless it is given.
-    A commit is built under the lock that it waits for: what is sent again after a failure has the generation of then. One
-    that was cancelled is sent all the same.
-    UnknownMember and IllegalGeneration reset the generation; what is committed until the member has joined again carries none.
-    What the broker answers that the client cannot mend is raised by the next poll; a heartbeat that ended so ends every poll.
+One task joins the group on request, and awaits the user's listener between generations. Behaviour
+that users meet:
+    The task only logs an exception of the listener. A CancelledError or other BaseException ends
+        the task: the member never rejoins, and every poll raises that error.
+    Each rebalance revokes all partitions; aiokafka has no cooperative one. Heartbeats continue
+        while the listener runs, but the broker waits at most `rebalance_timeout_ms`, by default the
+        session timeout.
+    A commit is built under the lock it waits for, so a retry carries the generation of that moment.
+        A cancelled commit is sent all the same.
+    UnknownMember and IllegalGeneration reset the generation; commits until the next join carry
+        none.
+    The next poll raises an error that the client cannot handle; if it ended the heartbeat, every
+        poll raises it.
 """
 
 from __future__ import annotations
@@ -52,7 +55,7 @@ _NOT_OURS: Final = (errors.UnknownMemberIdError, errors.IllegalGenerationError)
 
 
 class Member(NamedTuple):
-    """How a consumer takes part in its group; times in seconds."""
+    """A consumer's group settings; times in seconds."""
 
     group: str
     client_id: str
@@ -66,15 +69,7 @@ class Member(NamedTuple):
 
 @final
 class _Link:
-    """The connection to the group's coordinator, whichever broker that is.
-
-    Args:
-        connections: One for what the group is asked, one for who coordinates it.
-        member: Who asks.
-
-    Attributes:
-        dead: Done when it is not known any more who coordinates the group.
-    """
+    """The connection to the coordinator; `dead` is done once that is unknown."""
 
     def __init__(self, connections: tuple[Connection, Connection], member: Member) -> None:
         self._connection, self._metadata = connections
@@ -92,13 +87,11 @@ class _Link:
             raise
 
     def lose(self) -> None:
-        """Who coordinates the group is not known any more."""
         if self._is_known:
             self._is_known = False
             self.dead.set_result(None)
 
     async def find(self, closing: asyncio.Future[None]) -> None:
-        """Ask who coordinates the group, until that is answered or the member is closed."""
         if self._is_known:
             return
         async with self._lock:
@@ -114,7 +107,6 @@ class _Link:
                     self._is_known, self.dead = True, self._loop.create_future()
 
     async def committed(self, partitions: Collection[Partition]) -> Mapping[Partition, Position]:
-        """What the group has committed."""
         reply = await self.send(OffsetFetch(self._member.group, tuple(partitions)))
         found: dict[Partition, Position] = {}
         for partition, answer in cast("Mapping[Partition, Position | Code]", reply).items():
@@ -134,18 +126,7 @@ class _Link:
 
 @final
 class Coordinator:
-    """Keeps a consumer a member of its group.
-
-    Args:
-        connections: One for what the group is asked, one for who coordinates it.
-        partitions: Which there are, as far as the client knows.
-        subscription: Of the consumer.
-        member: Who it is.
-
-    Attributes:
-        generation: Of which it is a member; -1 for none.
-        member_id: Who it is in it.
-    """
+    """Keeps a consumer in its group; `generation` is -1 without a membership."""
 
     def __init__(
         self,
@@ -162,30 +143,20 @@ class Coordinator:
         self._closing = self._loop.create_future()
         self._commit_lock = asyncio.Lock()
         self._is_prepared = False
-        """Has the listener let go of the last assignment?"""
         self._heartbeat: asyncio.Task[None] | None = None
         self._refresh: asyncio.Task[None] | None = None
         self._counted: Mapping[str, int] | None = None
-        """How many partitions the topics of the group have, as far as it knows, while it leads it."""
+        """Partition counts of the group's topics, known to a leader only."""
         self._error: Exception | None = None
         self._told: asyncio.Future[None] | None = None
-        """Done when the user has taken the error."""
         self.waiters: set[asyncio.Future[bool]] = set()
-        """Polls that wait, and hear of errors."""
         self._coordination_task = self._loop.create_task(self._run(), name=f"coordination of {member.client_id}")
 
     @property
     def is_settled(self) -> bool:
-        """Is it a member that knows of nothing to join?"""
         return self.generation != NO_GENERATION and not self._rejoin.done() and not self._subscription.is_reassigning
 
     def check_errors(self) -> None:
-        """Raise what cannot be mended here, once.
-
-        Raises:
-            errors.KafkaError: The broker said so.
-            BaseException: What ended the task.
-        """
         if self._coordination_task.done():
             self._coordination_task.result()
         if self._told is not None:
@@ -196,7 +167,6 @@ class Coordinator:
             raise error
 
     async def close(self) -> None:
-        """Wait for what the task is at, the listener included, and leave."""
         self._closing.set_result(None)
         if not self._coordination_task.done():
             await self._coordination_task
@@ -205,7 +175,6 @@ class Coordinator:
         await self._leave()
 
     def abandon(self) -> None:
-        """End as a process that is killed: nothing is sent any more."""
         for task in (self._coordination_task, self._heartbeat, self._refresh):
             if task is not None:
                 task.cancel()
@@ -243,7 +212,6 @@ class Coordinator:
                     await self._tell(cast("Exception", failure))
 
     async def _first_of(self, *futures: asyncio.Future[None] | None) -> None:
-        """Wait for one of them, or to be closed."""
         there = {self._closing, *(each for each in futures if each is not None)}
         await asyncio.wait(there, return_when=asyncio.FIRST_COMPLETED)
 
@@ -254,14 +222,13 @@ class Coordinator:
                 waiter.set_exception(copy.copy(error))
 
     async def _tell(self, error: Exception) -> None:
-        """The user is to take it before anything else is tried."""
+        """Pause until the user has received the error."""
         error = copy.copy(error)
         self._fail(error)
         self._error, self._told = error, self._loop.create_future()
         await self._first_of(self._told)
 
     async def _joined(self, before: Assignment | None) -> Assignment | None:
-        """The next assignment; None if it is to be tried again."""
         if not self._is_prepared:
             self._subscription.is_reassigning, self._counted = True, None
             await self._heard(self._revoked(before))
@@ -299,7 +266,7 @@ class Coordinator:
     # --- requests -------------------------------------------------------------------------------------------------------
 
     async def ensure_coordinator_known(self) -> None:
-        """Under aiokafka's name, as the next, for `static_membership` asks by them."""
+        """Has aiokafka's name: `static_membership` calls this and the next method."""
         await self._link.find(self._closing)
 
     async def _send_req(self, request: NamedHeartbeat) -> SimpleNamespace:
@@ -312,7 +279,7 @@ class Coordinator:
         self.request_rejoin()
 
     def request_rejoin(self) -> None:
-        """Join the group again; under aiokafka's name, for `client` asks for it."""
+        """Has aiokafka's name: `tidegate_adapters.kafka.client` calls it."""
         if not self._rejoin.done():
             self._rejoin.set_result(None)
 
@@ -320,13 +287,12 @@ class Coordinator:
         return {topic: sum(each.topic == topic for each in self._partitions()) for topic in topics}
 
     def hear_of_partitions(self) -> None:
-        """The client has learned which there are: whoever leads the group joins again where a topic of it has grown."""
+        """Rejoin if this member leads and a topic of the group has grown."""
         if self._counted is not None and self._counted != (now := self._count(self._counted)):
             self._counted = now
             self.request_rejoin()
 
     def _heed(self, code: Code) -> bool:
-        """Do what an error says of the membership; tell whether it says something of it."""
         if code in _NOT_THERE:
             self._link.lose()
         elif code in _NOT_OURS:
@@ -338,7 +304,6 @@ class Coordinator:
         return True
 
     async def _join(self) -> tuple[Partition, ...] | None:
-        """What is assigned; None if that was not answered."""
         reply: Any = await self._sent_join()
         if isinstance(reply, Joined):
             self.member_id, self.generation = reply.member_id, reply.generation
@@ -359,7 +324,6 @@ class Coordinator:
         return None
 
     async def _sent_join(self) -> object:
-        """The answer; None if there is none."""
         while True:
             member, topics = self._member, self._subscription.topics
             assert topics is not None
@@ -417,7 +381,6 @@ class Coordinator:
         self._heartbeat = None
 
     async def _beating(self) -> None:
-        """Until the member is none any more, or the broker says what cannot be mended."""
         heard, delay_s = self._loop.time(), self._member.heartbeat_s
         while self.member_id:
             try:
@@ -456,12 +419,7 @@ class Coordinator:
     # --- positions ------------------------------------------------------------------------------------------------------
 
     async def commit_offsets(self, assignment: object, offsets: Mapping[Partition, Position]) -> None:
-        """Commit, again and again while the broker may come to take it.
-
-        Raises:
-            errors.CommitFailedError: The member is none any more, or the group rebalances.
-            errors.KafkaError: The broker will not take it.
-        """
+        """Retries retriable errors without end."""
         while True:
             await self._link.find(self._closing)
             try:
@@ -477,7 +435,7 @@ class Coordinator:
                 return
 
     async def _do_commit_offsets(self, _assignment: object, offsets: Mapping[Partition, Position]) -> None:
-        """Under aiokafka's name, for `client` stands in front of it."""
+        """Has aiokafka's name: `tidegate_adapters.kafka.client` wraps it."""
         request = OffsetCommit(self._member.group, self.generation, self.member_id, offsets)
         codes = cast("Mapping[Partition, Code]", await self._link.send(request))
         failed: list[errors.KafkaError] = []
@@ -498,11 +456,7 @@ class Coordinator:
             raise errors.TopicAuthorizationFailedError(unauthorized)
 
     async def fetch_committed_offsets(self, partitions: Collection[Partition]) -> Mapping[Partition, Position]:
-        """What the group has committed, asked again and again while that may come to be answered.
-
-        Raises:
-            errors.KafkaError: It will not be.
-        """
+        """Retries retriable errors without end."""
         while True:
             await self._link.find(self._closing)
             try:
@@ -513,7 +467,6 @@ class Coordinator:
                 await asyncio.sleep(self._member.backoff_s)
 
     async def _refreshing(self, assignment: Assignment) -> None:
-        """Tell the fetcher what is committed whenever it asks, as long as the assignment is the last."""
         with contextlib.suppress(asyncio.CancelledError):
             while assignment.is_active:
                 await assignment.asked.wait()
@@ -535,14 +488,12 @@ class Coordinator:
 
 
 async def _stopped(task: asyncio.Task[None] | None) -> None:
-    """Cancel it, and wait; how it ended is not told here."""
     if task is not None and not task.done():
         task.cancel()
         await task
 
 
 def _check(code: Code, group: str) -> None:
-    """Raise the error of a code."""
     if code is errors.GroupAuthorizationFailedError:
         raise code(group)
     if code is not errors.NoError:
@@ -552,7 +503,6 @@ def _check(code: Code, group: str) -> None:
 def _round_robin(
     members: Mapping[str, tuple[str, ...]], partitions: Collection[Partition]
 ) -> Mapping[str, tuple[Partition, ...]]:
-    """What each member is assigned: partitions in order, members in turns."""
     assigned: dict[str, list[Partition]] = {member: [] for member in members}
     turns = cycle(sorted(members))
     for partition in sorted(partitions):

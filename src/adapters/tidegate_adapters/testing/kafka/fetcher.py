@@ -1,14 +1,16 @@
-"""What a simulated consumer has read ahead: what `Fetcher` of aiokafka 0.14 does, and when.
+"""A simulated consumer's prefetching, after `Fetcher` of aiokafka 0.14.
 
-One request is under way at a time. What came waits for the user; a partition with records that wait is not read further, and
-for a tenth of a second no other is. What a user meets:
-    A poll of named partitions leaves what waits of others; one that names none hands out all.
-    What waits of a partition is thrown away, and read again, if it is paused when a poll comes to it, or was assigned anew.
-    While the group rebalances a poll waits, however short its timeout.
-    A record that cannot be decoded is raised, and nothing that came along is handed out: it is read again, and raised again,
-    until the user seeks beyond it, or polls so few that those before it are handed out.
-    A partition that the client does not know to be there is not read; it asks for that as fast as it is answered.
-    An error of one partition is raised by the poll after the one that hands out what else there is.
+One request is in flight at a time. The fetcher buffers records for the user. It reads no further in
+a partition with buffered records, and for a tenth of a second in no other. Behaviour that users
+meet:
+    A poll of named partitions leaves the others' buffers; a poll without names returns all.
+    A poll drops the buffer of a partition that is paused or newly assigned; its records are read
+        again.
+    A poll waits during a rebalance, however short its timeout.
+    A record that cannot be decoded is raised, and the poll returns no other. Later polls raise it
+        again until the user seeks past it, or limits polls to the records before it.
+    A partition unknown to the client is not read; metadata requests for it repeat without delay.
+    The error of one partition is raised by the poll after the one that returns the others' records.
 """
 
 from __future__ import annotations
@@ -28,16 +30,15 @@ from tidegate_adapters.testing.kafka.subscription import Assignment, Subscriptio
 
 _WAIT_S: Final = 0.5
 _AHEAD_S: Final = 0.1
-"""How long records that wait keep others from being read."""
+"""Time during which buffered records block reads of other partitions."""
 _CREATE_TIME: Final = 0
 _NOT_HERE: Final = (errors.NotLeaderForPartitionError, errors.UnknownTopicOrPartitionError)
-"""Answers after which the client asks which partitions there are, and goes on meanwhile."""
+"""After these errors the client refreshes metadata and continues."""
 _NOWHERE: Final = -1
-"""A position that no partition has."""
 
 
 class SimulatedRecord(NamedTuple):
-    """A record as aiokafka hands it out."""
+    """A record in aiokafka's form."""
 
     topic: str
     partition: int
@@ -52,20 +53,20 @@ class SimulatedRecord(NamedTuple):
 @final
 @attrs.define(eq=False)
 class _Waiting:
-    """Records that came, or an error, and when."""
+    """Buffered records or an error."""
 
     since: float
     records: list[SimulatedRecord]
     stop: int = 0
-    """Where the next read begins when all were handed out."""
+    """Position of the next read after these records."""
     position: int = 0
-    """Where the partition has to stand for them to be handed out."""
+    """The partition's position that these records require."""
     error: Exception | None = None
 
 
 @final
 class Fetcher:
-    """Reads ahead, and hands out."""
+    """Prefetches records for polls."""
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class Fetcher:
         self._is_busy = False
         self._of: Assignment | None = None
         self._begun = 0
-        """How many assignments there were: what is under way for an earlier one no longer keeps this one busy."""
+        """A request of an earlier assignment does not block this one."""
         self._timer: asyncio.TimerHandle | None = None
         self._placing: asyncio.Task[None] | None = None
         self.is_closed = False
@@ -101,7 +102,6 @@ class Fetcher:
         self._wake()
 
     def go_on(self) -> None:
-        """Ask for what is to be read next, if anything is."""
         assignment = self._subscription.assignment
         if self.is_closed or assignment is None:
             return
@@ -186,7 +186,6 @@ class Fetcher:
     # --- where to begin -------------------------------------------------------------------------------------------------
 
     async def _place(self, assignment: Assignment, partitions: Sequence[Partition]) -> None:
-        """Begin where the group has committed, or where the rules say."""
         begun = self._begun
         for partition in partitions:
             state = assignment.partitions[partition]
@@ -222,12 +221,6 @@ class Fetcher:
     async def records(
         self, partitions: Collection[Partition], timeout_s: float, most: int | None
     ) -> dict[Partition, list[SimulatedRecord]]:
-        """What waits, of these partitions or of all; else what comes within the time.
-
-        Raises:
-            errors.KafkaError: One of the partitions cannot be read.
-            UnicodeDecodeError: A record cannot be decoded.
-        """
         while True:
             if self._subscription.is_reassigning:
                 await self._subscription.assigned()
@@ -240,11 +233,6 @@ class Fetcher:
             timeout_s = max(0.0, timeout_s - (self._loop.time() - began))
 
     async def _woken(self, timeout_s: float) -> bool:
-        """Wait until something has come, for so long at most; tell whether it has.
-
-        Raises:
-            errors.KafkaError: What the coordinator has to tell.
-        """
         waiter: asyncio.Future[bool] = self._loop.create_future()
         timer = self._loop.call_later(timeout_s, _is_over, waiter)
         self._coordinator.waiters.add(waiter)
@@ -298,11 +286,6 @@ class Fetcher:
         return taken
 
     async def read_raw(self, partition: Partition, position: int) -> Found | None:
-        """The records from there on, where one of them cannot be decoded.
-
-        Raises:
-            errors.KafkaError: It cannot be read.
-        """
         answers = cast(
             "Mapping[Partition, Read | Code]",
             await self._connection.send(Fetch({partition: position}, 0.0, self._is_committed)),
@@ -319,7 +302,6 @@ class Fetcher:
         return Found(tuple(raw), found.stop)
 
     def forget(self, partition: Partition) -> None:
-        """What waits of it is of no use any more."""
         self._waiting.pop(partition, None)
         self.go_on()
 
@@ -330,7 +312,6 @@ def _records(partition: Partition, read: Read) -> Iterator[SimulatedRecord]:
 
 
 def _is_over(waiter: asyncio.Future[bool]) -> None:
-    """Nothing has come in time."""
     if not waiter.done():
         waiter.set_result(False)
 
@@ -338,11 +319,6 @@ def _is_over(waiter: asyncio.Future[bool]) -> None:
 async def listed(
     connection: Connection, partitions: Mapping[Partition, int], *, is_committed: bool
 ) -> Mapping[Partition, int]:
-    """Where logs begin or end, for a reader of what is committed or of all.
-
-    Raises:
-        errors.KafkaError: That was not answered, or not for one of them.
-    """
     answers = cast("Mapping[Partition, int | Code]", await connection.send(ListOffsets(partitions, is_committed)))
     found: dict[Partition, int] = {}
     for partition, answer in answers.items():

@@ -1,13 +1,16 @@
-"""The log of one partition of the simulated broker, as a value: records, marks of transactions, and what each producer wrote last.
+"""The log of one simulated partition, as a value: records, transaction markers, and each producer's
+last batches.
 
-A log of `tidegate.sim.log`, in which a mark is a hole. What is open of transactions ends what a reader of committed records sees:
-the last stable offset. Records of aborted transactions stay, and such a reader is not handed them.
+It is a log of `tidegate.sim.log` with markers as holes. The first open transaction bounds readers
+of committed records: the last stable offset. Records of aborted transactions stay, hidden from such
+readers.
 
-What a producer meets, after Kafka 4.1's `ProducerStateManager`:
-    A batch with the sequence number of one of its last five is not written again; the offset of then is answered.
-    One with a number that is not the next is refused, as is one of an older epoch; of a producer of whom the log knows nothing, any
-    is the first, as after its topic was deleted and made anew.
-    The mark that ends a transaction has an epoch, too: that of a fence makes what is sent under the one before too old.
+For producers, after Kafka 4.1's `ProducerStateManager`:
+    A batch that repeats one of the producer's last five is not written again; the log returns its
+        offset.
+    A gap in sequence numbers or an older epoch is refused. Any first batch of an unknown producer
+        is accepted, as after a topic was deleted and recreated.
+    A marker carries an epoch too: after a fence's marker, batches of the earlier epoch are refused.
 """
 
 from __future__ import annotations
@@ -26,16 +29,12 @@ _PLAIN: Final = Written()
 
 
 class _Batch(NamedTuple):
-    """What was written of a producer."""
-
     sequence: int
     length: int
     offset: int
 
 
 class _Producer(NamedTuple):
-    """The epoch of a producer, and its last batches, the newest last."""
-
     epoch: int
     batches: tuple[_Batch, ...] = ()
 
@@ -46,12 +45,10 @@ class Log:
     """One partition.
 
     Attributes:
-        entries: From offset 0 on.
-        start: Below it, all is deleted.
-        poison: Offsets of records that aiokafka cannot read, for a header's name is not UTF-8.
-        written: What records have beside their keys, by offset, where a producer wrote them.
-        open: The offsets of each open transaction, by its producer.
-        aborted: The offsets of all that were aborted.
+        start: Entries below are deleted.
+        poison: Records that aiokafka cannot decode (a header name that is not UTF-8).
+        written: Values and headers of producers' records, by offset.
+        open: Offsets of open transactions, by producer.
     """
 
     entries: Entries = ()
@@ -64,33 +61,27 @@ class Log:
 
     @property
     def end(self) -> int:
-        """One past the last offset."""
         return len(self.entries)
 
     @property
     def stable(self) -> int:
-        """One past the last offset that a reader of committed records comes to: where the first open transaction begins.
-
-        Where the first records of that are deleted, it is the start of the log.
-        """
+        """The last stable offset: the start of the first open transaction, or the end."""
         return max(self.start, min((offsets[0] for offsets in self.open.values()), default=self.end))
 
     def with_entries(self, *entries: LogEntry, poison: bool = False) -> Log:
-        """The same, and these at the end."""
         added = frozenset(range(self.end, self.end + len(entries))) if poison else frozenset[int]()
         return attrs.evolve(self, entries=(*self.entries, *entries), poison=self.poison | added)
 
     def without(self, below: int) -> Log:
-        """The same, and all before the offset is gone."""
         gone = tuple(Hole.COMPACTED for _ in self.entries[:below])
         return attrs.evolve(self, entries=(*gone, *self.entries[below:]), start=below)
 
     def up_to(self, end: int) -> Log:
-        """The same, and all from the offset on is gone, as where a leader is elected that never had it."""
+        """As after the election of a leader that lacks the rest."""
         return attrs.evolve(self, entries=self.entries[:end])
 
     def judged(self, batch: Batch) -> int | Code:
-        """May it be written? The offset at which it stands already, or a code."""
+        """Check a batch: NoError, the offset of its first write, or an error code."""
         known = self._producers.get(batch.producer.id)
         if known is None:
             return errors.NoError
@@ -104,7 +95,6 @@ class Log:
         return errors.NoError if batch.sequence == following else errors.OutOfOrderSequenceNumber
 
     def with_batch(self, batch: Batch) -> Log:
-        """The same, and a batch that may be written at the end."""
         offset, count = self.end, len(batch.records)
         (producer, epoch), offsets = batch.producer, tuple(range(offset, offset + count))
         known = self._producers.get(producer)
@@ -121,7 +111,6 @@ class Log:
         )
 
     def with_mark(self, producer: ProducerEpoch, *, is_commit: bool) -> Log:
-        """The same, and the transaction of a producer has ended."""
         ended = self.open.get(producer.id, ())
         known = self._producers.get(producer.id)
         last = known.batches if known is not None and known.epoch == producer.epoch else ()
@@ -134,7 +123,7 @@ class Log:
         )
 
     def read(self, offset: int, most: int, *, is_committed: bool) -> Read | Code | None:
-        """So many records from the offset on; None where there is nothing to tell yet."""
+        """None if there are no records from the offset on yet."""
         if not self.start <= offset <= self.end:
             return errors.OffsetOutOfRangeError
         entries = self.entries

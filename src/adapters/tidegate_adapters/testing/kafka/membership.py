@@ -1,21 +1,22 @@
-"""The members of a consumer group as its coordinator keeps them: Kafka's classic protocol.
+"""The members of a consumer group, as its coordinator keeps them: Kafka's classic protocol.
 
-    EMPTY ──join──> PREPARING ──all have joined, or time is up──> COMPLETING ──the leader says who gets what──> STABLE
-                        ^                                             |                                            |
-                        └────── somebody joins, leaves, is not heard of ───────────────────────────────────────────┘
+    EMPTY ──join──> PREPARING ──all joined, or timeout──> COMPLETING ──leader assigns──> STABLE
+                        ^                                    |                            |
+                        └──── a member joins, leaves or times out ────────────────────────┘
 
-`tidegate.sim.group` knows no members that join one by one: there a rebalance waits for releases, and is over. What clients do
-between the two (they commit, they fall silent, they come twice) is what this module is for; it is written after
-Kafka 4.1's `ClassicGroup` and `GroupMetadataManager`, and held against a real broker by tests.
+`tidegate.sim.group` does not model single joins: there a rebalance waits for releases and ends.
+This module covers clients' actions in between (commits, silence, rejoining). It follows Kafka 4.1's
+`ClassicGroup` and `GroupMetadataManager`; tests compare it with a real broker.
 
-What a client meets here that it may not expect:
-    A commit is taken of any member of this generation, for any partition, also while members are joining.
-    A commit without a generation is taken while there are no members.
-    Between two generations (COMPLETING) a commit is answered RebalanceInProgress.
-    Whoever has not joined again in time is put out, also if it is heard of; nobody tells it.
-    A follower that joins a stable group again gets the same generation; if the leader does, all begin anew.
-    A static member that comes again under no id takes the place of the one that has its name, and nobody rebalances. The one
-    that was there is told that it is fenced where it says its name, and otherwise that it is no member.
+Behaviour that clients may not expect:
+    Any member of this generation may commit any partition, even while members join.
+    A commit without a generation is accepted while the group is empty.
+    While COMPLETING, a commit gets RebalanceInProgress.
+    A member that does not rejoin in time is dropped without notice, even if its heartbeats arrive.
+    A follower that rejoins a stable group gets the same generation; a leader that does starts a
+        rebalance.
+    A static member that rejoins without an id replaces the member of its name, without a rebalance.
+        The replaced one gets FencedInstanceId if it sends its name, and otherwise UnknownMemberId.
 """
 
 from __future__ import annotations
@@ -44,13 +45,12 @@ from tidegate_adapters.testing.kafka.requests import (
 )
 
 Reply: TypeAlias = Callable[[object], None]
-"""Takes the answer to a request: a value, or a code."""
 
 
 @final
 @unique
 class GroupPhase(Enum):
-    """Where a group stands."""
+    """The state of a group."""
 
     EMPTY = "empty"
     PREPARING = "preparing a rebalance"
@@ -60,7 +60,7 @@ class GroupPhase(Enum):
 
 @final
 class BrokerClock:
-    """The timers of a broker: they go off in its own context, so that they go on while a client stands still."""
+    """A broker's timers; their own context lets them fire while a client is stopped."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -85,7 +85,7 @@ class _Member:
 
 @final
 class Membership:
-    """Who is a member, in which generation, and what each was assigned."""
+    """The members, the generation and the assignments."""
 
     def __init__(self, clock: BrokerClock) -> None:
         self._clock = clock
@@ -94,11 +94,10 @@ class Membership:
         self.members: dict[str, _Member] = {}
         self.leader = ""
         self.late: list[str] = []
-        """Who was put out because it had not joined again in time."""
+        """Members dropped for not rejoining in time."""
         self._pending: dict[str, asyncio.TimerHandle] = {}
-        """Who was given an id and has not come back with it."""
+        """Ids given to members that have not joined yet."""
         self._timer: asyncio.TimerHandle | None = None
-        """For those who have to join, or to sync."""
         self._count = 0
 
     # --- requests -------------------------------------------------------------------------------------------------------
@@ -129,7 +128,7 @@ class Membership:
         self._wait_for_the_others(member, request, reply)
 
     def sync(self, request: SyncGroup, reply: Reply) -> None:
-        """Answered when the leader has said who gets what."""
+        """Answered when the leader has assigned the partitions."""
         if self._is_fenced(request.instance, request.member_id):
             reply(FencedInstanceIdError)
             return
@@ -164,7 +163,6 @@ class Membership:
         return errors.NoError
 
     def judged_commit(self, request: OffsetCommit) -> Code:
-        """May it be taken?"""
         if request.generation == NO_GENERATION and self.phase is GroupPhase.EMPTY:
             return errors.NoError
         if request.generation == NO_GENERATION and not request.member_id:
@@ -177,12 +175,11 @@ class Membership:
         return code
 
     def rebalance(self) -> None:
-        """Begin one, as if somebody had asked for it; of a stable group only."""
         if self.phase is GroupPhase.STABLE:
             self._prepare()
 
     def put_out(self, member_id: str) -> None:
-        """Forget a member, as if it had not been heard of."""
+        """Drop a member, as after a session timeout."""
         if member_id in self.members:
             self._remove(self.members[member_id])
 
@@ -194,13 +191,11 @@ class Membership:
         return errors.NoError if generation == self.generation else errors.IllegalGenerationError
 
     def _holder(self, instance: str | None) -> _Member | None:
-        """The member of that name."""
         if instance is None:
             return None
         return next((member for member in self.members.values() if member.instance == instance), None)
 
     def _is_fenced(self, instance: str | None, member_id: str) -> bool:
-        """Whether another has the name."""
         holder = self._holder(instance)
         return holder is not None and holder.id != member_id
 
@@ -216,7 +211,6 @@ class Membership:
             self._replace(holder, member_id, request, reply)
 
     def _replace(self, holder: _Member, member_id: str, request: JoinGroup, reply: Reply) -> None:
-        """A static member comes again: what the one of its name had is its own."""
         self._answer(holder, FencedInstanceIdError)
         leader = self.leader
         self.members = {(member_id if key == holder.id else key): each for key, each in self.members.items()}
@@ -225,7 +219,7 @@ class Membership:
         holder.id = member_id
         self._touch(holder)
         if self.phase is GroupPhase.STABLE and holder.topics == request.topics:
-            reply(Joined(self.generation, member_id, leader, {}))  # it is not told that it leads
+            reply(Joined(self.generation, member_id, leader, {}))  # without the leader's member list
         else:
             self._wait_for_the_others(holder, request, reply)
 
@@ -279,7 +273,7 @@ class Membership:
             self._begin_generation()
 
     def _begin_generation(self) -> None:
-        """Whoever has not joined is out, but for static members, who may come back."""
+        """Drop members that have not rejoined, except static ones."""
         for member in tuple(self.members.values()):
             if member.join is None and member.instance is None:
                 self.late.append(member.id)
@@ -317,7 +311,6 @@ class Membership:
                 reply(member.assignment)
 
     def _expire_syncs(self) -> None:
-        """Who joined and did not ask what it got is out."""
         if self.phase is GroupPhase.COMPLETING:
             for member in tuple(self.members.values()):
                 if member.sync is None:
@@ -330,7 +323,7 @@ class Membership:
         member.seen = self._clock.time()
 
     def _look(self, member: _Member) -> None:
-        """Has it been heard of? Who waits for an answer need not say anything."""
+        """Check the session timeout; a member that awaits an answer counts as alive."""
         now = self._clock.time()
         waits = member.join is not None or member.sync is not None
         due = (now if waits else member.seen) + member.session_s

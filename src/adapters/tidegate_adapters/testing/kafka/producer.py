@@ -1,8 +1,7 @@
-"""A producer on a simulated broker: aiokafka's own `AIOKafkaProducer`, on a client whose requests a simulated connection carries.
+"""Connects aiokafka's own `AIOKafkaProducer` to the simulated broker.
 
-Nothing of the producer is written anew, so it has its manners by itself: what it keeps of a transaction, what it sends again, and
-what its sender dies of. What is told apart here is what goes over the wire. The client asks which topics there are as aiokafka's
-does, and when; it has one broker, which it always reaches.
+Its transaction state, retries and failures are its own. This module translates requests and
+answers. The client refreshes metadata like aiokafka's. It has one broker, which it always reaches.
 """
 
 from __future__ import annotations
@@ -39,20 +38,14 @@ from tidegate_adapters.testing.kafka.requests import (
 _NODE: Final = 1
 _MS: Final = 1_000
 _OF_A_TRANSACTION: Final = 1
-"""What aiokafka calls the kind of the coordinator."""
+"""aiokafka's coordinator type for transactions."""
 _NONE: Final = -1
-"""For an offset, a time, or a producer's id."""
+"""A missing offset, time or producer id."""
 
 
 @final
 class SimulatedProducer(AIOKafkaProducer):  # type: ignore[misc]  # it has no types
-    """A producer on the running event loop.
-
-    Args:
-        network: What lies between it and the broker.
-        client_id: Who it is: what faults are chosen by.
-        options: More options of aiokafka's producer.
-    """
+    """A producer on the running event loop; faults are chosen by its client id."""
 
     def __init__(self, network: Network, *, client_id: str, **options: Any) -> None:
         super().__init__(client_id=client_id, **options)
@@ -61,7 +54,7 @@ class SimulatedProducer(AIOKafkaProducer):  # type: ignore[misc]  # it has no ty
         self._metadata = self._message_accumulator._cluster = self.client.cluster  # noqa: SLF001  where it looks for leaders
 
     def kill(self) -> None:
-        """End as a process that is killed: the broker hears nothing of it."""
+        """Stop like a killed process, without a message to the broker."""
         self._closed = True
         self.client.abandon()
         for task in (self._sender.sender_task, self.client._sync_task):  # noqa: SLF001  all that it runs
@@ -71,7 +64,7 @@ class SimulatedProducer(AIOKafkaProducer):  # type: ignore[misc]  # it has no ty
 
 @final
 class _Client(AIOKafkaClient):  # type: ignore[misc]  # it has no types
-    """Has the options of another one, and carries requests to the simulated broker."""
+    """A client that sends requests to the simulated broker."""
 
     def __init__(self, network: Network, made: Any) -> None:
         super().__init__(
@@ -97,7 +90,6 @@ class _Client(AIOKafkaClient):  # type: ignore[misc]  # it has no types
             each.close()
 
     def abandon(self) -> None:
-        """Nothing is sent any more."""
         for each in (self._asking, *self._of.values()):
             each.abandon()
 
@@ -128,7 +120,6 @@ class _Client(AIOKafkaClient):  # type: ignore[misc]  # it has no types
 
 
 def _asked(request: Any) -> Request:
-    """A request of aiokafka as one of the simulated broker."""
     it = SimpleNamespace(**{name.removeprefix("_"): value for name, value in vars(request).items()})
     match request:
         case coordination.FindCoordinatorRequest():
@@ -143,7 +134,6 @@ def _asked(request: Any) -> Request:
 
 
 def _of_a_transaction(request: Any, it: Any) -> Request:
-    """The same of a request that names the producer."""
     id_, producer = it.transactional_id, ProducerEpoch(it.producer_id, it.producer_epoch)
     match request:
         case transaction.AddPartitionsToTxnRequest():
@@ -165,7 +155,6 @@ def _of_a_transaction(request: Any, it: Any) -> Request:
 
 
 def _batch(data: Any) -> Batch:
-    """Records as they are encoded."""
     batch = MemoryRecords(bytes(data)).next_batch()
     producer = ProducerEpoch(batch.producer_id, batch.producer_epoch)
     records = tuple((each.key, Written(each.value, tuple(each.headers))) for each in batch)
@@ -173,7 +162,6 @@ def _batch(data: Any) -> Batch:
 
 
 def _answered(request: Any, answer: Any) -> Any:
-    """An answer of the simulated broker as aiokafka reads it."""
     match request:
         case coordination.FindCoordinatorRequest():
             return SimpleNamespace(error_code=answer.errno, coordinator_id=_NODE)
@@ -190,7 +178,6 @@ def _answered(request: Any, answer: Any) -> Any:
 
 
 def _written(answer: int | Code) -> tuple[int, int, int]:
-    """Of a partition: the code, the offset of its first record, and no time."""
     if isinstance(answer, int):
         return errors.NoError.errno, answer, _NONE
     return answer.errno, _NONE, _NONE

@@ -1,8 +1,8 @@
-"""What clients ask of a broker, and what may be answered: the part of Kafka's protocol that groups and transactions need.
+"""Requests of Kafka's protocol for groups and transactions, and their answers.
 
-A request is answered with a value, or with an error code: a class of `aiokafka.errors`, which a client turns into what it
-does next. What names partitions is answered a partition at a time. `CODES` has, for each request, the codes that its handler
-in aiokafka 0.14 tells apart, one that it does not know, and those that Kafka 4.1 gives besides.
+An answer is a value or an error code, a class of `aiokafka.errors`; requests that name partitions
+get one for each. `CODES` has the codes of each request: those that its handler in aiokafka 0.14
+distinguishes, one unknown to it, and further ones of Kafka 4.1.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from aiokafka import errors
 
 Code: TypeAlias = Any
-"""An error that a broker answers, a class of aiokafka's, which ships no types; `errors.NoError` for none."""
+"""An error code; aiokafka's classes are untyped."""
 
 BEGINNING: Final = -2
 END: Final = -1
 NOWHERE: Final = 0
-"""To begin nowhere, but to fail: what aiokafka calls the strategy "none"."""
+"""Fail instead of resetting the offset: aiokafka's strategy "none"."""
 
 
 class FencedInstanceIdError(errors.UnknownError):  # type: ignore[misc]  # it has no types
-    """Another member has the name, for which aiokafka 0.14 has no class: it takes it for what it does not know."""
+    """Another member has the name; aiokafka 0.14 treats this code as unknown."""
 
     errno = 82
 
@@ -31,21 +31,21 @@ class FencedInstanceIdError(errors.UnknownError):  # type: ignore[misc]  # it ha
 
 
 class Partition(NamedTuple):
-    """A partition of a topic; equal to aiokafka's, and to any pair of the two."""
+    """A topic's partition; equal to aiokafka's type, and to a plain pair."""
 
     topic: str
     partition: int
 
 
 class Position(NamedTuple):
-    """What a group has committed."""
+    """A committed position."""
 
     offset: int
     metadata: str
 
 
 class JoinGroup(NamedTuple):
-    """Take part in the next generation."""
+    """Join the next generation."""
 
     group: str
     member_id: str
@@ -57,7 +57,7 @@ class JoinGroup(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """A member of a generation; the leader learns who else is, and what they subscribe to."""
+    """A member of a generation; only the leader receives the members and their topics."""
 
     generation: int
     member_id: str
@@ -66,7 +66,7 @@ class Joined(NamedTuple):
 
 
 class SyncGroup(NamedTuple):
-    """Learn what is assigned; the leader says so for all."""
+    """Receive the assignment; the leader sends everyone's."""
 
     group: str
     generation: int
@@ -76,7 +76,7 @@ class SyncGroup(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """Stay a member; perhaps by name."""
+    """Keep the session alive."""
 
     group: str
     generation: int
@@ -85,7 +85,7 @@ class Heartbeat(NamedTuple):
 
 
 class LeaveGroup(NamedTuple):
-    """Be a member no more."""
+    """Leave the group."""
 
     group: str
     member_id: str
@@ -101,21 +101,21 @@ class OffsetCommit(NamedTuple):
 
 
 class OffsetFetch(NamedTuple):
-    """Learn what is committed."""
+    """Read committed positions."""
 
     group: str
     partitions: tuple[Partition, ...]
 
 
 class Written(NamedTuple):
-    """What a record has beside its key."""
+    """A record's value and headers."""
 
     value: bytes | None = b"x"
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 class Fetch(NamedTuple):
-    """Read records from these offsets on, perhaps those of committed transactions alone; wait so long for the first."""
+    """Read records from these offsets, or committed ones only; wait `wait_s` for the first."""
 
     positions: Mapping[Partition, int]
     wait_s: float
@@ -123,7 +123,7 @@ class Fetch(NamedTuple):
 
 
 class Read(NamedTuple):
-    """What was read: the offsets and keys of records, what else they have, and where the next read begins."""
+    """The records read, and the position of the next read."""
 
     offsets: tuple[int, ...]
     keys: tuple[bytes | None, ...]
@@ -132,39 +132,39 @@ class Read(NamedTuple):
 
 
 class ListOffsets(NamedTuple):
-    """Learn where logs begin or end; perhaps where what is open of transactions begins."""
+    """Find the starts or ends of logs; with `is_committed`, the last stable offset."""
 
     partitions: Mapping[Partition, int]
     is_committed: bool = False
 
 
 class FindCoordinator(NamedTuple):
-    """Learn who coordinates a group, or a transactional id."""
+    """Find the coordinator of a group or a transactional id."""
 
     key: str
     is_transactional: bool = False
 
 
 class Metadata(NamedTuple):
-    """Learn which partitions there are."""
+    """List the partitions."""
 
 
 class ProducerEpoch(NamedTuple):
-    """A producer, and the epoch of its transactional id."""
+    """A producer id and the epoch of its transactional id."""
 
     id: int
     epoch: int
 
 
 class InitProducerId(NamedTuple):
-    """Be a producer: the only one of a transactional id, or one without."""
+    """Register a producer, with or without a transactional id."""
 
     transactional_id: str | None
     timeout_s: float
 
 
 class AddPartitionsToTxn(NamedTuple):
-    """Say what is written to; the first of these begins a transaction."""
+    """Name the partitions to write; the first begins a transaction."""
 
     transactional_id: str
     producer: ProducerEpoch
@@ -172,7 +172,7 @@ class AddPartitionsToTxn(NamedTuple):
 
 
 class AddOffsetsToTxn(NamedTuple):
-    """Say that positions of a group are committed along."""
+    """Announce that positions of a group are committed too."""
 
     transactional_id: str
     producer: ProducerEpoch
@@ -180,7 +180,7 @@ class AddOffsetsToTxn(NamedTuple):
 
 
 class TxnOffsetCommit(NamedTuple):
-    """Commit positions as part of the transaction; version 0 says nothing of a member of the group."""
+    """Commit positions in the transaction; version 0 names no group member."""
 
     transactional_id: str
     producer: ProducerEpoch
@@ -189,7 +189,7 @@ class TxnOffsetCommit(NamedTuple):
 
 
 class EndTxn(NamedTuple):
-    """Commit, or abort."""
+    """Commit or abort."""
 
     transactional_id: str
     producer: ProducerEpoch
@@ -197,7 +197,7 @@ class EndTxn(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Records that are written together, of the producer that numbers them."""
+    """Records of one producer, written together."""
 
     producer: ProducerEpoch
     sequence: int
@@ -345,8 +345,6 @@ CODES: Final[Mapping[type[Request], tuple[Code, ...]]] = {
 }
 
 OF_PRODUCERS: Final = (InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn, Produce)
-"""What only producers ask."""
-
 OF_ONE: Final = (
     errors.TopicAuthorizationFailedError,
     errors.OffsetMetadataTooLargeError,
@@ -354,11 +352,10 @@ OF_ONE: Final = (
     errors.UnknownTopicOrPartitionError,
     *_STRANGE,
 )
-"""What a commit is answered for one partition, while others are taken."""
+"""Codes that a commit can get for one partition while others succeed."""
 
 
 def refusal(request: Request, code: Code) -> object:
-    """What is answered when all that is asked for is refused with that code."""
     match request:
         case (
             OffsetCommit(offsets=partitions) | TxnOffsetCommit(offsets=partitions) | OffsetFetch(partitions=partitions)

@@ -1,6 +1,6 @@
-"""What a simulated consumer subscribes to, what it was assigned, and how far it has read: aiokafka's `SubscriptionState`.
+"""A consumer's topics, assignment and positions, after aiokafka's `SubscriptionState`.
 
-An assignment is a value of its own, made anew with each generation; what was under way for an earlier one finds it inactive.
+Each generation creates a new assignment; earlier ones become inactive.
 """
 
 from __future__ import annotations
@@ -25,15 +25,7 @@ class Listener(Protocol):
 @final
 @attrs.define(eq=False)
 class PartitionPosition:
-    """How far an assigned partition was read.
-
-    Attributes:
-        offset: What is read next; None until it is known.
-        reset: Where it is to begin (`requests.BEGINNING`, `requests.END`), if that is to be asked.
-        is_paused: Is nothing to be fetched?
-        known: Done as soon as there is an offset.
-        asked: Who waits for what is committed.
-    """
+    """An assigned partition's position; `reset` is where to start without a committed offset."""
 
     offset: int | None = None
     reset: int | None = None
@@ -42,7 +34,6 @@ class PartitionPosition:
     asked: list[asyncio.Future[Position | None]] = attrs.field(factory=list)
 
     def is_told(self) -> bool:
-        """Is it said where to begin?"""
         return self.offset is not None or self.reset is not None
 
     def begin_at(self, offset: int) -> None:
@@ -62,10 +53,8 @@ class Assignment:
         self.partitions = {partition: PartitionPosition() for partition in sorted(partitions)}
         self.is_active = True
         self.asked = asyncio.Event()
-        """Somebody wants to know what is committed."""
 
     def committed(self, partition: Partition) -> asyncio.Future[Position | None]:
-        """What the group has committed, as soon as it is known; None for nothing."""
         answer = asyncio.get_running_loop().create_future()
         self.partitions[partition].asked.append(answer)
         self.asked.set()
@@ -74,7 +63,7 @@ class Assignment:
 
 @final
 class Subscription:
-    """What a consumer wants, and has."""
+    """A consumer's subscription and assignment."""
 
     def __init__(self) -> None:
         self.topics: tuple[str, ...] | None = None
@@ -83,7 +72,6 @@ class Subscription:
         self.is_reassigning = True
         self.subscribed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.changed: Callable[[], None] = lambda: None
-        """Called after an assignment."""
         self._waiters: set[asyncio.Future[None]] = set()
         self._calls = 0
         self._idle_since = asyncio.get_running_loop().time()
@@ -94,7 +82,6 @@ class Subscription:
             self.subscribed.set_result(None)
 
     def assign(self, partitions: Collection[Partition]) -> Assignment:
-        """An assignment takes the place of the one before."""
         if self.assignment is not None:
             self.assignment.is_active = False
         self.assignment = Assignment(partitions)
@@ -106,14 +93,12 @@ class Subscription:
         return self.assignment
 
     def assigned(self) -> asyncio.Future[None]:
-        """Done with the next assignment."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.add(waiter)
         waiter.add_done_callback(self._waiters.discard)
         return waiter
 
     def fail(self, error: Exception) -> None:
-        """Whoever waits for an assignment hears of it."""
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_exception(copy.copy(error))
@@ -124,12 +109,11 @@ class Subscription:
         self._calls += 1
 
     def end_poll(self) -> None:
-        """Not called where a poll raised: aiokafka takes it to go on for ever."""
+        """Not called after a poll that raised: aiokafka counts such a poll as running forever."""
         self._calls -= 1
         if not self._calls:
             self._idle_since = asyncio.get_running_loop().time()
 
     @property
     def idle_s(self) -> float:
-        """How long nobody has polled."""
         return 0.0 if self._calls else asyncio.get_running_loop().time() - self._idle_since

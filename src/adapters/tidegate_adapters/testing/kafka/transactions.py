@@ -1,17 +1,19 @@
-"""Who writes under a transactional id, and what belongs to its transaction: the coordinator of a Kafka broker.
+"""The transaction coordinator of a simulated Kafka broker.
 
-    EMPTY ──something is added──> ONGOING ──ends──> ENDING ──all marks are written──> ENDED ──something is added──> ONGOING
+    EMPTY ──add──> ONGOING ──end──> ENDING ──all markers written──> ENDED ──add──> ONGOING
 
-Written after Kafka 4.1's `TransactionCoordinator`, as a client of aiokafka 0.14 meets it (the first version of each request, so
-its epoch stays from one transaction to the next), and held against a real broker by tests.
+It follows Kafka 4.1's `TransactionCoordinator` as aiokafka 0.14 uses it: the first version of each
+request, so the epoch stays from one transaction to the next. Tests compare it with a real broker.
 
-What a client meets here that it may not expect:
-    The end is answered when it is decided; the marks that let others see it are written later, to each log and each group by
-    itself. Until then whoever asks for a producer, or adds to the next transaction, is told ConcurrentTransactions.
-    Whoever asks for a producer fences the one before, and aborts what is open: it is told ConcurrentTransactions meanwhile.
-    A transaction that lasts longer than its producer has said is aborted, and its producer fenced, at the next of the broker's
-    rounds, which are ten seconds apart.
-    To end a transaction again as it has ended is answered as if it were the first time, but for an empty one.
+Behaviour that clients may not expect:
+    The end is answered once decided; markers make it visible later, in each log and group
+        separately. Until then, registering a producer or adding to the next transaction gets
+        ConcurrentTransactions.
+    Registering a producer fences the previous one and aborts its open transaction; meanwhile it
+        gets ConcurrentTransactions.
+    A transaction beyond its timeout is aborted and its producer fenced at the broker's next round,
+        every ten seconds.
+    Repeating an end gets the same answer, except after an empty transaction.
 """
 
 from __future__ import annotations
@@ -29,19 +31,14 @@ from tidegate_adapters.testing.kafka.membership import BrokerClock
 from tidegate_adapters.testing.kafka.requests import Code, EndTxn, InitProducerId, Partition, ProducerEpoch
 
 Part: TypeAlias = Partition | str
-"""What belongs to a transaction: a partition, or a group."""
-
 _TIMEOUT_MAX_S: Final = 900.0
 _ROUND_S: Final = 10.0
 _NEW: Final = -1
-"""The epoch before the first."""
 
 
 @final
 @unique
 class _Phase(Enum):
-    """Where a transactional id stands."""
-
     EMPTY = "empty"
     ONGOING = "ongoing"
     ENDING = "ending"
@@ -51,8 +48,6 @@ class _Phase(Enum):
 @final
 @attrs.define(eq=False)
 class _Transaction:
-    """The transactions of an id, one after the other."""
-
     producer: ProducerEpoch
     timeout_s: float
     phase: _Phase = _Phase.EMPTY
@@ -63,14 +58,7 @@ class _Transaction:
 
 @final
 class TransactionCoordinator:
-    """Those of a broker.
-
-    Args:
-        clock: Its timers.
-        decided: Is called when a transaction is committed or aborted, with its parts, before any mark is written.
-        marked: Writes a mark.
-        mark_s: How long the next mark takes.
-    """
+    """Calls `decided` at a commit or abort with the parts, then `marked` for each part's marker."""
 
     def __init__(
         self,
@@ -84,7 +72,7 @@ class TransactionCoordinator:
         self._transactions: dict[str, _Transaction] = {}
 
     def begin(self, request: InitProducerId) -> ProducerEpoch | Code:
-        """Make a producer; of a transactional id it fences the one before."""
+        """Register a producer; a transactional id's earlier one is fenced."""
         if request.transactional_id is None:
             return ProducerEpoch(next(self._ids), 0)
         if not 0 < request.timeout_s <= _TIMEOUT_MAX_S:
@@ -103,7 +91,7 @@ class TransactionCoordinator:
         return now.producer
 
     def add(self, transactional_id: str, producer: ProducerEpoch, *parts: Part) -> Code:
-        """Let parts belong to the transaction, which begins with the first."""
+        """The first call begins a transaction."""
         code = self._judged(transactional_id, producer)
         if code is not errors.NoError:
             return code
@@ -121,7 +109,6 @@ class TransactionCoordinator:
         return errors.NoError
 
     def end(self, request: EndTxn) -> Code:
-        """Commit or abort."""
         code = self._judged(request.transactional_id, request.producer)
         if code is not errors.NoError:
             return code
@@ -134,7 +121,6 @@ class TransactionCoordinator:
         return errors.ConcurrentTransactions if now.phase is _Phase.ENDING else errors.NoError
 
     def verified(self, transactional_id: str | None, producer: ProducerEpoch, part: Part) -> Code:
-        """Does this part belong to the ongoing transaction?"""
         code = self._judged(transactional_id or "", producer)
         if code is not errors.NoError:
             return code
@@ -156,7 +142,6 @@ class TransactionCoordinator:
             self._end(transactional_id, now, is_commit=False)
 
     def _end(self, transactional_id: str, now: _Transaction, *, is_commit: bool) -> None:
-        """Decide, and write a mark to each part, each after a while."""
         now.phase, now.is_commit = _Phase.ENDING, is_commit
         if now.timer is not None:
             now.timer.cancel()

@@ -1,31 +1,34 @@
-"""A MongoDB in this process, for tests: a replica set in memory, a network that fails as it is told, and pymongo's own client.
+"""An in-process MongoDB for tests: a replica set, a network with chosen failures, and pymongo's own
+client.
 
     async def main(random: Random) -> None:
         replica_set = SimulatedReplicaSet(random)
-        network = Network(replica_set, random, strike=lambda client, command: Outcome.LOST_REPLY if ... else None)
+        network = Network(replica_set, random, strike=lambda client, command: ...)
         async with network.client("a") as client:
-            answer = await AsyncKit(client, "shop").insert("orders", {"_id": 7, "customer": "ann"})
+            answer = await AsyncKit(client, "shop").insert("orders", {"_id": 7})
             ...
         assert [str(each) for each in replica_set.history] == [...]
 
     tidegate_adapters.testing.event_loop.run(main, seed=7)
 
-The client is a real `AsyncMongoClient`, so whatever takes one runs on it, unchanged: `AsyncMongo`, `ChangeStream`, `AsyncKit`, the
-leases and payloads of this package, and your own code as far as it sends commands that are known here; others are
-`NotUnderstood`. On `tidegate_adapters.testing.event_loop`'s event loop a run takes milliseconds, and its seed decides the order of all that
-happens, how long messages take, a majority and an election. From the set outwards:
+The client is a real `AsyncMongoClient`, so code that takes one runs unchanged: `AsyncMongo`,
+`ChangeStream`, `AsyncKit`, leases, payloads and user code. Unknown commands raise `NotUnderstood`.
+On the loop of `tidegate_adapters.testing.event_loop` a run takes milliseconds, and its seed decides
+the order and duration of all events. From the set outwards:
 
-    `replica_set`   what is written, what a majority has of it, who is primary, what has happened
-    `reading`       MongoDB's words, read back into those of the core
-    `cursors`       cursors, and change streams
-    `commands`      what each command is answered
-    `connection`    the network, and the client
+    `replica_set`   data, majority, primary and history
+    `reading`       MongoDB filters and updates, parsed
+    `cursors`       cursors and change streams
+    `commands`      replies to commands
+    `connection`    the network and the client
 
-What an operation does to documents is the world that is explored (`tidegate.sim.world`), and what a transaction sees and keeps
-is, too (`tidegate.sim.transactions`). Tests send the same scripts to it and
-to a real server by a black pipe (`tests/integration/test_simulated_mongo.py`); where they differ, this one is wrong.
+The explored world applies operations (`tidegate.sim.world`) and transactions
+(`tidegate.sim.transactions`). Tests send the same scripts to it and, through a black pipe, to a
+real server (`tests/integration/test_simulated_mongo.py`); where they differ, the simulation is
+wrong.
 
-Needs `tidegate[mongo]`; of pymongo, seen to work with 4.20, it uses parts that are not promised: the pool and the monitor of a client.
+Needs `tidegate[mongo]`. It uses private parts of pymongo, a client's pool and monitor; tested with
+4.20.
 """
 
 from tidegate.model.errors import MissingExtra

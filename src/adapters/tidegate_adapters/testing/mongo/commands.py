@@ -1,19 +1,23 @@
-"""What a MongoDB 6.0 answers to a command: words to operations of the core, replies to words.
+"""The commands of a simulated MongoDB 6.0, as operations of the core.
 
-Each statement of a write is an operation, and is remembered under its number if it has changed anything. What it is refused for
-is told with MongoDB's code. A command that is struck (`Code`) is answered so before it is carried out or after it, or
-when a part of its documents is done.
+Each statement of a write is one operation, remembered under its number if it changed something. A
+refusal gets MongoDB's code. A struck command (`Code`) fails before execution, after it, or after
+part of its documents.
 
-    hello, buildinfo, ping, find, getMore, killCursors, findAndModify, insert, update, delete, createIndexes, listIndexes, listCollections (one
-    by its name), drop, renameCollection, dropDatabase, aggregate with `$changeStream` (`tidegate_adapters.testing.mongo.cursors`), `$collStats` (of indexes that are built)
-    or for planners (`planning`), endSessions
-    in a transaction: find, getMore, findAndModify, insert, update, delete; commitTransaction, abortTransaction
+    hello, buildinfo, ping, find, getMore, killCursors, findAndModify, insert, update, delete,
+        create, createIndexes, listIndexes, listCollections (one by name), drop, renameCollection,
+        dropDatabase, endSessions
+    aggregate with `$changeStream` (`cursors`), `$collStats` (index builds) or a planner's query
+        (`planning`)
+    in a transaction: find, getMore, findAndModify, insert, update, delete; commitTransaction,
+        abortTransaction
 
-A statement of a transaction that is refused is its end. A write beside transactions, of what one of them has written, waits until
-that is over, and is interrupted (11602) when the primary steps down, or when its own time limit (`maxTimeMS`) runs out (50): what it
-has written before stays.
+A refused statement aborts its transaction. A write outside that conflicts with a transaction waits
+for its end. A step-down interrupts the wait (11602), as does its `maxTimeMS` (50); earlier changes
+of the command stay.
 
-Any other command is `NotUnderstood`. Tests send the same to a real server (`tests/integration/test_simulated_mongo.py`).
+Other commands raise `NotUnderstood`. Tests send the same to a real server
+(`tests/integration/test_simulated_mongo.py`).
 """
 
 from __future__ import annotations
@@ -51,13 +55,12 @@ from tidegate_adapters.testing.mongo.transactions import Changed, TransactionCom
 ADDRESS: Final = ("simulated", 27017)
 REPLICA_SET: Final = "simulated"
 RETRYABLE: Final = frozenset({6, 7, 89, 91, 189, 262, 358, 9001, 10107, 11600, 11602, 13435, 13436, 50915})
-"""Codes to which the server adds the label RetryableWriteError, where a write has a number."""
+"""Codes with the label RetryableWriteError, if the write has a number."""
 _LOST: Final = frozenset({280, 286})
 _TRANSIENT: Final = frozenset({24, 112, 239, 246, 251, 267})
-"""Codes to which the server adds the label TransientTransactionError; of a statement, those of `RETRYABLE` besides."""
+"""Codes with TransientTransactionError; in statements `RETRYABLE` too."""
 _ENDS: Final = ("commitTransaction", "abortTransaction")
 _STATEMENTS: Final = frozenset({"find", "getMore", "insert", "update", "delete", "findAndModify", *_ENDS})
-"""What is known of transactions here."""
 _NAMES: Final[Mapping[int, str]] = {
     2: "BadValue",
     14: "TypeMismatch",
@@ -82,21 +85,21 @@ _NAMES: Final[Mapping[int, str]] = {
 _Reply: TypeAlias = dict[str, Any]
 _Command: TypeAlias = Mapping[str, Any]
 _Steps: TypeAlias = Generator[None, None, Any]
-"""What comes to a reply in the end; in between, a transaction has to be over first."""
+"""Yields while a transaction blocks the write, returns the reply."""
 
 
 @final
 @attrs.frozen
 class Code:
-    """An error that a command is answered with.
+    """An error reply to a command.
 
     Attributes:
-        number: Its code.
-        labels: Besides those that the server adds by itself.
-        is_done: Whether the command was carried out all the same.
-        parts: How many documents of a write of many are changed before it; None for a write that is not cut short. An error by
-            which servers interrupt what they do (`RETRYABLE`) is then one of the command, and any other of the statement.
-        concern: Whether it is told as an error of the write concern, of a command that was carried out.
+        number: MongoDB's error code.
+        labels: Labels instead of the server's own.
+        is_done: Whether the command is executed all the same.
+        parts: Number of documents that a bulk write changes first. Then a code in `RETRYABLE`, by
+            which servers interrupt operations, fails the command, any other the statement.
+        concern: Whether to report a write concern error after execution.
     """
 
     number: int
@@ -114,7 +117,7 @@ class Code:
 
 @final
 class Commands:
-    """Those that the set is asked, by its clients."""
+    """The commands that clients send to the set."""
 
     def __init__(self, replica_set: SimulatedReplicaSet) -> None:
         self._set = replica_set
@@ -122,17 +125,7 @@ class Commands:
         self._parts: int | None = None
 
     def handle(self, command: _Command, client: str, struck: Code | None, answer: Answer) -> None:
-        """Carry a command out, and answer it, now or later.
-
-        Args:
-            command: As it was decoded with `bson_values.CODEC`.
-            client: Who asks.
-            struck: The error that it is answered with instead.
-            answer: Is called once, unless the primary dies.
-
-        Raises:
-            NotUnderstood: Nobody knows here what a real server would do.
-        """
+        """`answer` is called once, unless the primary dies; `CODEC` has decoded the command."""
         name = next(iter(command))
         if "autocommit" in command and name not in _STATEMENTS:
             raise NotUnderstood(f"a command in a transaction that the simulated MongoDB does not know: {name}")
@@ -153,7 +146,6 @@ class Commands:
             answer(_failed(command, error))
 
     def hello(self) -> _Reply:
-        """What the set says of itself."""
         replica_set, address = self._set, f"{ADDRESS[0]}:{ADDRESS[1]}"
         return {
             "isWritablePrimary": replica_set.is_primary,
@@ -182,7 +174,6 @@ class Commands:
     # --- writes ---
 
     def _write(self, name: str, command: _Command, client: str, struck: Code | None, answer: Answer) -> None:
-        """One command of writes; answered when a majority has it, where that is asked for."""
         if not self._set.is_primary:
             raise ServerError(10107, "not primary")
         statements = _Statements(self._set, command, client, struck)
@@ -214,7 +205,6 @@ class Commands:
         tried(True)
 
     def _answer(self, command: _Command, reply: _Reply, struck: Code | None, answer: Answer) -> None:
-        """Answer what was carried out, when a majority has it, where that is asked for."""
         if struck is not None and struck.concern:
             answer(_unconfirmed(command, reply, struck.number, struck.labels))
         elif _waits(command):
@@ -225,7 +215,6 @@ class Commands:
     # --- the others ---
 
     def _read_after(self, name: str, command: _Command, client: str, answer: Answer) -> None:
-        """A read of what was written until a time of the cluster, as soon as the primary knows that a majority has it."""
         time = command["readConcern"]["afterClusterTime"]
 
         def known(is_primary: bool) -> None:
@@ -313,13 +302,11 @@ class Commands:
         return {"numIndexesBefore": len(there) + 1, "numIndexesAfter": len(made) + 1, "ok": 1.0}
 
     def _create(self, command: _Command, _: str) -> _Reply:
-        """A collection with a collation, or without one."""
         if command.get("collation"):
             self._set.collated[namespace(command["$db"], command["create"])] = command["collation"]
         return {"ok": 1.0}
 
     def _list_indexes(self, command: _Command, _: str) -> _Reply:
-        """Those that are unique: of others nothing is known here."""
         if not self._set.is_primary:
             raise ServerError(10107, "not primary")
         database, name = command["$db"], command["listIndexes"]
@@ -332,7 +319,6 @@ class Commands:
         return {"cursor": {"id": 0, "ns": f"{database}.{name}", "firstBatch": there}, "ok": 1.0}
 
     def _list_collections(self, command: _Command, _: str) -> _Reply:
-        """The one of this name, if it has documents. None is a view, or capped."""
         if not self._set.is_primary:
             raise ServerError(10107, "not primary")
         database, name = command["$db"], command["filter"]["name"]
@@ -400,7 +386,6 @@ _SIMPLE: Final = {"locale": "simple"}
 
 
 def _check_simple(replica_set: SimulatedReplicaSet, asked: _Command, ns: str) -> None:
-    """Raise NotUnderstood where texts are compared by a collation: by one that is asked for, or by that of the collection."""
     collation = asked.get("collation", replica_set.collated.get(ns, _SIMPLE))
     if dict(collation) != _SIMPLE:
         raise NotUnderstood(
@@ -410,7 +395,6 @@ def _check_simple(replica_set: SimulatedReplicaSet, asked: _Command, ns: str) ->
 
 
 def _check_known(command: _Command, known: frozenset[str], what: str) -> None:
-    """Raise NotUnderstood where a command asks for more than is known of it; what is of the driver's own, it may."""
     if strange := [key for key in command if key not in known and key not in _OF_DRIVERS]:
         raise NotUnderstood(f"what a {what} asks for that the simulated MongoDB does not know: {', '.join(strange)}")
 
@@ -432,7 +416,6 @@ _OF_DRIVERS: Final = frozenset(
 
 
 def _part(doc: Document, fields: Fields | None) -> Document:
-    """Its id and these fields, in its order; all of it for None."""
     wanted = None if fields is None else {ID.name, *(field.name for field in fields)}
     return doc if wanted is None else Document(tuple(item for item in doc.items if item[0] in wanted))
 
@@ -442,15 +425,6 @@ def _part(doc: Document, fields: Fields | None) -> Document:
 
 @final
 class _Statements:
-    """Those of one command of writes, one after the other.
-
-    Args:
-        replica_set: What they are done on.
-        command: It.
-        client: Who asks.
-        struck: Says after how many documents it is cut short, if it is.
-    """
-
     def __init__(self, replica_set: SimulatedReplicaSet, command: _Command, client: str, struck: Code | None) -> None:
         self._set, self._client, self._struck = replica_set, client, struck
         self._left = None if struck is None else struck.parts
@@ -458,12 +432,10 @@ class _Statements:
         self._session: bytes = command["lsid"]["id"] if "lsid" in command else b""
         self._inside = TransactionCommand(replica_set, command, client) if "autocommit" in command else None
         self._changes: list[Changed] = []
-        """What the statement has changed."""
         self._number: int | None = None if self._inside else command.get("txnNumber")
         self._known = self._recognised()
 
     def _recognised(self) -> Mapping[int, Mapping[str, Any]]:
-        """What its statements were answered before, by their numbers."""
         if self._number is None:
             return {}
         known = self._set.begin(self._session, self._number)
@@ -474,7 +446,6 @@ class _Statements:
         return known.replies
 
     def fail(self) -> None:
-        """It has failed, and so has its transaction."""
         if self._inside is not None:
             self._inside.fail()
 
@@ -559,7 +530,6 @@ class _Statements:
         return {**reply, "ok": 1.0}
 
     def _all(self, given: Sequence[_Command], one: Callable[[_Command], _Steps], *counted: str) -> _Steps:
-        """What they come to: the sums, and what was refused."""
         total: _Reply = dict.fromkeys(("n", *counted), 0)
         wrong: list[_Reply] = []
         again: list[int] = []
@@ -578,7 +548,7 @@ class _Statements:
         return {**total, **more, **({"retriedStmtIds": again} if again else {}), "ok": 1.0}
 
     def _remembered(self, index: int, one: Callable[[], _Steps]) -> _Steps:
-        """What a statement is answered; what it was answered before, where it is recognised (RS2)."""
+        """Law RS2."""
         steps = one()
         self._changes = []
         while index not in self._known:
@@ -589,15 +559,10 @@ class _Statements:
                     self._set.remember(self._session, self._number, index, end.value)
                 return end.value
             yield
-            self._known = self._recognised()  # another request for it may have been quicker
+            self._known = self._recognised()  # a concurrent request may have finished it
         return dict(self._known[index])
 
     def _asked(self, effect: Effect[Any], ns: str, doc: Document | None = None) -> _Steps:
-        """What the world answers.
-
-        Raises:
-            _RefusedError: It refuses.
-        """
         if self._inside is not None:
             reply, changed = self._inside.done(effect, ns)
             self._changes += changed
@@ -609,7 +574,6 @@ class _Statements:
         return reply
 
     def _beside(self, effect: Effect[Any]) -> _Steps:
-        """What it answers to a write in no transaction."""
         while True:
             before = len(self._set.history)
             try:
@@ -621,10 +585,7 @@ class _Statements:
             return reply
 
     def _many(self, effect: UpdateMany | DeleteMany, ns: str) -> _Steps:
-        """One document after the other, as far as it gets; in a transaction, all at once.
-
-        While it waits for one, others may come behind it, or match no longer.
-        """
+        """While one document waits, others may appear behind it or stop matching."""
         if self._inside is not None:
             return (yield from self._asked(effect, ns))
         done, passed = 0, set[Key]()
@@ -639,7 +600,6 @@ class _Statements:
         return done
 
     def _next_part(self, effect: UpdateMany | DeleteMany, ns: str, passed: set[Key]) -> Part | None:
-        """What is done to the next document in natural order; all of them up to that one are passed."""
         world = self._set.state.world
         matching = {cast("Key", target(part)): part for part in parts(effect, world)}
         for key in world.read(ids(ns)):
@@ -667,11 +627,10 @@ _WRITES: Final[Mapping[str, Callable[[_Statements], _Steps]]] = {
 
 
 class _RefusedError(ServerError):
-    """A statement is refused."""
+    pass
 
 
 def _refusal(refused: Refused, indexes: Sequence[Fields], doc: Document | None) -> _RefusedError:
-    """MongoDB's words for what the core refuses."""
     if refused.reason.startswith(DUPLICATE_KEY):
         names = (tuple(field.name for field in index) for index in ((ID,), *indexes))
         index = next(names_ for names_ in names if duplicate_key(*names_).reason == refused.reason)
@@ -719,7 +678,6 @@ def _named(error: ServerError) -> dict[str, Any]:
 
 
 def _of_command(command: _Command, code: int) -> tuple[str, ...]:
-    """The label that the server adds by itself."""
     if "autocommit" not in command:
         return _of_writes(command, code)
     is_statement = next(iter(command)) not in _ENDS
@@ -729,12 +687,10 @@ def _of_command(command: _Command, code: int) -> tuple[str, ...]:
 
 
 def _of_writes(command: _Command, code: int) -> tuple[str, ...]:
-    """The same, where the driver may send a write again."""
     return ("RetryableWriteError",) if "txnNumber" in command and code in RETRYABLE else ()
 
 
 def _unconfirmed(command: _Command, reply: _Reply, code: int, labels: tuple[str, ...]) -> _Reply:
-    """The reply to what was carried out, and not confirmed."""
     said = {"code": code, "codeName": _NAMES.get(code, f"Location{code}"), "errmsg": "no majority has confirmed it"}
     found = labels or _of_writes(command, code)
     return {**reply, "writeConcernError": said, **({"errorLabels": list(found)} if found else {})}

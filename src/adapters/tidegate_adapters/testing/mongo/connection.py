@@ -1,17 +1,18 @@
-"""A real `AsyncMongoClient` on a network in memory: what it sends reaches a simulated replica set, or does not, as a test says.
+"""A real `AsyncMongoClient` on an in-memory network to a simulated replica set.
 
-The driver is pymongo itself: its sessions, its numbered writes that it sends a second time, its deadlines, its events, its
-choice of a server. Of it, two parts are other ones here: the connections of its pool, which hand messages over in memory, and
-its monitor, which is told when the set changes. So whatever manners pymongo has, the client has.
+Two parts of pymongo are replaced: the pool's connections pass messages in memory, and the monitor
+learns of changes from the set. Sessions, retryable writes, deadlines, events and server selection
+are pymongo's own.
 
-What may become of a command, apart from an answer with a code (`Code`):
-    UNSENT      the connection breaks before the server has it
-    LOST_REPLY  it breaks when the server has carried it out
-    LATE        it breaks, and the server carries it out a moment later, unless the primary is another one by then
-    DROPPED     nobody has it, and no answer comes until the client gives up
-    SILENCE     the server carries it out, and no answer comes until the client gives up
-    SLOW        the server has it late, and answers
-A client that gives up closes the connection; what was on its way arrives all the same.
+The outcomes of a command, apart from an error code (`Code`):
+    UNSENT      the connection breaks before the server has the command
+    LOST_REPLY  the connection breaks after the server executed the command
+    LATE        the connection breaks; the server executes the command later, unless the primary
+        changed
+    DROPPED     the command is lost; the client waits until it gives up
+    SILENCE     the server executes the command; the client waits until it gives up
+    SLOW        the command arrives late and is answered
+A client that gives up closes the connection; a command in flight still arrives.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from tidegate_adapters.testing.mongo.replica_set import SimulatedReplicaSet
 @final
 @unique
 class Outcome(Enum):
-    """What becomes of a command that fails."""
+    """Failures of a command."""
 
     UNSENT = "unsent"
     LOST_REPLY = "lost reply"
@@ -55,26 +56,17 @@ class Outcome(Enum):
 
 
 Strike: TypeAlias = Callable[[str, Mapping[str, Any]], "Outcome | Code | None"]
-"""What becomes of this command of that client; None for nothing out of the ordinary."""
+"""The outcome of a client's command; None for no failure."""
 
 _NOTICED_S: Final = 0.5
-"""How long a monitor takes to look again, at most."""
+"""Longest delay of a monitor's requested check."""
 
 
 @final
 class Network:
-    """What lies between the clients and a replica set.
+    """The network to a replica set; `strike` is not called for handshakes.
 
-    Args:
-        replica_set: It.
-        random: How long each way takes is drawn from it.
-        delay_s: The shortest and the longest that it takes.
-        late_s: The same for what is late, or slow.
-        strike: What fails. The handshakes of connections are not asked about.
-
-    Attributes:
-        commands: What the set is asked.
-        is_open: Whether clients reach the set at all.
+    `delay_s` bounds the one-way delay, `late_s` that of late or slow commands.
     """
 
     def __init__(
@@ -90,18 +82,13 @@ class Network:
         self.commands = Commands(replica_set)
         self.is_open = True
         self._random, self._delay_s, self._late_s = random, delay_s, late_s
-        self._links: dict[_Link, None] = {}  # in the order in which they were made, or a seed does not draw all
+        self._links: dict[_Link, None] = {}  # ordered, so that a seed decides all
         self._monitors: list[_Monitor] = []
         replica_set.on_role.append(self._look)
         replica_set.on_death.append(self._break)
 
     def client(self, name: str, **options: Any) -> AsyncMongoClient[dict[str, Any]]:
-        """A client of the set; as `tidegate_adapters.mongo.connect_async` makes them, unless the options say otherwise.
-
-        Args:
-            name: By which `strike` knows it.
-            options: Of `AsyncMongoClient`.
-        """
+        """Configured like `tidegate_adapters.mongo.connect_async`; `strike` receives its name."""
         options = {
             "event_listeners": [Attempts(), Elections()],
             "socketTimeoutMS": REPLY_MS,
@@ -116,18 +103,15 @@ class Network:
         )
 
     def close(self) -> None:
-        """No client reaches the set any more, and connections break."""
         self.is_open = False
         self._break()
         self._look()
 
     def open(self) -> None:
-        """Clients reach it again."""
         self.is_open = True
         self._look()
 
     def delay_s(self) -> float:
-        """How long the next way takes."""
         return self._between(self._delay_s)
 
     def _between(self, bounds: tuple[float, float]) -> float:
@@ -143,14 +127,13 @@ class Network:
             link.break_()
 
     def send(self, link: _Link, command: Mapping[str, Any], *, is_handshake: bool) -> asyncio.Future[dict[str, Any]]:
-        """The reply to a command; an `OSError` where the connection breaks."""
         struck = None if is_handshake else self.strike(link.client, command)
         loop, term = self.replica_set.loop, self.replica_set.term
         link.reply = reply = loop.create_future()
 
         def arrive(answer: Callable[[dict[str, Any]], None], code: Code | None = None) -> None:
             if self.replica_set.term == term or not link.is_closing():
-                self._handle(command, link, code, answer)  # and what is late reaches no new primary
+                self._handle(command, link, code, answer)  # late requests reach no new primary
 
         def back(said: dict[str, Any]) -> None:
             loop.call_later(self.delay_s(), link.answered, reply, said)
@@ -179,7 +162,7 @@ class Network:
     ) -> None:
         try:
             self.commands.handle(command, link.client, code, answer)
-        except Exception as error:  # noqa: BLE001  whoever has sent it gets it, as nothing of the server's
+        except Exception as error:  # noqa: BLE001  goes to the sender
             link.failed(error)
 
 
@@ -189,7 +172,7 @@ def _ignored(_: dict[str, Any]) -> None:
 
 @final
 class _Link:
-    """The network's end of one connection: what pymongo calls its networking interface."""
+    """The network's end of one connection: pymongo's networking interface."""
 
     def __init__(self, network: Network, client: str) -> None:
         self.network, self.client = network, client
@@ -212,7 +195,6 @@ class _Link:
         self.break_()
 
     def break_(self) -> None:
-        """Whoever waits for a reply is told."""
         self._is_broken = True
         self.network._links.pop(self, None)  # noqa: SLF001
         self.failed(OSError("connection closed"))
@@ -229,8 +211,6 @@ class _Link:
 
 
 class _Connection(AsyncConnection):
-    """A connection whose messages are handed over in memory."""
-
     conn: Any
     _sent: tuple[Mapping[str, Any], asyncio.Future[dict[str, Any]]]
 
@@ -250,13 +230,12 @@ class _Connection(AsyncConnection):
         try:
             async with asyncio.timeout(seconds):
                 return _OpMsg(0, bson.encode(await self._reply, codec_options=CODEC))
-        except BaseException as error:  # noqa: BLE001  a cancellation, too: the connection is closed
+        except BaseException as error:  # noqa: BLE001  a cancellation closes the connection, too
             told = TimeoutError("timed out") if isinstance(error, TimeoutError) else error
             await self._raise_connection_failure(told)
 
 
 def _read(message: bytes) -> dict[str, Any]:
-    """The command in an OP_MSG: its body, and sequences of documents."""
     _, _, _, opcode, _ = _HEADER.unpack_from(message)
     assert opcode == _OP_MSG, f"a message of kind {opcode}"
     command: dict[str, Any] = {}
@@ -279,8 +258,6 @@ _OP_MSG: Final = 2013
 
 
 class _Pool(Pool):
-    """A pool whose connections go to the network."""
-
     def __init__(self, network: Network, client: str, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self._network, self._client = network, client
@@ -309,8 +286,6 @@ class _Pool(Pool):
 
 @final
 class _Monitor:
-    """What tells a client which member is primary: it looks when something has changed, or is asked to."""
-
     def __init__(
         self,
         network: Network,
@@ -330,7 +305,6 @@ class _Monitor:
             self.look(self._network.delay_s())
 
     def look(self, seconds: float) -> None:
-        """Look after that time."""
         task = asyncio.get_running_loop().create_task(self._told(seconds), name="monitor")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -351,8 +325,7 @@ class _Monitor:
             found = ServerDescription(self._address, error=ConnectionRefusedError("connection refused"))
         await self._topology.on_change(found, reset_pool=not self._network.is_open)
 
-    def cancel_check(self) -> None:
-        """There is nothing to cancel: a look takes no time."""
+    def cancel_check(self) -> None: ...
 
     def gc_safe_close(self) -> None:
         if self in self._network._monitors:  # noqa: SLF001

@@ -1,13 +1,14 @@
-"""Cursors of the simulated server: what a find has left, and where a change stream stands.
+"""Cursors of the simulated server: finds and change streams.
 
-A change stream tells what a majority has, of one database, in the order in which it happened. Its tokens say how many changes
-were told before it, so one is good wherever the stream is opened again, as long as the set has not forgotten what comes after
-it. A cursor lives on one member: when the primary steps down or dies, all of them are gone.
+A change stream reports the majority's changes of one database in order. A token is a count of
+earlier changes, so it stays valid until the set forgets the next one. A cursor lives on one member:
+all are lost when the primary steps down or dies.
 
-    opened before what is known         286
-    left behind while it was open       136
-    a cursor that is gone               43; 237 for who waits for it; 11602 where the primary has stepped down meanwhile
-    a database that is dropped          each collection of it, then the database, then the stream is over (invalidated)
+    opened before the known history     286
+    overtaken by `forget` while open    136
+    cursor not found                    43; 237 for a waiting getMore; 11602 after a step-down
+    dropped database                    each collection, then the database, then the stream is
+        invalidated
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from tidegate_adapters.testing.mongo.replica_set import Change, SimulatedReplica
 
 Answer: TypeAlias = Callable[[dict[str, Any]], None]
 FIRST_BATCH: Final = 101
-"""How many documents the first reply has at most, where nobody says how many."""
+"""Default size of the first batch."""
 _WAIT_S: Final = 1.0
 _KINDS: Final = ("dropDatabase", "invalidate")
 
 
 class ServerError(Exception):
-    """A command is answered with an error."""
+    """An error reply to a command."""
 
     def __init__(self, code: int, message: str, labels: tuple[str, ...] = (), **more: object) -> None:
         super().__init__(message)
@@ -43,8 +44,6 @@ class ServerError(Exception):
 @final
 @attrs.define(eq=False)
 class _Found:
-    """What a find has left."""
-
     ns: str
     left: list[dict[str, Any]]
 
@@ -52,17 +51,9 @@ class _Found:
 @final
 @attrs.define(eq=False)
 class _Stream:
-    """Where a change stream stands.
+    """A change stream after `position` changes.
 
-    Attributes:
-        database: What it watches.
-        names: Of which collections it tells; None for all.
-        fields: What it tells of each change; None for all.
-        heard: Which changes it tells of; None for all.
-        position: How many changes lie before it.
-        batch: How many a reply has at most; None for as many as there are.
-        is_over: It was invalidated.
-        interrupted: Whoever waits for it is told this.
+    None means all `names`, `fields` and changes (`heard`), or an unlimited `batch`.
     """
 
     database: str
@@ -79,7 +70,6 @@ class _Stream:
         return f"{self.database}.$cmd.aggregate"
 
     def next(self, replica_set: SimulatedReplicaSet) -> list[dict[str, Any]]:
-        """What has happened since, as far as a majority has it and a reply takes it."""
         events: list[dict[str, Any]] = []
         if self.position < replica_set.forgotten:
             raise ServerError(136, "CollectionScan died due to position in capped collection being deleted")
@@ -123,11 +113,7 @@ def _events(change: Change) -> Iterator[dict[str, Any]]:
 
 @final
 class Cursors:
-    """Those of the primary.
-
-    Attributes:
-        open: By id.
-    """
+    """The primary's cursors."""
 
     def __init__(self, replica_set: SimulatedReplicaSet) -> None:
         self._set = replica_set
@@ -136,7 +122,6 @@ class Cursors:
         replica_set.on_role.append(self._lost)
 
     def found(self, ns: str, docs: Sequence[dict[str, Any]], batch: int, *, is_single: bool) -> dict[str, Any]:
-        """The reply to a find."""
         first, left = list(docs[:batch]), list(docs[batch:])
         number = 0 if is_single or not left else self._opened(_Found(ns, left))
         return {"cursor": {"firstBatch": first, "id": number, "ns": ns}, "ok": 1.0}
@@ -144,14 +129,12 @@ class Cursors:
     def streams(
         self, database: str, collection: object, pipeline: Sequence[Mapping[str, Any]], batch: int
     ) -> dict[str, Any]:
-        """The reply to an aggregation that opens a change stream, of a collection or (1) of all."""
         stream = self._stream(database, collection, pipeline)
         stream.batch = batch
         number = self._opened(stream)
         return self._reply("firstBatch", number, stream, stream.next(self._set))
 
     def more(self, command: Mapping[str, Any], answer: Answer) -> None:
-        """Answer a getMore, when there is more or the time to wait is over."""
         number: int = command["getMore"]
         cursor = self.open.get(number)
         if cursor is None:
@@ -171,7 +154,6 @@ class Cursors:
             self._wait(number, cursor, command.get("maxTimeMS", 1_000 * _WAIT_S) / 1_000, answer)
 
     def kill(self, numbers: Sequence[int]) -> dict[str, Any]:
-        """The reply to killCursors."""
         killed = [number for number in numbers if number in self.open]
         for number in killed:
             self._end(number, ServerError(237, "operation was interrupted because its cursor was killed"))
@@ -180,7 +162,6 @@ class Cursors:
         return {**said, "ok": 1.0}
 
     def kill_all(self) -> None:
-        """As by an administrator."""
         self.kill(tuple(self.open))
 
     def _opened(self, cursor: _Found | _Stream) -> int:
@@ -221,7 +202,6 @@ class Cursors:
             cursor.interrupted(error)
 
     def _lost(self) -> None:
-        """The member is primary no more."""
         for number in tuple(self.open) if not self._set.is_primary else ():
             self._end(number, ServerError(11602, "operation was interrupted"))
 
@@ -270,7 +250,7 @@ class Cursors:
 
 
 def _heard(made: Mapping[str, Any], changed: Mapping[str, Any]) -> Callable[[Change], bool]:
-    """Inserts whose fields are among these, and updates that put one of these fields."""
+    """Matches inserts with these field values, and updates that set one of these fields."""
     wanted = {path.removeprefix("fullDocument."): frozenset(each["$in"]) for path, each in made.items()}
     puts = [Field[object](path.removeprefix("updateDescription.updatedFields.")) for path in changed]
 
@@ -286,6 +266,5 @@ def _heard(made: Mapping[str, Any], changed: Mapping[str, Any]) -> Callable[[Cha
 
 
 def error_reply(error: ServerError) -> dict[str, Any]:
-    """What an error is on the wire."""
     said = {"ok": 0.0, "errmsg": str(error), "code": error.code, **error.more}
     return said | ({"errorLabels": list(error.labels)} if error.labels else {})

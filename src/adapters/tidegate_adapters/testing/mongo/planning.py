@@ -1,6 +1,6 @@
-"""What planners ask (`tidegate_adapters.mongo.planning`), read back from the words of its aggregations; any other is `NotUnderstood`.
+"""Parses the aggregations of planners (`tidegate_adapters.mongo.planning`).
 
-What was read is put into words again, and these must be the same.
+The parsed query, translated back, must give the same aggregation, or `NotUnderstood` is raised.
 """
 
 from __future__ import annotations
@@ -28,11 +28,6 @@ _MEANS: Final = planning()
 
 
 def asked(collection: str, stages: _Stages) -> FindChanged | FindOrphaned:
-    """The question that an aggregation of a collection is.
-
-    Raises:
-        NotUnderstood: It is none.
-    """
     try:
         found = _read(collection, stages)
         if pipeline(found, condition) == list(stages):
@@ -67,7 +62,6 @@ def _paths(seen: Mapping[str, Any]) -> Iterator[str]:
 
 
 def page(database: str, query: FindChanged | FindOrphaned, world: World) -> list[Any]:
-    """What the aggregation finds."""
     here, question = namespace(database, query.collection), query
     if isinstance(query, FindChanged):
         question = attrs.evolve(query, collection=here, records=namespace(database, query.records))

@@ -1,14 +1,14 @@
-"""MongoDB's words for filters, updates and projections, read back into those of the core.
+"""Parses MongoDB filters, updates and projections into those of the core.
 
-It is the inverse of `tidegate_adapters.mongo.condition` and `changes`, and reads besides what application code writes by hand
-in the same vocabulary: `{"state": "new", "tries": {"$lt": 3}}`.
+The inverse of `tidegate_adapters.mongo.condition` and `changes`. It also accepts hand-written
+filters of the same vocabulary, such as `{"state": "new", "tries": {"$lt": 3}}`.
 
 Law
-    RM1  What is read means what was written: `filter_of(condition(term))` matches what `term` does, and
+    RM1  Parsing keeps the meaning: `filter_of(condition(term))` matches what `term` does, and
          `updates_of(changes(terms))` are those terms, in an order by operator.
 
-What has no counterpart in the core is `NotUnderstood`, and never guessed at: paths with dots, regular expressions, replacements
-in the place of updates, pipelines.
+Input without a counterpart in the core raises `NotUnderstood`: dotted paths, regular expressions,
+replacement documents, pipelines.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _VALUE: Final = Field[Value]("value")
 
 @final
 class NotUnderstood(TidegateError):  # noqa: N818  it says what happened
-    """The simulated MongoDB does not know what this means; a real one may."""
+    """The simulated MongoDB does not support this; a real one may."""
 
 
 def _strange(what: str, given: object) -> NotUnderstood:
@@ -75,7 +75,6 @@ def _strange(what: str, given: object) -> NotUnderstood:
 
 
 def value_of(raw: object) -> Value:
-    """A value as it was decoded with `bson_values.CODEC`."""
     return loaded({_VALUE.name: raw}, "a command")[_VALUE]
 
 
@@ -90,17 +89,11 @@ def _field(name: str) -> Field[Any]:
 
 
 def filter_of(raw: Mapping[str, Any]) -> Filter:
-    """The filter that MongoDB reads in a document of conditions.
-
-    Raises:
-        NotUnderstood: The core has no such filter.
-    """
     terms = [term for key, given in raw.items() for term in _terms(key, given)]
     return terms[0] if len(terms) == 1 else AllOf(tuple(terms))
 
 
 def query_of(raw: Mapping[str, Any], sort: Sort) -> tuple[Filter, tuple[Value, ...]]:
-    """A filter, and the cursor of the sort that the documents come after, if it asks for that: as `FindAll` is sent."""
     match raw:
         case {"$and": [where, later], **others} if not others and isinstance(later, Mapping):
             after = tuple(_cursor(later))
@@ -112,7 +105,7 @@ def query_of(raw: Mapping[str, Any], sort: Sort) -> tuple[Filter, tuple[Value, .
 
 
 def _cursor(later: Mapping[str, Any]) -> Iterator[Value]:
-    """What the exact one of the two terms of `mongo_orders.behind` compares with, field by field."""
+    """The values of the exact term of `tidegate_adapters.mongo.sorts.behind`, field by field."""
     match later:
         case {"$and": [{"$or": _}, {"$expr": expression}]} | {"$expr": expression}:
             while expression:
@@ -129,11 +122,6 @@ def _cursor(later: Mapping[str, Any]) -> Iterator[Value]:
 
 
 def sort_of(raw: Mapping[str, Any]) -> Sort:
-    """The sort that the keys say; that of the ids is none.
-
-    Raises:
-        NotUnderstood: The core has no such sort.
-    """
     terms = tuple((Ascending if way == 1 else Descending)(_field(name)) for name, way in raw.items())
     for sort in (terms[:-1], terms):
         if ordered(sort) == [*raw.items()]:
@@ -194,7 +182,7 @@ def _compared(field: Field[Any], operator: str, argument: Any) -> Filter:
 
 
 def _is_old(given: Any) -> Filter | None:
-    """An age, which is a date and an expression."""
+    """An age, sent as a date check and an expression."""
     match given:
         case [
             {**dated},
@@ -206,7 +194,7 @@ def _is_old(given: Any) -> Filter | None:
 
 
 def _has_other(given: Any) -> Filter:
-    """The one expression that is understood by itself."""
+    """The only supported standalone expression."""
     match given:
         case {"$ne": [{"$setDifference": [_, {"$literal": [ID.name, *names]}]}, []]}:
             term = HasOther(tuple(map(_field, names)))
@@ -221,11 +209,6 @@ def _has_other(given: Any) -> Filter:
 
 
 def updates_of(raw: object) -> tuple[Update, ...]:
-    """The updates that MongoDB reads in a document of operators.
-
-    Raises:
-        NotUnderstood: The core has no such update.
-    """
     if not isinstance(raw, Mapping) or not raw or not all(key.startswith("$") for key in raw):
         raise _strange("an update", raw)
     return tuple(
@@ -258,11 +241,6 @@ def _update(operator: str, field: Field[Any], argument: Any) -> Update:
 
 
 def fields_of(raw: Mapping[str, Any] | None) -> Fields | None:
-    """The fields that a projection picks, besides the id; None for all.
-
-    Raises:
-        NotUnderstood: It leaves fields out, or computes some.
-    """
     if not raw:
         return None
     if any(shown_ not in (1, True) for shown_ in raw.values()):
@@ -271,4 +249,4 @@ def fields_of(raw: Mapping[str, Any] | None) -> Fields | None:
 
 
 _IN_NO_INDEX: Final = "0"
-"""What `tidegate_adapters.mongo` asks for besides, so that the document is looked at; none has it."""
+"""`tidegate_adapters.mongo` requests this nonexistent field to force a read of the document."""

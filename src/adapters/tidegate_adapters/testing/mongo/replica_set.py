@@ -1,38 +1,41 @@
-"""A replica set in memory, as its clients see it: what is written, what a majority has of it, and who is primary.
+"""A replica set in memory, as its clients see it.
 
-What an operation does to documents is `tidegate.sim.world.perform`, the world that is explored. Around it:
+`tidegate.sim.world.perform`, the explored world, applies operations to documents. Around it:
 
-    A write takes effect on the primary at once; a majority has it a moment later (`lag_s`), and with it all before it. Reads
-    with the read concern "majority" see what a majority has. A primary that dies takes with it what no majority has.
+    Writes. A write takes effect on the primary at once; a majority has it and all earlier ones
+        after `lag_s`. Majority reads see the majority's state. A primary that dies loses what no
+        majority has.
 
-    Clients know the set by one address, whichever member is primary: where it is, is no concern of theirs. While there is
-    none, an election is under way (`election_s`). A member that is no primary any more says so, keeps its connections, and
-    interrupts whoever waits for a majority; one that dies breaks them. A new primary has all that a majority has, but learns
-    only a moment later which of it that is (`unaware_s`). Until then it answers from before, confirms no write, and whoever asks
-    for what is later waits (`known`, `when_known`).
+    Elections. Clients know the set by one address. An election takes `election_s`. A primary that
+        steps down keeps its connections and interrupts waits for a majority; one that dies breaks
+        them. A new primary has all that a majority has, but learns only after `unaware_s` how much
+        that is. Until then it answers from an earlier state, confirms no write, and delays reads of
+        later times (`known`, `when_known`).
 
-    A write that is sent a second time under its number is recognised if the first one has changed anything, and only then:
-    what matched nothing, or was refused, is not remembered. What was remembered goes where its write goes.
+    Retryable writes. A repeated write is recognised only if the first attempt changed something.
+        The memory is lost with its write.
 
-    Transactions are those of `tidegate.sim.transactions`. One that nobody ends is ended after `lifetime_s`, all that are open with
-    each primary. A write beside them of what one has written is `Blocked` until one is over.
+    Transactions are those of `tidegate.sim.transactions`. Each expires after `lifetime_s`; a change
+        of primary aborts all open ones. A conflicting write outside is `Blocked` until the
+        transaction ends.
 
-    What happens is kept (`history`), each change once a majority has it, for change streams and for whoever judges a run.
-    The set forgets the older ones when it is told to (`forget`).
+    History. `history` keeps each change for change streams and for checks of a run. `forget` drops
+        older ones.
 
 Laws
-    RS1  What a majority has is never taken back, and is seen in one order by all.
-    RS2  A write that is recognised is not done again, and is answered as it was.
-    RS3  What is taken back is in nobody's history, and nothing after it is there either.
-    RS4  What a transaction has written happens at once, when it is committed, or never.
-    RS5  Who asks for what was written until a time is not answered from before it, and what is confirmed, the primary knows a
-         majority to have.
+    RS1  What a majority has is never rolled back, and all clients see it in one order.
+    RS2  A recognised write is not executed again; it gets its first reply.
+    RS3  A rolled-back change, and each one after it, is in no history.
+    RS4  A transaction's writes take effect together at its commit, or never.
+    RS5  A read after a time is not answered from before it, and a confirmed write is one that the
+         primary knows a majority to have.
 
 Known not to be modelled
-    - Secondaries that are read from; sharding; users; time limits on the server (a client gives up by its own), but for those of a
-      write that waits for a transaction.
-    - The locks of collections: one that is dropped or renamed, or is given an index, while a transaction is open.
-    - A failover in the middle of an operation on many documents, unless a command is struck so (`Code.parts`).
+    - Reads from secondaries; sharding; users; server time limits (clients enforce their own),
+      except for a write that waits for a transaction.
+    - Dropping, renaming or indexing a collection while a transaction is open.
+    - A failover in the middle of an operation on many documents, unless a command is struck so
+      (`Code.parts`).
 """
 
 from __future__ import annotations
@@ -57,40 +60,34 @@ from tidegate.sim.world import CLOCK, DOCUMENTS, Plain, contents, perform, world
 from tidegate_adapters.testing.event_loop import EPOCH_S
 
 LIFETIME_S: Final = 60.0
-"""How long a transaction may be open: transactionLifetimeLimitSeconds."""
+"""From transactionLifetimeLimitSeconds."""
 BEGUN: Final = Timestamp(EPOCH_S, 0)
-"""The time of the cluster before anything was written."""
 _EARLIER: Final = 8
-"""What a new primary knows of is one of so many of the latest states that a majority had."""
+"""A new primary knows one of this many latest majority states."""
 
 Waiting: TypeAlias = Callable[[bool], None]
-"""Who waits for a majority; called with whether it has what was waited for, or the primary is none any more."""
+"""Called with True for a majority, with False when the primary steps down."""
 
 
 class Blocked(Exception):  # noqa: N818  no error: it is carried out later
-    """A write waits for a transaction that has written what it writes."""
+    """A write conflicts with an open transaction."""
 
 
 def namespace(database: str, collection: str) -> str:
-    """The name of a collection of a database, as the world has it."""
     return f"{database}.{collection}"
 
 
 @final
 @attrs.frozen
 class Change:
-    """What has happened to a document, or to a collection.
+    """A change of a document, or a drop or rename.
 
     Attributes:
-        number: Which one of all it is.
-        time: Of the cluster; later ones are greater.
-        kind: "insert", "update" or "delete"; "drop" or "rename" of a collection, or "dropDatabase".
-        database: Where.
-        collection: In which collection.
-        key: The id of the document, or the new name of the collection.
-        before: What it was; None if there was none.
-        after: What it is; None if it is gone.
-        by: Which client has asked for it.
+        number: Its place in the history.
+        key: The document's id, or the collection's new name.
+        before: None for an insert.
+        after: None for a delete.
+        by: The client.
     """
 
     number: int
@@ -110,7 +107,7 @@ class Change:
 @final
 @attrs.frozen
 class Executed:
-    """The latest write of a session that may be sent again, and what its statements were answered, by their numbers."""
+    """A session's latest retryable write."""
 
     number: int
     replies: Mapping[int, Mapping[str, Any]]
@@ -119,14 +116,7 @@ class Executed:
 @final
 @attrs.frozen(eq=False)
 class State:
-    """What one member holds.
-
-    Attributes:
-        world: The documents and unique indexes, by namespace.
-        changes: How many of the changes it has.
-        writes: How many writes, those that changed nothing not counted.
-        executed: By session.
-    """
+    """One member's data."""
 
     world: Plain
     changes: int = 0
@@ -136,27 +126,24 @@ class State:
 
 @final
 class SimulatedReplicaSet:
-    """The set. It is made in the event loop that its clients run on.
+    """The set, created in its clients' event loop; pairs of seconds are shortest and longest times.
 
     Args:
-        random: Draws how long things take.
-        documents: What it holds, by namespace ("database.collection").
-        unique: Its unique indexes, likewise.
-        lag_s: The shortest and the longest that a majority takes.
-        election_s: The same for an election.
-        unaware_s: The same until a new primary knows what a majority has.
-        lifetime_s: How long a transaction may be open; `LIFETIME_S` unless it is set.
+        random: Draws durations.
+        documents: Initial documents by namespace ("database.collection").
+        unique: Unique indexes by namespace.
+        lag_s: Time until a majority has a write.
+        election_s: Time of an election.
+        unaware_s: Time until a new primary knows the majority's state.
+        lifetime_s: Longest open transaction, `LIFETIME_S` by default.
 
     Attributes:
-        state: What the primary holds.
-        stable: What a majority has.
-        known: What the primary knows of that.
-        history: Every change that a member has made, and that was not taken back.
-        taken_back: Those that were.
-        term: Of the primary; a higher one after each election.
-        is_primary: Whether there is one.
-        forgotten: How many of the changes are not known any more.
-        collated: By namespace, the collations that collections were made with.
+        state: The primary's data.
+        stable: The majority's data.
+        known: What the primary knows of `stable`.
+        history: All changes but rolled-back ones.
+        term: Grows with each election.
+        forgotten: Number of changes dropped from the history.
     """
 
     def __init__(
@@ -183,9 +170,8 @@ class SimulatedReplicaSet:
         self.watchers: list[Callable[[], object]] = []
         """Called when a majority has more."""
         self.on_role: list[Callable[[], object]] = []
-        """Called when there is a primary, or none any more."""
+        """Called when a primary appears or disappears."""
         self.on_death: list[Callable[[], object]] = []
-        """Called when a primary dies."""
         self._unstable: deque[State] = deque()
         self._waiting: list[tuple[int, Waiting]] = []
         self._blocked: list[Waiting] = []
@@ -194,26 +180,19 @@ class SimulatedReplicaSet:
     # --- what is asked ---
 
     def now(self) -> Instant:
-        """The time of the set, in whole milliseconds as its clock has it."""
         at = EPOCH_S * SECOND + round(self.loop.time() * SECOND)
         return Instant(at - at % MILLISECOND, STORE)
 
     def seen(self, effect: Effect[Any], *, by_majority: bool) -> object:
-        """What a read is answered."""
         state = self.known if by_majority else self.state
         _, reply = next(perform(effect, state.world.write(CLOCK, self.now()), ""))
         return reply
 
     def contents(self, database: str, collection: str) -> tuple[Document, ...]:
-        """What a majority has, in natural order."""
         return contents(self.stable.world, namespace(database, collection))
 
     def done(self, effect: Effect[Any], by: str) -> object:
-        """Carry a write out on the primary.
-
-        Raises:
-            Blocked: Not now, but when a transaction is over (`when_free`).
-        """
+        """`Blocked` until a transaction ends (`when_free`)."""
         before = self.state.world
         outcome = next(perform(effect, before.write(CLOCK, self.now()), by), None)
         if outcome is None:
@@ -228,13 +207,6 @@ class SimulatedReplicaSet:
         by: str,
         meaning: Meaning = perform,
     ) -> object:
-        """Carry a statement of a transaction out, or its end.
-
-        Args:
-            effect: What is asked.
-            by: Which client asks.
-            meaning: What its operation means, to the world as the transaction sees it.
-        """
         before = self.state.world
         after, reply = next(transacted(effect, before.write(CLOCK, self.now()), by, meaning))
         self._enter(cast("Plain", after))
@@ -244,27 +216,21 @@ class SimulatedReplicaSet:
         return reply
 
     def transaction(self, session: bytes) -> tuple[int, bool]:
-        """The number of the newest transaction of a session, and whether it is committed."""
         found = self.state.world.read(known(session.hex()))
         return (0, False) if found is None else (found.number, found.is_committed)
 
     @property
     def open_transactions(self) -> tuple[str, ...]:
-        """The sessions whose transactions are open."""
         return self.state.world.read(OPEN)
 
     def remember(self, session: bytes, number: int, statement: int, reply: Mapping[str, Any]) -> None:
-        """Of the write that was just done: how it is answered when it comes again."""
         known = self.state.executed.get(session)
         replies = known.replies if known is not None and known.number == number else {}
         executed = {**self.state.executed, session: Executed(number, {**replies, statement: reply})}
         self._become(attrs.evolve(self.state, executed=executed))
 
     def begin(self, session: bytes, number: int) -> Executed | None:
-        """What is remembered of this write; None for a number that is older than what is known of the session.
-
-        A newer number ends a transaction of the session that is open.
-        """
+        """None for an old number. A newer one aborts an open transaction."""
         newest, _ = self.transaction(session)
         if newest > number:
             return None
@@ -276,16 +242,15 @@ class SimulatedReplicaSet:
         return executed if executed.number == number else None
 
     def when_stable(self, then: Waiting) -> None:
-        """Call it when the primary knows that a majority has all that was written until now."""
+        """Call it when the primary knows that a majority has all writes so far."""
         self._when_known(self.state.writes, then)
 
     def when_known(self, time: Timestamp, then: Waiting) -> None:
-        """Call it when the primary knows that a majority has what was written at that time."""
+        """Call it once the primary knows that a majority has that time."""
         is_behind = self.known.writes < self.state.writes and self.time_of(self.known) < time
         self._when_known(self.known.writes + is_behind, then)
 
     def time_of(self, state: State) -> Timestamp:
-        """The time of the cluster at which it was last written to."""
         return self.history[state.changes - 1].time if state.changes else BEGUN
 
     def _when_known(self, writes: int, then: Waiting) -> None:
@@ -295,11 +260,10 @@ class SimulatedReplicaSet:
             self._waiting.append((writes, then))
 
     def when_free(self, then: Waiting) -> None:
-        """Call it when a transaction is over, soon after; with False when the primary is none any more."""
+        """Call it soon after a transaction ends; with False when the primary steps down."""
         self._blocked.append(then)
 
     def no_longer_waits(self, then: Waiting) -> bool:
-        """Call it for no transaction any more; whether it was waiting."""
         is_waiting = then in self._blocked
         if is_waiting:
             self._blocked.remove(then)
@@ -308,15 +272,12 @@ class SimulatedReplicaSet:
     # --- what happens to it ---
 
     def drop(self, database: str, collection: str, by: str = "") -> None:
-        """Drop a collection, with all that is in it."""
         self._replaced(database, collection, None, by)
 
     def rename(self, database: str, collection: str, to: str, by: str = "") -> None:
-        """Rename a collection; one that has the new name is dropped."""
         self._replaced(database, collection, to, by)
 
     def drop_database(self, database: str, by: str = "") -> None:
-        """Drop a database, collection by collection."""
         names = {
             name[1].partition(".")[2]
             for name in self.state.world.cells
@@ -327,11 +288,11 @@ class SimulatedReplicaSet:
         self.write(self.state.world, [self._change(0, "dropDatabase", database, None, None, None, by)])
 
     def forget(self) -> None:
-        """Forget what a majority has: no change stream begins before that any more."""
+        """Drop what a majority has: no change stream can start before it."""
         self.forgotten = self.stable.changes
 
     def step_down(self, seconds: float | None = None) -> None:
-        """The primary steps down; another member has all that it has, and is elected."""
+        """The successor has all data."""
         if not self.is_primary:
             return
         blocked, self._blocked = self._blocked, []
@@ -341,7 +302,7 @@ class SimulatedReplicaSet:
             then(False)
 
     def die(self, seconds: float | None = None) -> None:
-        """The primary dies, with what no majority has; another member is elected."""
+        """What no majority has is lost."""
         if not self.is_primary:
             return
         self._waiting.clear()
@@ -370,7 +331,6 @@ class SimulatedReplicaSet:
             each()
 
     def _aware(self, term: int) -> None:
-        """The primary of that term knows what a majority has."""
         if self.is_primary and self.term == term:
             self._learned()
 
@@ -381,7 +341,6 @@ class SimulatedReplicaSet:
         return shortest + self.random.random() * (longest - shortest)
 
     def _note(self, before: Plain, after: Plain, by: str) -> None:
-        """Become what a write has made, and keep what it has changed."""
         changes: list[Change] = []
         for name, entry in after.cells.items():
             if name[0] != DOCUMENTS or before.cells.get(name) is entry:
@@ -396,7 +355,7 @@ class SimulatedReplicaSet:
             self.write(after, changes)
 
     def _enter(self, world: Plain) -> None:
-        """Become what a transaction has made: what it keeps is on the primary alone. Who waited for one that is over tries again."""
+        """The transaction's state exists on the primary alone; blocked writes wake up."""
         before = self.open_transactions
         self.state = attrs.evolve(self.state, world=world)
         if set(before) - set(self.open_transactions):
@@ -416,7 +375,6 @@ class SimulatedReplicaSet:
             self._enter(cast("Plain", aborted(self.state.world, transaction)))
 
     def write(self, world: Plain, changes: Sequence[Change] = ()) -> None:
-        """Become this, by these changes."""
         self.history += changes
         self._become(attrs.evolve(self.state, world=world, changes=len(self.history)))
 
@@ -426,9 +384,8 @@ class SimulatedReplicaSet:
         self.loop.call_later(self._between(self._lag_s), self._replicated, self.state)
 
     def _replicated(self, state: State) -> None:
-        """A majority has it."""
         if state.writes <= self.stable.writes or state not in self._unstable:
-            return  # a later one was quicker, or it was taken back
+            return  # overtaken by a later one, or rolled back
         while self._unstable[0] is not state:
             self._unstable.popleft()
         knew = self.known is self.stable

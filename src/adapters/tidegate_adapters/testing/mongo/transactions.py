@@ -1,4 +1,4 @@
-"""What is asked in a transaction of a simulated replica set."""
+"""Commands in a transaction of a simulated replica set."""
 
 from __future__ import annotations
 
@@ -15,18 +15,11 @@ from tidegate_adapters.testing.mongo.cursors import ServerError
 from tidegate_adapters.testing.mongo.replica_set import SimulatedReplicaSet
 
 Changed: TypeAlias = tuple["Document | None", "Document | None"]
-"""A document before and after a statement."""
 
 
 @final
 class TransactionCommand:
-    """One command of a transaction.
-
-    Args:
-        replica_set: Where.
-        command: It.
-        client: Who asks.
-    """
+    """One command of a transaction."""
 
     def __init__(self, replica_set: SimulatedReplicaSet, command: Mapping[str, Any], client: str) -> None:
         self._set, self._client = replica_set, client
@@ -43,8 +36,6 @@ class TransactionCommand:
         self._is_open = self._begins or (number == newest and session.hex() in replica_set.open_transactions)
 
     def found(self, effect: FindAll, *, is_sorted: bool) -> object:
-        """What it finds: sorted, or in natural order."""
-
         def natural(_: Effect[object], world: World, _who: str) -> Outcomes:
             docs = contents(world, effect.collection)
             yield world, tuple(doc for doc in docs if matches(effect.where, doc, self._set.now))[: effect.limit]
@@ -55,7 +46,6 @@ class TransactionCommand:
         return reply
 
     def done(self, effect: Effect[Any], ns: str) -> tuple[object, list[Changed]]:
-        """What it is answered, and what it has changed."""
         changed: list[Changed] = []
 
         def compared(operation: Effect[object], world: World, who: str) -> Outcomes:
@@ -82,7 +72,6 @@ class TransactionCommand:
         return {"ok": 1.0}
 
     def fail(self) -> None:
-        """It is over."""
         self._set.transacted(AbortTransaction(self._asked), self._client)
 
     def _next(self, effect: Effect[Any]) -> InTransaction[Any]:
@@ -96,7 +85,7 @@ class TransactionCommand:
 
 
 def _one_by_one(operation: Effect[object], world: World, who: str) -> tuple[World, object]:
-    """What it does, and is answered: an update of many is refused in the words of the document that is."""
+    """An update of many gets the first document's refusal."""
     if not isinstance(operation, UpdateMany):
         return next(perform(operation, world, who))
     total = 0
