@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass
 from tidegate.model.errors import Misuse
 from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.orchestrator import Orchestrator
-from tidegate_adapters.orchestrator.texts import codec_of
+from tidegate_adapters.runtime.serialization import codec_of
 
 
 class Mail(BaseModel):

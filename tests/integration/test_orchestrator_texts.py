@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.model.errors import Misuse
-from tidegate_adapters.orchestrator import texts
-from tidegate_adapters.orchestrator.texts import UNTYPED, codec_of
+from tidegate_adapters.runtime import serialization as texts
+from tidegate_adapters.runtime.serialization import UNTYPED, codec_of
 
 
 @attrs.frozen

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
 from operator import attrgetter
-from typing import Final, NamedTuple, TypeAlias, final
+from typing import Final, NamedTuple, Protocol, TypeAlias, final
 
 from tidegate.consumer.batching import BatchAnswer, CallEnd, Nothing, RunBatch, batch_answer, counted
 from tidegate.consumer.commands import Event, Handle, RecordsHandled, RecordsParked, Work, WorkReported
@@ -51,10 +51,34 @@ Recording: TypeAlias = Callable[[ShutdownEvent, Sequence[ShutdownCommand]], None
 Estimate: TypeAlias = Callable[[Record], timedelta | None]
 
 
+class Calls(Protocol):
+    """Calls user code for a member."""
+
+    def beware(self) -> None:
+        """From now on, records may have come that the client could not decode."""
+
+    def job(self, work: Work) -> Job:
+        """The call for this request."""
+
+    def event(self, work: Work, reply: object) -> ShutdownEvent | None:
+        """The event that reports its end."""
+
+    def follow(self, event: ShutdownEvent, state: ConsumerState) -> None:
+        """Called with each event, in order, and the partitions after it."""
+
+
+class MakeCalls(Protocol):
+    """Makes what calls user code, once a member has started."""
+
+    def __call__(self, records: Records, outbox: Outbox[Sequence[Send]], tallies: Tallies | None) -> Calls:
+        """Make it, with the records that the member has, what sends records, and what counts."""
+
+
 @final
 class Code(NamedTuple):
-    """The user's code; `is_batch` says that it handles the records of a window together, `around` is what is around each call, and
-    `hooks` is for whatever else the rules ask for: no worker has any yet, as a pipeline will.
+    """The user's code; `is_batch` says that it handles the records of a window together, `around` is what is around each call.
+    `hooks` answers whatever else the rules ask for (seeded runs alone have them), and `calls` calls all of it in the place of
+    `UserCode` (a pipeline).
     """
 
     handle: Called
@@ -64,6 +88,7 @@ class Code(NamedTuple):
     is_batch: bool = False
     around: Around | None = None
     hooks: Hooks | None = None
+    calls: MakeCalls | None = None
 
 
 @final
@@ -101,6 +126,9 @@ class UserCode:
     def beware(self) -> None:
         """From now on, look at each record whether the client could decode it."""
         self._handle = self._looked_at
+
+    def follow(self, event: ShutdownEvent, state: ConsumerState) -> None:
+        """Nothing depends on that."""
 
     async def _looked_at(self, record: Record) -> object:
         error = undecoded(record)

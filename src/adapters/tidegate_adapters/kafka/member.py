@@ -80,7 +80,7 @@ from tidegate_adapters.kafka import client as ports
 from tidegate_adapters.kafka.assignment import ASK_AGAIN, Assignment, Topics
 from tidegate_adapters.kafka.client import Client, TransactionalProducer, theirs
 from tidegate_adapters.kafka.commits import Committing
-from tidegate_adapters.kafka.handler_calls import Code, UserCode
+from tidegate_adapters.kafka.handler_calls import Calls, Code, UserCode
 from tidegate_adapters.kafka.in_flight import Records
 from tidegate_adapters.kafka.lifecycle import Lifecycle, WorkerRuntime
 from tidegate_adapters.kafka.member_status import MemberStatus
@@ -150,7 +150,11 @@ class Member:
             if transact is None
             else Transactions(transact, settings.group, beginnings.known, assignment.is_current)
         )
-        self._user_code = UserCode(code, settings, records, outbox, tallies, life.tell, self._transactions)
+        self._user_code: Calls = (
+            UserCode(code, settings, records, outbox, tallies, life.tell, self._transactions)
+            if code.calls is None
+            else code.calls(records, outbox, tallies)
+        )
         self._committing = Committing(client, life, assignment, self._topics, records, self._transactions)
         self.status = MemberStatus(client, life, assignment, records, outbox, duration(settings.stalled_after))
         self._polls = PollLoop(
@@ -429,6 +433,7 @@ class Member:
         """Let polls go on, and forget what was lost."""
         if isinstance(event, Lost | Assigned):
             self._forget(event.partition)
+        self._user_code.follow(event, state.consumer)
         self._polls.wake(state.consumer)
 
     def _observe(self, event: ShutdownEvent, state: WorkerState, _: Sequence[ShutdownCommand]) -> None:

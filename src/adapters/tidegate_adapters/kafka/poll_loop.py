@@ -29,7 +29,7 @@ from tidegate_adapters.kafka import client as ports
 from tidegate_adapters.kafka.assignment import Assignment
 from tidegate_adapters.kafka.client import Client, Received, ours, theirs
 from tidegate_adapters.kafka.decoding import is_undecodable, read
-from tidegate_adapters.kafka.handler_calls import UserCode
+from tidegate_adapters.kafka.handler_calls import Calls
 from tidegate_adapters.kafka.in_flight import Records
 from tidegate_adapters.kafka.lifecycle import Lifecycle, as_ours
 from tidegate_adapters.kafka.member_status import MemberStatus
@@ -73,7 +73,7 @@ class PollLoop:
         records: Records,
         beginnings: Beginnings,
         status: MemberStatus,
-        user_code: UserCode,
+        user_code: Calls,
     ) -> None:
         self._client, self._life, self._name, self._assignment = client, life, name, assignment
         self._records, self._beginnings, self._status, self._user_code = records, beginnings, status, user_code

@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final, get_a
 import attrs
 
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
-from tidegate.consumer.drain import Budget
 from tidegate.consumer.health import Health, Healthy
 from tidegate.consumer.partition import FailurePolicy
 from tidegate.consumer.transactions import transactional_id
@@ -228,7 +227,7 @@ class Worker:
             settings = attrs.evolve(settings, consumer=_with_transactions(settings.consumer))
         self.settings = settings
         check_options(settings.options, signature(Worker).parameters)
-        _times(settings.consumer.partition.drain, settings.options)
+        _ = client_times(settings)
         if self._handlers is None:
             raise Misuse("nothing handles the records", todo="pass a function of one record, or one by topic")
         if not (self._code.is_batch or settings.consumer.partition.is_plain):
@@ -329,7 +328,7 @@ class Worker:
         if self._member is not None:
             raise Misuse(f"{self!r} runs already, or has run", todo="make another one with configured(worker.settings)")
         told = self.settings
-        times = _times(told.consumer.partition.drain, told.options)
+        times = client_times(told)
         isolation = {"isolation_level": "read_committed"} if told.exactly_once else {}
         outbox = Outbox(KafkaSink(lambda: produce(told.bootstrap, told.options)), told.outbox)
         monitor = Monitor(told, self._metrics)
@@ -457,12 +456,13 @@ def _check_dead_letters(told: WorkerSettings, on_failure: OnFailure | None) -> N
         )
 
 
-def _times(drain: Budget, options: Mapping[str, object]) -> dict[str, object]:
+def client_times(told: WorkerSettings) -> dict[str, object]:
     """The options that say how long the group waits for a member, those that are left out or None included.
 
     Raises:
         Misuse: It does not wait until a revocation has drained, or for the next heartbeat, or one of them is no number.
     """
+    drain, options = told.consumer.partition.drain, cast("Mapping[str, object]", told.options)
     heartbeat_ms = _told_ms(options, "heartbeat_interval_ms") or HEARTBEAT_MS
     session_ms = _told_ms(options, "session_timeout_ms") or SESSION_MS
     if heartbeat_ms >= session_ms:

@@ -12,7 +12,6 @@
 Modules, in reading order
     settings    what an app is told that is not code
     names       its collections
-    texts       arguments and results as text
     declared    what the decorator is told of a task, checked
     uploads     what is too large for a record
     failing     what is kept of an error

@@ -32,7 +32,7 @@ from tidegate_adapters.base.decorators import (
     timeout_of,
 )
 from tidegate_adapters.mongo.bson import natural
-from tidegate_adapters.orchestrator.texts import UNTYPED, TextCodec, codec_of
+from tidegate_adapters.runtime.serialization import UNTYPED, TextCodec, codec_of
 
 OPTIONS: Final = frozenset({"session", "key", "delay", "due", "priority", "queue", "tenant"})
 """What `enqueue` is told besides the arguments of a call: no parameter of a task has such a name."""

@@ -26,8 +26,8 @@ from tidegate.work.vocabulary import Run
 from tidegate_adapters.base.decorators import length_of
 from tidegate_adapters.orchestrator.names import Collections
 from tidegate_adapters.orchestrator.sync_store import SyncStore
-from tidegate_adapters.orchestrator.texts import TextCodec
 from tidegate_adapters.runtime.database import Site
+from tidegate_adapters.runtime.serialization import TextCodec
 
 R = TypeVar("R")
 

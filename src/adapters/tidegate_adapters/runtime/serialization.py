@@ -34,7 +34,7 @@ from tidegate.model.errors import MissingExtra, Misuse, check_failure, with_arti
 try:
     from cattrs.preconf.json import make_converter
 except ImportError as missing:
-    raise MissingExtra("tidegate_adapters.orchestrator", "orchestrator", missing) from missing
+    raise MissingExtra("typed values", "orchestrator", missing, "pipeline") from missing
 
 UNTYPED: Final = object()
 """The annotation of what has none."""
