@@ -11,6 +11,7 @@ from click.core import ParameterSource
 import tidegate
 from tidegate.exit_codes import ExitCode
 from tidegate_adapters.cli.orchestrator import orchestrator
+from tidegate_adapters.cli.pipeline import pipeline
 from tidegate_adapters.cli.reactive import reactive
 from tidegate_adapters.cli.worker import worker
 from tidegate_adapters.shell.options import (
@@ -507,7 +508,7 @@ cli.command(
         {ExitCode.OK: "drawn", ExitCode.USAGE: "wrong usage"},
     ),
 )(together(click.argument("name", type=click.Choice(["invocation"])), common)(calling(f"{CLI}.listing:draw")))
-for group in (worker, reactive, orchestrator):
+for group in (worker, reactive, orchestrator, pipeline):
     cli.add_command(group)
 
 
@@ -526,7 +527,7 @@ def config() -> None: ...
     help=explained(
         "Show each setting of a worker or an app; of a secret that there is one.\n\n"
         "Arguments win over the environment, that over a file, and that over the code. TARGET is one that tidegate worker "
-        "run, tidegate reactive run or tidegate orchestrator run takes.",
+        "run, tidegate reactive run, tidegate orchestrator run or tidegate pipeline run takes.",
         (
             "tidegate config show shop.orders:worker --origin",
             "TIDEGATE_WORKER__GROUP=orders-2 tidegate config show orders.py:worker --set concurrency=8",
