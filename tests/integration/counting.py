@@ -1,4 +1,4 @@
-"""A document that counts, by a plain `$inc`: whatever is done twice to it can be seen."""
+"""A counter document changed by plain `$inc`, which shows every repeated write."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ def client(uri: str, **options: Any) -> MongoClient[Raw]:
 
 
 def counter(client: MongoClient[Raw], database: str) -> Collection[Raw]:
-    """A collection, acknowledged by a majority, of one document that counts from 0."""
     collection = client[database].get_collection("counters", write_concern=MAJORITY)
     collection.insert_one({"_id": 1, "n": 0})
     return collection
