@@ -1,9 +1,9 @@
 """Short runs of real workers on the simulated Kafka, by seed: two members, 40 records and a fault.
 
-    python -m tests.integration.kafka_runs 17               runs 17 and prints what is wrong
-    python -m tests.integration.kafka_runs 17 --record D    also records members for `tidegate replay`
-    python -m tests.integration.kafka_runs 17 --page D      also writes the trace and its page
-    python -m tests.integration.kafka_runs 0 --runs 10000   that many runs, a line for each wrong one
+    python -m tests.integration.kafka_runs 17              runs 17 and prints what is wrong
+    python -m tests.integration.kafka_runs 17 --record D   also records members for `tidegate replay`
+    python -m tests.integration.kafka_runs 17 --page D     also writes the trace and its page
+    python -m tests.integration.kafka_runs 0 --runs 10000  that many runs, a line for each wrong one
 
 The seed draws the fault, its time and target, how long user code and requests take, and the order
 of the event loop. The members work under the fault until all is committed or time runs out, then

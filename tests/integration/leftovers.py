@@ -1,7 +1,7 @@
-"""What is kept of tidegate's in this process: its objects, and what stands in containers of theirs.
+"""Tidegate's objects in this process, and the sizes of their containers, for tests of leaks.
 
-A leak of an object, or of a number in a table, is one more each time; nothing else is, where nothing is in work. What is
-simulated keeps all that happened, and is not counted.
+A leak adds one object or table entry each time; nothing else does while the process is idle.
+Simulated parts keep their history and do not count.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ _OURS: Final = ("tidegate", "aiokafka")
 _SIMULATED: Final = ("tidegate.sim.", "tidegate_adapters.testing.kafka")
 _CONTAINERS: Final = (dict, list, set, deque)
 _CACHED: Final = "Instant"
-"""Of milliseconds, of which a cache has some hundred, sooner or later."""
+"""Of milliseconds: a cache fills with some hundred of them."""
 
 
 @contextmanager
 def no_others() -> Iterator[None]:
-    """What is there already does not count."""
     gc.collect()
     gc.freeze()
     try:
@@ -31,7 +30,6 @@ def no_others() -> Iterator[None]:
 
 
 def kept() -> Counter[str]:
-    """How many objects of ours there are that somebody refers to, and how much is in containers that they refer to, by class."""
     gc.collect()
     ours = [each for each in gc.get_objects() if _is_ours(type(each).__module__)]
     found = Counter(type(each).__qualname__ for each in ours if type(each).__qualname__ != _CACHED)

@@ -1,5 +1,3 @@
-"""An event loop for tests with AsyncMongoClient."""
-
 from __future__ import annotations
 
 import asyncio
@@ -12,9 +10,11 @@ T = TypeVar("T")
 
 
 def in_loop(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Runs it, and forgives the driver the socket of a connection that it was making when it was closed (PYTHON-5867).
+    """Runs it, and ignores the unclosed socket of a connection that the driver opened during close
+    (PYTHON-5867).
 
-    The socket is collected here. What was there before is not looked through: after some thousand tests it takes a second.
+    The socket is collected here, without scanning older objects: after thousands of tests that
+    takes 1 s.
     """
     gc.freeze()
     with warnings.catch_warnings():

@@ -1,5 +1,3 @@
-"""What a page that is served answers, as scripts ask it: with its token, its mark against other sites, and JSON both ways."""
-
 from __future__ import annotations
 
 import json
@@ -9,13 +7,10 @@ from typing import Any
 
 
 def answered(port: int, path: str, sent: object = None, token: str = "") -> tuple[int, Any]:
-    """The status and the content.
+    """The status and the content, with the page's token and its header against cross-site requests.
 
     Args:
-        port: Where it is served on this machine.
-        path: What is asked for.
-        sent: What is sent, which makes it a POST; None for a GET.
-        token: Of the page, if it has one.
+        sent: The body of a POST; None for a GET.
     """
     headers = {"X-Tidegate": "test", **({"Authorization": f"Bearer {token}"} if token else {})}
     data = None if sent is None else json.dumps(sent).encode()

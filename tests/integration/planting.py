@@ -1,4 +1,6 @@
-"""A bug that is planted into a function while runs by seed look for it: those runs that the test of no bug makes, too."""
+"""A bug planted into a function while runs by seed search for it, among them the runs of the test
+without a bug.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,6 @@ import pytest
 
 
 class Judged(Protocol):
-    """What was found wrong about a run."""
-
     @property
     def wrong(self) -> list[str]: ...
 
@@ -24,14 +24,14 @@ class Judged(Protocol):
 @final
 @attrs.frozen
 class Bug:
-    """A line as it must not be.
+    """A faulty line.
 
     Attributes:
-        place: The function.
-        right: What stands there.
-        wrong: What is planted instead.
+        right: The text in the source of `place`.
+        wrong: Its replacement.
         kinds: Kinds of runs that show it.
-        shown_by: Kind and seed of a run that has shown it; the runs of no bug include it. None where any few seeds show it.
+        shown_by: Kind and seed of a run that showed it, which the runs without a bug include. None
+            if any few seeds show it.
     """
 
     place: Callable[..., object]
@@ -43,7 +43,6 @@ class Bug:
 
 @contextmanager
 def planted(bug: Bug) -> Iterator[None]:
-    """The function is as the bug has it."""
     source = textwrap.dedent(inspect.getsource(bug.place))
     assert source.count(bug.right) >= 1, f"{bug.place.__qualname__} says no longer {bug.right!r}"
     module = sys.modules[bug.place.__module__]
@@ -63,9 +62,9 @@ def planted(bug: Bug) -> Iterator[None]:
 
 
 def own_seeds(kinds: Iterable[str], each: int, bugs: Iterable[Bug] = ()) -> Mapping[str, Sequence[int]]:
-    """So many seeds for each kind of run, none of which is another's, after those that have shown a bug of that kind.
+    """Distinct seeds for each kind of run, after those that have shown a bug of that kind.
 
-    A seed draws when and whom, whatever the kind.
+    A seed draws the time and target whatever the kind.
     """
     shown = {bug.shown_by for bug in bugs if bug.shown_by is not None}
     return {
@@ -75,12 +74,8 @@ def own_seeds(kinds: Iterable[str], each: int, bugs: Iterable[Bug] = ()) -> Mapp
 
 
 def first(bug: Bug, judged: Callable[[int, str], Judged], seeds: Mapping[str, Sequence[int]]) -> int | None:
-    """The first seed whose run is wrong with the bug and right without: its own, then those of its kinds in turn.
-
-    Args:
-        bug: The bug.
-        judged: Runs a seed under a kind.
-        seeds: Those of each kind.
+    """The first seed whose run is wrong with the bug and right without: its own, then those of its
+    kinds.
     """
     turns = product(range(min(len(seeds[kind]) for kind in bug.kinds)), bug.kinds)
     shown = [bug.shown_by] if bug.shown_by is not None else []

@@ -1,7 +1,7 @@
-"""The real servers of the integration tests.
+"""The real servers of the integration tests, on free loopback ports and in temporary folders.
 
-Everything listens on the loopback interface alone, on free ports, keeps its data in a temporary folder, and ends with
-the test run, however that ends. `python -m tests.integration.servers` downloads what is needed and tries each once.
+They end with the test run, however that dies. `python -m tests.integration.servers` downloads and
+tries each.
 """
 
 from .kafka import KafkaServer, create_topic
