@@ -1,8 +1,7 @@
-"""Mutants of the core and of the adapters: how many of a sample are killed by the tests of their
-lines?
+"""Mutants of the core and of the adapters: does a test of their line kill them?
 
-    python -m tests.integration.mutants --record   runs all tests once for their lines: half an hour
-    python -m tests.integration.mutants            judges 120 of the core, 40 of adapters: to 3 hours
+    python -m tests.integration.mutants --record  runs all tests once for their lines: half an hour
+    python -m tests.integration.mutants           judges 120 of the core, 40 of adapters: to 3 hours
     python -m tests.integration.mutants --seed 1 --core 9 --adapters 0
 
 A mutant is a module with one change: a comparison, condition, number or sign, or a statement left

@@ -4,7 +4,7 @@ It writes one fact a line into LOG, each with one system call, so that a kill lo
 Instants are in ns of the machine's monotonic clock:
 
     assigned P COMMITTED GENERATION   delivered P OFFSET...    began P OFFSET INSTANT
-    ended P OFFSET INSTANT            left P OFFSET INSTANT    (undone)
+    ended P OFFSET INSTANT            left P OFFSET INSTANT, undone
 """
 
 from __future__ import annotations

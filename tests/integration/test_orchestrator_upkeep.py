@@ -1,4 +1,6 @@
-"""What nobody needs any more goes by indexes, a page at a time, however much stays: on a real MongoDB with thousands of documents."""
+"""Retention uses indexes and pages however much stays, on a real MongoDB with thousands of
+documents.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,6 @@ ON_BOTH: Final = Trigger(task="t", conditions=(A, B), within=HOUR)
 
 
 class Commands(CommandListener):
-    """What was asked for."""
-
     def __init__(self) -> None:
         self.asked: list[Raw] = []
 
@@ -77,14 +77,15 @@ async def time() -> Instant:
 
 
 def asked(store: Mongo, program: Program[object]) -> list[Raw]:
-    """What a program asks for: its finds and deletes."""
     COMMANDS.asked.clear()
     run(program, store)
     return [each for each in COMMANDS.asked if {"find", "delete"} & each.keys()]
 
 
 def examined(client: MongoClient[Raw], database: str, command: Raw) -> int:
-    """How many keys and documents the server looks at for it, at most; it sorts none, and walks through no collection."""
+    """The keys and documents that the server examines at most; asserts no sort and no collection
+    scan.
+    """
     kept = {"find", "filter", "sort", "limit", "projection", "delete", "deletes"}
     plan = client[database].command(
         "explain", {key: command[key] for key in command if key in kept}, verbosity="executionStats"
@@ -101,7 +102,7 @@ def occurrence(number: int, seen: Instant, condition: OnEvent = A) -> Occurrence
 
 
 def test_runs_that_are_over_for_long_go_by_an_index(client: MongoClient[Raw], database: str) -> None:
-    """Law TE11: of thousands, beside thousands that stay; what waits keeps its run, and the last one of a set stays."""
+    """Law TE11: a waiting invocation keeps its run, and the last run of a set stays."""
     evaluator = Evaluator(triggers=(ON_A, ON_BOTH), next_after=lambda _, after: after, keep=HOUR, batch=1_000)
     store = Mongo(client, database, indexes=evaluator.indexes)
     now = run(time(), store)
@@ -139,7 +140,6 @@ def test_runs_that_are_over_for_long_go_by_an_index(client: MongoClient[Raw], da
 
 
 def test_a_purge_of_runs_ends_when_its_time_is_over(client: MongoClient[Raw], database: str) -> None:
-    """After the first page in any case, and the next one goes on."""
     evaluator = Evaluator(triggers=(ON_A,), next_after=lambda _, after: after, keep=HOUR, batch=10)
     store = Mongo(client, database, indexes=evaluator.indexes)
     old = run(time(), store) + -2 * HOUR
@@ -156,13 +156,12 @@ def test_a_purge_of_runs_ends_when_its_time_is_over(client: MongoClient[Raw], da
 
 
 def meter(key: str, written: Instant, free: Instant) -> Raw:
-    """A meter that was last written, and whose bucket is empty, then."""
     made: Raw = stored(new_meter(key, written).put(FREE_AT, free))
     return made
 
 
 def test_what_says_nothing_goes_by_an_index(client: MongoClient[Raw], database: str) -> None:
-    """Law PG6: of thousands of keys, beside thousands that stay; a page takes a find, the time and a delete."""
+    """Law PG6: a page takes a find, the time and a delete."""
     purging = Purging(meter_age=HOUR, batch=1_000)
     store = Mongo(client, database, indexes=purging.indexes)
     now = run(time(), store)
@@ -188,9 +187,9 @@ def test_what_says_nothing_goes_by_an_index(client: MongoClient[Raw], database: 
 
 
 def test_nobody_loses_a_place_while_sets_go(client: MongoClient[Raw], database: str) -> None:
-    """Law PG5: two take the only place of a set again and again, while what has ended is taken out of it, and it goes.
+    """Law PG5: two compete for the only place of a set that is removed meanwhile.
 
-    Now and then both wait until it has gone: on a busy machine one of them may have it all the time.
+    At times both wait for the removal: on a busy machine one could hold the place all the time.
     """
     purging = Purging(success_age=0, batch=10)
     store = Mongo(client, database, indexes=purging.indexes)

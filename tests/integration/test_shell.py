@@ -1,5 +1,5 @@
-"""The shell of all runtimes: what is wrong is told alike, and a fourth runtime has a command line, settings, signals, health, metrics
-and a page by a row in the table and little more.
+"""The shell of all runtimes: uniform errors, and a fourth runtime gets its command line, signals,
+health, metrics and page from one table row.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ async def status(app):
 app = Ticker()
 """
 RUN: Final = "import sys, ticker; sys.exit(ticker.main(sys.argv[1:]))"
-"""As `tidegate` does, once the runtime is in its table."""
+"""As `tidegate` does with the runtime in its table."""
 
 
 def arguments(*given: str) -> Sequence[str]:
@@ -113,7 +113,6 @@ def ticker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("ticker")
 def test_a_row_brings_commands_settings_and_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Arguments win over the environment, and that over the file; what is wrong is told with where it is from."""
     monkeypatch.setenv("TIDEGATE_TICKER__EVERY", "20 ms")
     more = ("ticker:app", "--config", "own.toml")
 
@@ -136,7 +135,6 @@ def test_a_row_brings_commands_settings_and_errors(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("ticker")
 def test_a_row_brings_signals_health_metrics_and_a_page(tmp_path: Path) -> None:
-    """It ends by the signal, and says so."""
     ports = {"metrics_port": free_port(), "page_port": free_port()}
     settings = [each for name, port in ports.items() for each in ("--set", f"{name}={port}")]
     log = tmp_path / "log"
@@ -163,7 +161,7 @@ def test_a_row_brings_signals_health_metrics_and_a_page(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("commands", [of_orchestrator, of_reactive], ids=["orchestrator", "reactive"])
 def test_each_command_gives_its_function_what_it_takes(commands: Any) -> None:
-    """Options and functions meet by their names alone."""
+    """Options and functions match by name alone."""
     group = cli.commands[commands.__name__.split(".")[1]]
     assert isinstance(group, click.Group)
     of = {"list": "list_invocations" if commands is of_orchestrator else "list_records", "import": "take_over"}
@@ -191,7 +189,6 @@ APPS: Final = {
 
 @pytest.fixture
 def asking(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Asking]:
-    """Of an orchestrator, reactive tasks and a worker, on servers that do not answer."""
     for name, app in APPS.items():
         (tmp_path / name).write_text(app)
     monkeypatch.chdir(tmp_path)
@@ -250,7 +247,6 @@ def asking(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     ],
 )
 def test_what_cannot_be_says_why(asking: Asking, line: str, code: ExitCode, said: str) -> None:
-    """Bad input, and a server that does not answer: a clear error, as JSON as well, no password and no traceback."""
     done = asking.main(*shlex.split(line), "--json")
 
     assert said in done.err
@@ -276,7 +272,6 @@ def test_what_cannot_be_says_why(asking: Asking, line: str, code: ExitCode, said
 def test_what_is_asked_for_and_cannot_be_says_why(
     mongodb: str, asking: Asking, monkeypatch: pytest.MonkeyPatch, line: str, said: str
 ) -> None:
-    """Bad input that the app, or its databases, know of."""
     monkeypatch.setenv("URI", mongodb)
     done = asking.main(*shlex.split(line))
 

@@ -6,7 +6,7 @@ them too. Requests and replies are lines of JSON; the first line, unasked, is th
 
     ["start", log, *argv]       -> process id
     ["signal", id, number]      -> null, also when the process has ended
-    ["status", id]              -> exit status (negative: ended by that signal), or null while it runs
+    ["status", id]              -> exit status (negative: by that signal), or null while it runs
 
 It runs as a script with `python -I -S`, so it imports the standard library alone.
 """
