@@ -20,8 +20,6 @@ from tests.length import AT_LENGTH, LONG, PART, part_of
 
 gc.set_threshold(100_000, 20, 100)
 _OF_GROUP: Final = re.compile(r"@[\w ]+$")
-"""The suffix that pytest-xdist appends to the id of a test in a group."""
-
 # Hypothesis also draws constants from the project modules imported so far. A derandomised test
 # would then depend on the tests that ran before it in its process, and on every constant in the
 # code. No setting turns this off.
@@ -67,9 +65,7 @@ def _is_run(item: pytest.Item) -> bool:
 
 @pytest.fixture(autouse=True, scope="module")
 def _frozen() -> None:
-    """Freeze what the modules create, so that the collector does not scan all tests each time (1 to
-    2 s).
-    """
+    """Freeze what the modules create, so that collections do not scan all tests (1 to 2 s)."""
     gc.freeze()
 
 

@@ -1,6 +1,4 @@
-"""The sizes of `make test`, which ends in minutes, and of `make thorough`, which runs all at full
-length.
-"""
+"""The sizes of `make test`, which ends in minutes, and of `make thorough`, all at full length."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ PARTS: Final[Mapping[str, str]] = {
     "mongodb": r"integration/test_(mongo|simulated_mongo|programs|resilience|payloads|leases|change_streams|embedded|black)",
     "rest": "",
 }
-"""The parts of `make thorough PART=...`: a test is in the first part whose pattern its id
-contains.
-"""
+"""A part of `make thorough PART=...`: a test is in the first whose pattern its id contains."""
 PART: Final = os.environ.get("TIDEGATE_PART", "")
 if PART and PART not in PARTS:
     raise SystemExit(f"no part is called {PART!r}; there are: {', '.join(PARTS)}")
@@ -107,9 +103,7 @@ def _either(in_part: T, at_length: T) -> T:
 
 
 NOTICED: Final = 10_000
-"""Examples enough to miss a bug that shows in one of 700 once in a million times; a finding ends
-the search.
-"""
+"""A bug that shows in one of 700 is missed once in a million times; a finding ends the search."""
 
 # On a real replica set.
 RACING_TRANSITIONS: Final = _either(300, 2_000)
@@ -124,12 +118,10 @@ PROJECTED: Final = _either(400, 2_000)
 FILTERED: Final = _either(6, 40)
 PAYLOAD_MIB: Final = _either(80, 500)
 PAYLOAD_FAULTS_STEP: Final = _either(4, 1)
-"""Of the failing commands; the other half fails after instead of before they are carried out."""
 PAYLOAD_RACES: Final = _either(12, 200)
 MONGO_CODES_STEP: Final = _either(10, 1)
 OUTCOMES_STEP: Final = _either(13, 1)
 PROGRAM_FAULTS: Final = _either(1, 1_000)
-"""Commands of each program that fail in each way, spread over it."""
 PROGRAM_FAULT_KINDS_STEP: Final = _either(4, 1)
 REACTIVE_RUNS: Final = _either(12, 500)
 ORCHESTRATOR_RUNS: Final = _either(12, 500)
@@ -142,19 +134,13 @@ PROGRAM_KINDS_STEP: Final = _either(14, 1)
 TRANSACTION_FAULTS_STEP: Final = _either(9, 1)
 RESILIENCE_STEP: Final = _either(58, 1)
 RESILIENCE_FAILOVERS: Final = _either((True,), (False, True))
-"""Half a minute each."""
-
 FAILOVERS: Final = _either(1, 10)
 CUTS_OFF: Final = _either(("refused",), ("refused", "hanging", "hanging both ways"))
-"""The last one takes 15 s."""
-
 # Of the HTTP server.
 HALF_OPEN: Final = _either(200, 1_000)
 # Of crons.
 CRONS: Final = _either(300, 5_000)
-"""Random expressions around clock changes of random zones; `make thorough` adds every change of
-2024 to 2030.
-"""
+"""Random crons around clock changes; `make thorough` adds every change of 2024 to 2030."""
 
 # Of the simulated MongoDB.
 MONGO_SCRIPTS: Final = _either(10, 300)
@@ -166,7 +152,6 @@ MONGO_TRANSACTION_CODES_STEP: Final = _either(3, 1)
 MONGO_STEP_DOWNS: Final = _either(
     ("after the commit",), ("between statements", "before the commit", "after the commit")
 )
-"""Three seconds each."""
 MONGO_STORIES_STEP: Final = _either(3, 1)
 REQUESTS_READ: Final = _either(20, int(os.environ.get("TIDEGATE_EXAMPLES", "50")))
 # Of the search.
@@ -210,9 +195,7 @@ REBUILT: Final = _either(30, 60)
 APART_STEP: Final = _either(25, 10)
 # What `make thorough` alone runs.
 STATES_MAX: Final = _either(sys.maxsize if os.environ.get("TIDEGATE_GOLDEN") else 20_000, sys.maxsize)
-"""Specimens and variants with more states are not explored: a tenth of them has half of all
-states.
-"""
+"""A tenth of the specimens and variants, not explored, has half of all states."""
 _SLOW: Final[Mapping[str, tuple[str, ...]]] = {
     "/consumer/test_partition_bugs.py::test_a_planted_bug_breaks_the_law_in_some_mode": (
         "drops what is before",
@@ -372,4 +355,3 @@ LONG: Final = (
     "/test_reactive_storm.py::test_a_new_version_does_again_once_what_its_policy_says",
     "/test_resilience.py::test_a_primary_that_dies_and_one_that_steps_down_lose_and_double_nothing[True]",
 )
-"""Suffixes of the ids of tests that are marked `long`."""

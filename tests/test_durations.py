@@ -1,6 +1,4 @@
-"""`make durations` records how long each test function takes; no test of `make test` may be
-slow.
-"""
+"""`make durations` records how long each test function takes; `make test` allows no slow ones."""
 
 from __future__ import annotations
 
@@ -65,7 +63,6 @@ def test_no_test_is_slow() -> None:
 
 
 def test_the_record_is_complete(request: pytest.FixtureRequest) -> None:
-    """Run `make durations` after you add many tests."""
     recorded = json.loads(RECORD.read_text(encoding="utf-8"))
     run = [item.nodeid.partition("[")[0].rpartition("::") for item in request.session.items]
     missing = [name for file, _, name in run if name not in recorded.get(file, {})]

@@ -61,7 +61,6 @@ CODES: Final = {
     "ArrowRight": 39,
     "ArrowDown": 40,
 }
-"""Keys that an input handles by itself."""
 
 
 def chromium() -> str | None:
@@ -142,7 +141,6 @@ def running(profile: Path) -> Iterator[Browser]:
 
 
 def ended(process: int) -> None:
-    """Wait until the process has ended; after a timeout, kill it and its children."""
     deadline = time.monotonic() + 10
     while os.waitpid(process, os.WNOHANG)[0] == 0:
         if time.monotonic() > deadline:
@@ -264,9 +262,7 @@ class Tab:
         return data
 
     def wrong(self) -> list[str]:
-        """Console messages, policy violations, exceptions, and requests to anything but the page or
-        its server.
-        """
+        """Console messages, policy violations, exceptions, and requests to other servers."""
         found = []
         for event in self.browser.events[self.start :]:
             given = cast("Message", event.get("params", NONE))

@@ -56,9 +56,7 @@ class Said(NamedTuple):
 
 
 def said_here(arguments: Sequence[str], folder: Path, capsys: pytest.CaptureFixture[str], **environment: str) -> Said:
-    """Call the command line in this process, as if in that folder, which saves a second. Unload the
-    app's modules afterwards.
-    """
+    """Call the command line in this process, which saves 1 s, and unload the app's modules."""
     root = logging.getLogger()
     level, handlers = root.level, [*root.handlers]
     with pytest.MonkeyPatch.context() as patched:

@@ -71,7 +71,6 @@ def disposable_mongod() -> Iterator[MongoServer]:
 
 @pytest.fixture(scope="session")
 def mongodb(request: pytest.FixtureRequest) -> str:
-    """The URI of a replica set without faults."""
     given = os.environ.get("TIDEGATE_MONGODB_URI")
     if given:
         return given
@@ -144,7 +143,6 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[Callable[..., Tab]]:
-    """Opens a served page; no page may have an error, a console message or a foreign request."""
     tabs: list[Tab] = []
 
     def opened(port: int, **how: object) -> Tab:

@@ -1,5 +1,3 @@
-"""A counter document changed by plain `$inc`, which shows every repeated write."""
-
 from __future__ import annotations
 
 from typing import Any, Final, TypeAlias

@@ -1,6 +1,4 @@
-"""The embedded store in short runs of applications (`mongo_runs`): requests take time, and faults
-lose them.
-"""
+"""The embedded store in short runs (`mongo_runs`): requests take time, and faults lose them."""
 
 # ruff: noqa: SLF001  the store tells nobody else what a document was before
 
@@ -25,19 +23,15 @@ from tidegate_adapters.testing.mongo import Change, Code, Outcome
 from tidegate_adapters.testing.mongo.connection import Strike
 
 REFUSED: Final = 13
-"""The code of a permanent refusal."""
 DELAY_S: Final = (0.000_2, 0.002)
 LATE_S: Final = (0.001, 3.0)
 GIVES_UP_S: Final = 5.0
-"""How long a process waits for a reply."""
 COMMANDS: Final[Mapping[type, str]] = {
     **dict.fromkeys({*get_args(Operation)} - {FindOne, FindAll}, "update"),
     CommitTransaction: "commitTransaction",
     AbortTransaction: "abortTransaction",
 }
-"""The MongoDB command of each effect, as far as faults distinguish commands; the rest is a
-"find".
-"""
+"""The command of each effect, as far as faults distinguish them; the rest is a "find"."""
 
 
 @final
@@ -76,7 +70,6 @@ class Process:
         return self._there.store.changes(watched)
 
     async def awaited(self, effect: Any) -> object:
-        """Applies the outcome of a request, as `simulated_mongo.connection` defines it."""
         there, command = self._there, COMMANDS.get(type(effect), "find")
         struck = there.strike(self._name, {command: ""})
         await self._pass(DELAY_S)

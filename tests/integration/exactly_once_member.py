@@ -1,6 +1,4 @@
-"""A member that answers each record exactly once: `exactly_once_member.py BOOTSTRAP TOPIC OUT
-NAME`.
-"""
+"""Answers each record exactly once: `exactly_once_member.py BOOTSTRAP TOPIC OUT NAME`."""
 
 from __future__ import annotations
 

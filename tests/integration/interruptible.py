@@ -12,7 +12,6 @@ from tidegate.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
 INTERRUPTIBLE: Final = (sys.executable, "-u", "-c", _CODE)
-"""The command line before the arguments of `tidegate`."""
 
 
 def impatient(grace_s: float) -> tuple[str, ...]:

@@ -131,7 +131,6 @@ from tidegate_adapters.testing.kafka.requests import (
 
 PARTITIONS, RECORDS, KEYS = 4, 10, 3
 AT_ONCE: Final = ("J2", "J3", "J4", "J7", "J10", "J13", "J15", "J23", "J24")
-"""Judged at every event; the others at the end of a part."""
 TURNS_MAX: Final = 50_000
 """Event-loop turns in a run: ten times those of the longest."""
 LAST: Final = "z"
@@ -173,7 +172,6 @@ KINDS: Final = (
     "log", "exits", "asks",
 )  # fmt: skip
 OF_REQUESTS: Final = ("request", "requests", "commits", "log")
-"""Faults of one request, all of a kind, all commits, or all commits with a log that raises."""
 ONCE: Final = ("once",)
 LATEST: Final = ("latest",)
 GROWS: Final = ("grows",)
@@ -187,10 +185,8 @@ ORDERED: Final = ("ordered",)
 """Every seventh record fails permanently. The seed draws the ordering and `OnFailure`."""
 ORDERS: Final = (*product((Ordering.BY_KEY, Ordering.BY_OFFSET), OnFailure),)
 HELD: Final = ("held",)
-"""Partitions are paused and resumed for undone records, each by itself or all."""
 SPAN_MAX: Final = Thresholds(3, 1)
 POLLED_MAX: Final = 2
-"""The span at which such a partition pauses and resumes, and the records of a poll."""
 OF_MEMBERS: Final = (
     "named",
     "stall",
@@ -205,12 +201,9 @@ OF_MEMBERS: Final = (
     "cancel",
     "kill",
 )
-"""Faults that strike a member or the group at a time."""
 RECREATED: Final = ("recreated",)
 BACK: Final = ("blocks", "anew")
-"""A record blocks the event loop beyond a session; or the topic is recreated and all are
-evicted.
-"""
+"""A blocked event loop beyond a session; or all evicted while the topic is recreated."""
 BLOCKS_S, STANDS_S = 7.0, 2.0
 MEMBER_STRIKES: Final = ("evicted", "kill", "stall", "rebalance", "stop")
 LOST_FROM, COMMITTED_AT = 3, 5
@@ -225,7 +218,6 @@ UNHEARD: Final = (*BACK, *ONCE, *RECREATED, *OF_REQUESTS, *GROWING, *NAMED, *ORD
 NOT_GIVEN: Final = ((OffsetFetch, "UnknownTopicOrPartitionError"),)
 """Kafka 4.1 never answers so: aiokafka reads it as "nothing committed", and the position falls."""
 CALM: Final = ("nothing", "stop", "cancel", "rebalance", "observer", "recorder", "gaps", "exits")
-"""Faults under which all work ends within the time to drain."""
 MORE: Final[Mapping[str, Mapping[str, Any]]] = {
     "letters": {"on_failure": OnFailure.DEAD_LETTER, "dead_letter": "{topic}.dead"},
     "once": {"exactly_once": True},
@@ -313,11 +305,9 @@ class Story:
         self.told: list[Told] = []
         self.is_seen = False
         self.begun: dict[Record_, dict[str, int]] = {}
-        """The members that work on each record, with their number of handlers."""
         self.finished: set[Record_] = set()
         self.firsts: dict[int, int] = {}
         self.committed: dict[int, tuple[int, str, int]] = {}
-        """The position, the member and the generation that committed it."""
         self.life = 0
         self.taken: set[tuple[int, int]] = set()
         self.struck: set[Record_] = set()
@@ -375,7 +365,6 @@ class Member:
         self.in_work = 0
         self.hooked: set[Hooked] = set()
         self.claimed: Hooked | None = None
-        """Tasks that one hook reported and another hook owns."""
         self.exit: BaseException | None = None
         self.has_exited = False
         self.stopped_s: float | None = None
@@ -532,9 +521,7 @@ class Member:
             story.accuse("J22", f"{self.name} tries {at} again {early_s:.3f} s before it may")
 
     def _judge_order(self, at: Record_, ordering: Ordering, then: OnFailure) -> None:
-        """J23. A new owner starts with the first uncommitted record, even if that was finished
-        before.
-        """
+        """J23. A new owner starts with the first uncommitted record, finished or not."""
         story, line = self.run.story, self.run.line_of(at, ordering)
         opened = {each[1] for each in line if each not in story.finished or self.name in story.begun.get(each, ())}
         failed = [each[1] for each in self.failed & {*line} if then not in (OnFailure.SKIP, OnFailure.DEAD_LETTER)]
@@ -757,9 +744,7 @@ class Member:
         return set() if inner is None else {partition for (partition, _), each in inner._records._lives.items() if each}  # noqa: SLF001
 
     def over(self) -> int:
-        """Finished requests that it keeps; one of each partition may have finished at this
-        instant.
-        """
+        """Finished requests that it keeps; each partition may have one at this instant."""
         inner = self.worker._member  # noqa: SLF001
         return 0 if inner is None else sum(task.done() for task in inner.life._tasks)  # noqa: SLF001
 
@@ -799,8 +784,6 @@ class Member:
 
 @final
 class Heard:
-    """A listener that checks J21. Retry delays end with the assignment."""
-
     def __init__(self, member: Member, listener: Any) -> None:
         self.member, self.on_partitions_assigned = member, listener.on_partitions_assigned
         self._listener = listener
@@ -820,8 +803,6 @@ class Heard:
 
 @final
 class Sends(Producer):
-    """A producer that takes time, and fails at times before or after the send."""
-
     def __init__(self, member: Member) -> None:
         self.member, self.run = member, member.run
         self.is_closed = False
@@ -890,11 +871,9 @@ class Run:
         self.begun_s = 0.0
         self.hangs = False
         self._failed_commits: dict[tuple[Partition, int], list[float]] = {}
-        """When commits with an unknown outcome were sent, by assignment."""
         self.records = {number: self._filled(number) for number in range(PARTITIONS)}
         self.order = ORDERS[told.seed % len(ORDERS)] if told.kind in ORDERED else None
         self.held_back = self._held_back()
-        """Records that the first part may leave undone."""
 
     def line_of(self, at: Record_, ordering: Ordering) -> list[Record_]:
         number, offset = at
@@ -905,7 +884,6 @@ class Run:
         ]
 
     def fails(self, at: Record_) -> bool:
-        """Whether it fails permanently, for all members but the last."""
         return self.order is not None and (sum(at) + self.course.seed // len(ORDERS)) % 7 == 0
 
     def _held_back(self) -> set[Record_]:
@@ -1026,7 +1004,6 @@ class Run:
         return 0 if log is None else log.start
 
     async def _produce(self) -> None:
-        """Where logs lost an end or a start, append only after each partition has begun."""
         by_s = asyncio.get_running_loop().time() + LOOKED_S * (self.course.kind not in LATEST)
         while len(self.story.firsts) < PARTITIONS and asyncio.get_running_loop().time() < by_s:  # noqa: ASYNC110
             await asyncio.sleep(self.course.pace_s / 5)
@@ -1113,7 +1090,6 @@ class Run:
         return ENOUGH_FOR_USERS_S, QUIET_S + drain.total / SECOND
 
     def _judge_names(self, alike: list[Member]) -> None:
-        """J20. A single member continues."""
         ended = [each for each in alike if each.task.done()]
         errors_ = [None if each.task.cancelled() else each.task.exception() for each in ended]
         told = [error for error in errors_ if isinstance(error, Misuse) and "group_instance_id" in error.where]
@@ -1121,7 +1097,6 @@ class Run:
             self.story.accuse("J20", f"of {len(alike)} with one name these end: {[each.name for each in ended]}")
 
     def _judge_the_rest(self, members: Iterable[Member]) -> None:
-        """J6, J8, J9 and J12."""
         late = [each for each in self.broker.group("g").late if each.partition("-")[0] not in self.dead]
         if late and self.course.kind not in UNHEARD:
             self.story.accuse("J9", f"{late} had not let go in time, and were put out")
@@ -1272,7 +1247,6 @@ class Run:
 
 
 def _hears(story: Callable[[], Story], line_: logging.LogRecord) -> bool:
-    """Drops the line, and notes the records that it reports as removed."""
     match line_.args:
         case (int(), TopicPartition() as partition, str(), int(position), int(start), *_):
             story().tell("log", line_.getMessage())
@@ -1322,7 +1296,6 @@ def line(seed: int, kinds: tuple[str, ...] = KINDS) -> str:
 
 
 def page_of(seed: int, kinds: tuple[str, ...], folder: Path) -> Path:
-    """Run it again; write its trace up to the failure as text, JSON and a page."""
     story = judged(seed, kinds, is_seen=True)
     trace = trace_of(
         story.told,
@@ -1337,7 +1310,6 @@ def page_of(seed: int, kinds: tuple[str, ...], folder: Path) -> Path:
 
 
 def found(seeds: Iterable[int], kinds: tuple[str, ...] = KINDS, why: str = "") -> Story | None:
-    """The first of these runs that a judge found wrong, with a finding that starts with `why`."""
     for seed in seeds:
         story = judged(seed, kinds)
         if any(each.startswith(why) for each in story.wrong):

@@ -77,7 +77,7 @@ class Stop(Step):
 @final
 @attrs.frozen
 class Kill(Step):
-    """It disappears without leaving the group."""
+    pass
 
 
 @final
@@ -136,8 +136,6 @@ class Poll(Step):
 @final
 @attrs.frozen
 class Commit(Step):
-    """Optionally cancelled once it has started, or in its own task."""
-
     partition: int = 0
     offset: int = 1
     metadata: str = ""
@@ -278,14 +276,12 @@ class _Play:
         self.account.setdefault(member, []).append(what)
 
     def hear(self, member: str, what: str) -> None:
-        """Record a call of a listener; repetitions of two calls count once."""
         self.tell(f"{member}'s listener", what)
         heard = self.account[f"{member}'s listener"]
         if heard[-4:-2] == heard[-2:] and len(heard) > 3:
             del heard[-2:]
 
     async def saw(self, call: Any, *, is_explained: bool = False) -> str:
-        """The result of a call, or the type of its exception and optionally of its cause."""
         task = asyncio.ensure_future(call)
         try:
             async with asyncio.timeout(LIMIT_S):
@@ -422,7 +418,6 @@ class _Play:
                 return await self.saw(told())
 
     async def polled(self, consumer: Any, partitions: tuple[int, ...]) -> str:
-        """The offsets of each partition in order, and each kind of exception once."""
         named = [self.partition(number) for number in partitions]
         found: dict[int, list[int]] = {}
         raised: dict[str, None] = {}
@@ -471,7 +466,6 @@ async def log_end(consumer: Any, partition: Any) -> int:
 
 
 async def play(script: Script, kafka: Kafka) -> Account:
-    """The account of each member; "committed" holds the committed positions."""
     played = _Play(kafka)
     for step in script:
         await played.step(step)

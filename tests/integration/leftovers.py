@@ -16,7 +16,6 @@ _OURS: Final = ("tidegate", "aiokafka")
 _SIMULATED: Final = ("tidegate.sim.", "tidegate_adapters.testing.kafka")
 _CONTAINERS: Final = (dict, list, set, deque)
 _CACHED: Final = "Instant"
-"""Of milliseconds: a cache fills with some hundred of them."""
 
 
 @contextmanager

@@ -68,7 +68,6 @@ from tidegate_adapters.testing.mongo import Change, Code, Network, Outcome, Simu
 
 DATABASE: Final = "db"
 AT_ONCE: Final = ("M4", "M7")
-"""Judged at every event; the others at the end of a part."""
 WORKLOADS: Final = (
     "transitions",
     "settling",
@@ -98,8 +97,8 @@ FAULTS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "orchestrator": ORCHESTRATOR_FAULTS,
 }
 ON_EMBEDDED: Final = ("nothing", "kill", "stop", "command")
-"""Faults under which four of five applications run on the embedded store, in a third of the time.
-These strike processes, handlers or one command, not the driver or the replica set.
+"""Four of five applications run on the embedded store, in a third of the time, under these
+faults.
 """
 ONCE: Final = ("nothing", "command")
 OF_WRITES: Final = ("overtaken", "lost_and_die")
@@ -110,10 +109,8 @@ LATE_S, GIVEN_UP_S = 4.0, 6.0
 HELD_S: Final = 20.0
 """How long an abandoned transaction stays open; a server's 60 s would double the runs."""
 CANCELLED_S: Final = 12.0
-"""How long a cancelled task may continue, for instance to release its lease."""
 TURNS_MAX: Final = 100_000
 INDEXED: Final = 8
-"""One in so many runs creates its indexes; the others start with them."""
 NOT_DONE: Final = (6, 7, 13, 50, 89, 91, 112, 189, 262, 462, 8000, 9001, 10107, 11600, 11602, 13435, 13436)
 """Codes of commands that were not carried out."""
 DONE: Final = (6, 7, 50, 89, 91, 262, 9001, 11600, 11602)
@@ -246,15 +243,11 @@ class Run:
         return self.course.fault in ONCE and not self.refuses
 
     cut_until_s: float = 0.0
-    """Set by the workload when the fault cuts the client off."""
     rob: Callable[[], None] = staticmethod(lambda: None)
     """Takes the lease from its holder, where that is the fault."""
     kept: int = 0
-    """Sessions kept for transactions whose abort was cut off."""
     refuses: bool = False
-    """Whether a command was refused permanently."""
     lives: int = 2
-    """The most consumers there are in all."""
 
     def client(self, name: str) -> AsyncMongoClient[dict[str, Any]]:
         if name not in self.clients:
@@ -323,7 +316,6 @@ class Run:
         return self._way(name, command, self._ways.random())
 
     def _robbed(self, name: str, command: Mapping[str, Any]) -> Way | None:
-        """A write that plans and claims is slow, and another process takes the lease meanwhile."""
         self._sent += _sets(command, "changed_at", "owner")
         if self._began_s is not None or self._sent <= self._number // 32:
             return None
@@ -341,9 +333,7 @@ class Run:
         return self._told(name, Code(REFUSED)) if is_first else None
 
     def _unclaimed(self, name: str, command: Mapping[str, Any]) -> Way | None:
-        """A claim and its retry lose their replies and the find that would tell is refused, or the
-        claim is late. Or the end of a run is refused.
-        """
+        """A claim loses its replies and the find that would tell is refused, or it is late."""
         number = self._number // 32
         if self.course.way > 0.7:
             self._sent += (is_end := _removes(command, "owner"))
@@ -358,7 +348,7 @@ class Run:
         return self._told(name, Code(REFUSED)) if is_first and not is_late else None
 
     def _of_a_write(self, name: str) -> Way | None:
-        """A write is late and the next one refused, or its reply is lost and then the primary
+        """A late write, and a refusal of the next one; or a lost reply, and then the primary
         dies.
         """
         told = self.course
@@ -424,7 +414,6 @@ class Run:
                 pass
 
     def forget(self) -> None:
-        """Truncate the history of change streams."""
         self.story.tell("faults", "the set forgets its history", fault="forget")
         self.set.forget()
 
@@ -464,9 +453,7 @@ class Run:
                 self.story.accuse("M10", f"{name} was cancelled, and ends as if it was not")
 
     def _judge_what_is_left(self) -> None:
-        """M11, except for cursors of abandoned reads, one for each consumer: the server ends
-        them.
-        """
+        """M11, except for cursors of abandoned reads, which the server ends."""
         left = [each for each in self._sessions if not each.has_ended]
         if len(left) > self.kept and not self.dead:
             self.story.accuse("M11", f"{len(left)} sessions are left")
@@ -556,7 +543,6 @@ def line(seed: int, workloads: tuple[str, ...] = WORKLOADS, faults: tuple[str, .
 
 
 def page_of(seed: int, workloads: tuple[str, ...], faults: tuple[str, ...] | None, folder: Path) -> Path:
-    """Run it again; write its trace up to the failure as text, JSON and a page."""
     from tests.integration import orchestrator_workload, reactive_workload
 
     story = judged(seed, workloads, faults, is_seen=True)
@@ -581,9 +567,7 @@ def found(
 
 
 def _refused(workloads: tuple[str, ...], faults: tuple[str, ...] | None) -> str:
-    """The workloads and faults that cannot be drawn, with those that can. Judges hold only under a
-    workload's own faults.
-    """
+    """What cannot be drawn: judges hold only under a workload's own faults."""
     for workload in workloads:
         if workload not in FAULTS_OF:
             return f"no workload is named {workload!r}: there are {', '.join(FAULTS_OF)}"

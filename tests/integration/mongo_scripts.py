@@ -68,7 +68,7 @@ class Wait(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Read the change stream until no event comes; the first time from its current end."""
+    pass
 
 
 class Damage(NamedTuple):

@@ -1,6 +1,5 @@
-"""Workloads of the short runs on the simulated MongoDB, with their judges (`mongo_runs`).
-
-Tasks use clients "a" and "b". The judges read the history of the set, and a client without faults.
+"""Workloads of `mongo_runs` and their judges, which read the history and a client without
+faults.
 """
 
 from __future__ import annotations
@@ -75,7 +74,6 @@ class Work:
         await asyncio.sleep(self.random.random() * self.random.choice((0.0, 0.01, 0.1)))
 
     def asked(self, program: Program[T], client: str) -> Any:
-        """The result of a program on that client."""
         return run_async(program, choosing(documents(self.run.asking(client)), local_async()))
 
     def kit(self, client: str) -> AsyncKit:
@@ -142,8 +140,6 @@ def _version(doc: Document) -> Version:
 
 @final
 class Transitions(Records):
-    """One record is moved to and fro, with and without its known version."""
-
     async def task(self, name: str, client: str) -> None:
         known: StatusRecord | None = FIRST
         for turn in range(self.random.randint(1, 3)):
@@ -303,7 +299,6 @@ ENTRIES: Final = "entries"
 BEGAN: Final = {"one": 3, "two": 3}
 HASTY: Final = attrs.evolve(RETRIES, attempts_max=1)
 OF_A_TRANSFER: Final = 3
-"""Changes of a transfer: the source, the target and the entry."""
 
 
 async def summed() -> int:
@@ -313,8 +308,6 @@ async def summed() -> int:
 
 @final
 class Transfers(Work):
-    """Transfers in transactions, also retried, while other tasks read both accounts."""
-
     documents: ClassVar[Documents] = {
         f"{DATABASE}.{ACCOUNTS}": tuple(account(key, balance) for key, balance in BEGAN.items()),
         f"{DATABASE}.{ENTRIES}": (),
@@ -326,9 +319,7 @@ class Transfers(Work):
         self.policy = CONTENDING if self.is_patient else HASTY
         self.stores = {each: AsyncMongo(run.client(each), DATABASE) for each in "ab"}
         self.answers: dict[Transfer, Sent[Transferred]] = {}
-        """The last answer to each. A NotDone counts only after a single request: it says nothing of
-        another run.
-        """
+        """The last answer of each. A NotDone counts only after a single request."""
 
     async def task(self, name: str, client: str) -> None:
         handle = choosing(documents(self.stores[client]), local_async())
@@ -382,7 +373,6 @@ class Transfers(Work):
         self._judge_history()
 
     def _judge_history(self) -> None:
-        """After each transaction all of it is there."""
         accounts = {key: account(key, balance) for key, balance in BEGAN.items()}
         entries: list[Document] = []
         for number, change in enumerate(self.run.set.history, 1):
@@ -421,7 +411,6 @@ class KitWrites(Work):
     def __init__(self, run: Run) -> None:
         super().__init__(run)
         self.not_done: list[tuple[str, str]] = []
-        """Kind and id of writes that must never happen."""
 
     async def task(self, name: str, client: str) -> None:
         kit = self.kit(client)
@@ -538,7 +527,6 @@ class Uploads(Work):
         super().__init__(run)
         self.begun: dict[bytes, float] = {}
         self.put: dict[bytes, tuple[float, float]] = {}
-        """When each successful put began and ended."""
 
     def payloads(self, client: str) -> AsyncPayloads:
         return AsyncPayloads(self.run.client(client), DATABASE, threshold=12, chunk_bytes=8, codec="none")
@@ -611,8 +599,6 @@ CAUGHT_UP_S, STOPPED_S = 60.0, 12.0
 
 @final
 class Streams(Work):
-    """One consumer of a stream of changes, which is cut off once and restarts, and writers."""
-
     def __init__(self, run: Run) -> None:
         super().__init__(run)
         self.looked: dict[tuple[str, object], int] = {}

@@ -36,7 +36,6 @@ ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / ".tidegate" / "mutants"
 SOURCES: Final = {"core": ROOT / "src" / "core", "adapters": ROOT / "src" / "adapters"}
 PATIENCE_S: Final = {"make test": 150.0, "at length": 240.0}
-"""How long each judge may take for a mutant."""
 _MEASURE: Final = """[run]
 source_pkgs = tidegate, tidegate_adapters
 parallel = true
@@ -150,7 +149,6 @@ def _short(node: ast.AST) -> str:
 
 
 def record() -> None:
-    """Run `make test` once, and record which test functions execute which lines."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     settings = FOLDER / "coveragerc"
@@ -187,7 +185,6 @@ def executed() -> Mapping[str, Mapping[int, Sequence[str]]]:
 
 
 def sample(seed: int, count: int, source: Path, lines: Mapping[str, Mapping[int, Sequence[str]]]) -> list[Mutant]:
-    """Mutants of lines that some test executes, drawn by a seed."""
     known = [
         each
         for file in sorted(source.rglob("*.py"))

@@ -33,7 +33,6 @@ async def asks(one: int) -> str:
 
 @app.task(processes=True)
 def waits(path: str) -> str:
-    """Calls `Later` on its first attempt."""
     if not Path(path).exists():
         Path(path).touch()
         raise Later(timedelta(milliseconds=20))

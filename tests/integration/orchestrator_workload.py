@@ -129,12 +129,9 @@ class Orchestrating(Work):
         self.slots: dict[str, set[str]] = defaultdict(set)
         """The runs of each process whose handlers are active and do not wait."""
         self.made: set[str] = set()
-        """Confirmed invocations."""
         self.cancelled: dict[str, float] = {}
         self.told: dict[str, float] = {}
-        """When a cancellation was requested of its runner."""
         self.disturbed: set[str] = set()
-        """Invocations that any command touched."""
         self.heard: dict[str, object] = {}
         self.emitted: set[str] = set()
         self._requests = iter(range(1_000))
@@ -276,7 +273,6 @@ class Orchestrating(Work):
                 self.run.kept += sum(len(getattr(there.site.store, "sessions", ())) for there in app._open.values())  # noqa: SLF001
 
     async def _patient(self, process: str, run: str, handle: Handle[Any]) -> object:
-        """Waits again after each timeout."""
         while True:
             patience_s, is_told = self.random.choice(PATIENCE)
             self.slots[process].discard(run)
@@ -325,7 +321,6 @@ class Orchestrating(Work):
         self.heard[key] = await self._heard(handle)
 
     async def _ask(self, key: str) -> None:
-        """An operator's command; a hold is released."""
         await asyncio.sleep(self.random.random() * self.random.choice((0.1, 0.5, 2.0)))
         self.disturbed.add(key)
         command = self.random.choice((Command.CANCEL, Command.CANCEL, Command.KILL, Command.HOLD))
@@ -338,7 +333,6 @@ class Orchestrating(Work):
             await self._asked(key, Command.RELEASE, query)
 
     async def _asked(self, key: str, command: Command, query: InvocationQuery) -> Asked:
-        """Repeats the command until its outcome is known."""
         while True:
             asking = Asking(request=f"{key}.{next(self._requests)}", records=RECORDS)
             with suppress(Refused):

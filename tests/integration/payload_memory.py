@@ -1,7 +1,4 @@
-"""Puts and reads a payload in its own process, and prints the peak of its memory in MiB.
-
-python payload_memory.py URI DATABASE MIB sync|async
-"""
+"""Prints a payload's peak memory in MiB: `payload_memory.py URI DATABASE MIB sync|async`."""
 
 from __future__ import annotations
 
@@ -29,9 +26,7 @@ def mebibytes(digest: hashlib._Hash) -> Iterator[bytes]:
 
 
 def memory_mib(line: str) -> float:
-    """Resident memory, now (VmRSS) or at most since this program began (VmHWM); `getrusage` counts
-    the parent's.
-    """
+    """Now (VmRSS) or at most since the start (VmHWM); `getrusage` counts the parent's."""
     status = dict(each.split(":") for each in Path("/proc/self/status").read_text().splitlines())
     return int(status[line].split()[0]) / 1024
 

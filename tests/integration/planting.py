@@ -1,6 +1,4 @@
-"""A bug planted into a function while runs by seed search for it, among them the runs of the test
-without a bug.
-"""
+"""A bug planted into a function while runs by seed search for it."""
 
 from __future__ import annotations
 
@@ -62,10 +60,7 @@ def planted(bug: Bug) -> Iterator[None]:
 
 
 def own_seeds(kinds: Iterable[str], each: int, bugs: Iterable[Bug] = ()) -> Mapping[str, Sequence[int]]:
-    """Distinct seeds for each kind of run, after those that have shown a bug of that kind.
-
-    A seed draws the time and target whatever the kind.
-    """
+    """Distinct seeds for each kind, after those known to show a bug of that kind."""
     shown = {bug.shown_by for bug in bugs if bug.shown_by is not None}
     return {
         kind: (*sorted(seed for of, seed in shown if of == kind), *range(nth * each, (nth + 1) * each))
@@ -74,9 +69,7 @@ def own_seeds(kinds: Iterable[str], each: int, bugs: Iterable[Bug] = ()) -> Mapp
 
 
 def first(bug: Bug, judged: Callable[[int, str], Judged], seeds: Mapping[str, Sequence[int]]) -> int | None:
-    """The first seed whose run is wrong with the bug and right without: its own, then those of its
-    kinds.
-    """
+    """The first seed whose run is wrong with the bug and right without it."""
     turns = product(range(min(len(seeds[kind]) for kind in bug.kinds)), bug.kinds)
     shown = [bug.shown_by] if bug.shown_by is not None else []
     for kind, seed in (*shown, *((kind, seeds[kind][nth]) for nth, kind in turns)):

@@ -95,18 +95,13 @@ SETTLED_S, STOPPED_S = 120.0, 15.0
 POLICIES: Final = tuple(Policy(backoff=Fixed(200 * MILLISECOND), attempts_max=most) for most in (None, None, 1, 2))
 DIES_S: Final = 10.0
 OTHERS_S: Final = 12.0
-"""How long after the death, or the last change, the rest takes: a new leader, and the end of
-leases.
-"""
+"""How long the rest takes after the death: a new leader, and the end of leases."""
 LONG: Final = ("x", 7)
 """Documents whose handlers keep transactions open beyond a lease."""
 HEARD: Final = ("nothing", "stop", "robbed", "unheard", "cursors")
-"""Faults that take no run from the process that claimed it."""
 PAUSED_S: Final = 0.5
 ASKED: Final = ("nothing", "stop", "kill", "forget")
-"""Fast faults under which every living process learns of a pause."""
 MORE_TASKS: Final = ("another task", "rolled back")
-"""Deployments whose newer version has one more task."""
 REPROCESSING: Final = (OnNewVersion.REPROCESS_ALL, OnNewVersion.REPROCESS_FAILED)
 
 
@@ -137,14 +132,12 @@ class Reactively(Work):
         self.handled: dict[str, list[Handled]] = defaultdict(list)
         self.done: dict[tuple[str, Value], list[int]] = defaultdict(list)
         self.called: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        """The token and the document's value of each run that began, by record."""
         self.tasks = self.random.choice((("all",), ("all",), ("big",), ("all", "big")))
         self.policy = self.random.choice(POLICIES)
         self.quiet = timedelta(milliseconds=self.random.choice((0, 20)))
         self.deploys = self.random.choice((*("",) * 6, "another task", "another version", "rolled back"))
         self.older = self.random.choice("ab") if self.deploys else ""
         self.going = "ab" if self.deploys == "rolled back" else self.older
-        """Processes that leave, whatever the fault."""
         self.again = self.random.choice(REPROCESSING)
         if self.deploys in MORE_TASKS:
             self.tasks = ("all", "big")
@@ -197,9 +190,7 @@ class Reactively(Work):
         )
 
     async def _replace(self) -> None:
-        """One process is killed, so that its requests are lost, or stopped; another replaces it.
-        Where the history is truncated, that happens while no process follows it.
-        """
+        """A process is killed or stopped, and replaced. A history is truncated in between."""
         told = self.run.course
         await asyncio.sleep(4 * told.at_s)
         gone = ("a", "b") if told.fault == "forget" else (told.whom,)
@@ -323,7 +314,6 @@ class Reactively(Work):
                 self.holding.discard(record)
 
     async def _change_held(self, key: Value) -> None:
-        """Change the document that a dead process holds, then another one."""
         other = self.insides.choice([each for each in KEYS if each != key])
         for each in (key, _value(other)):
             _ = await self.run.asking("w")(update_one(SOURCE, Eq(KEY, each), Put(N, next(self._values))))
@@ -489,9 +479,7 @@ class Reactively(Work):
                 self.story.accuse("R7", f"{key} is given up after {number} calls: {after}")
 
     def _judge_versions(self) -> None:
-        """R8. A record that was over when the leader's epoch began is reset before the stream
-        remembers the version.
-        """
+        """R8. Records over when the leader's epoch began are reset before it stores the version."""
         over, known, began = STATUSES[self.again], dict[str, Document](), dict[str, Document]()
         reset: dict[str, int] = {}
         for change in self.run.history:
@@ -553,9 +541,7 @@ def _is_reset(was: TaskRecord, after: TaskRecord) -> bool:
 
 
 def _lapsed(token: int, record: TaskRecord) -> bool:
-    """Whether the record newly says that this run's lease expired; that of another run stays for
-    long.
-    """
+    """Whether the record newly says that this run's lease expired."""
     return any((run.token, run.ended) == (token, Ended.LOST) for run in record.history)
 
 

@@ -111,7 +111,7 @@ class Watched:
 
 @final
 class Broken(Exception):  # noqa: N818  control flow of a run
-    """A law is broken: its name, and where."""
+    pass
 
 
 @final
@@ -358,9 +358,7 @@ _NOTHING: Final = object()
 
 
 def _agrees(reply: object, said: object) -> bool:
-    """Whether that may be the reply, given what the scenario says of it, or that nothing was
-    done.
-    """
+    """Whether the scenario allows that reply to what was done, or to nothing done."""
     if said is _NOTHING:
         return isinstance(reply, (Ambiguous, NotApplied, Refused))
     if isinstance(reply, (Ambiguous, NotDurable)):
@@ -371,9 +369,7 @@ def _agrees(reply: object, said: object) -> bool:
 def _stamped(
     world: Plain, said: object, effect: Effect[Any], happened: list[Changed], since: Instant
 ) -> tuple[Plain, object]:
-    """The world and the reply with the server's times, which may differ by 1 ms within an
-    update.
-    """
+    """With the server's times, which may differ by 1 ms within an update."""
     updates = getattr(effect, "updates", ())
     fields = [Field[Instant](each.field.name) for each in updates if isinstance(each, PutServerTime)]
     for (collection, key), doc in happened if fields else ():
@@ -396,7 +392,6 @@ def _stamped(
 
 
 def _coroutines(program: Any) -> Iterator[str]:
-    """The chain of awaiting coroutines, outermost first."""
     while isinstance(program, CoroutineType):
         assert program.cr_frame is not None
         yield f"{program.cr_frame.f_globals['__name__']}.{program.__qualname__}"
@@ -414,7 +409,6 @@ def _plain(world: object) -> Plain:
 
 
 def _moved(world: Plain, at: int) -> Plain:
-    """The world with all its instants moved, as if it began then."""
     before, moved = world.read(CLOCK).at, world
     for cell, held in world.cells.values():
         moved = moved.write(cell, aged(held, before - at, NUMBER_MAX))

@@ -1,6 +1,4 @@
-"""Scenarios for runs on a real MongoDB (`real_runs`), of programs that no shipped scenario runs
-alone.
-"""
+"""Scenarios for `real_runs`, of programs that no shipped scenario runs alone."""
 
 from __future__ import annotations
 
@@ -82,7 +80,6 @@ LEASE: Final = Terms(ttl=300 * MILLISECOND, heartbeat=150 * MILLISECOND, margin=
 
 
 def brief_election() -> Scenario:
-    """`leader` with a shorter lease."""
     return election(terms=LEASE)
 
 
@@ -91,7 +88,6 @@ POLLS: Final = 4
 
 
 def brief_service() -> Scenario:
-    """`atomic_service` with short intervals, so that both get a turn."""
     made = atomic_service(polls=POLLS)
     runners = {
         name: ServiceRunner(
@@ -110,7 +106,6 @@ MADE: Final = Field[tuple[Document, ...]]("history")
 
 
 def stuck() -> Scenario:
-    """`recovery` of an invocation whose owner is gone."""
     made = recovery()
     here, kept = document(RECORDS, INVOCATION_KEY), journal(RECORDS, INVOCATION_KEY)
     record = made.world.read(here)
@@ -245,7 +240,6 @@ def is_answered(state: State) -> bool:
 
 
 def asked() -> Scenario:
-    """Two records that nothing writes meanwhile."""
     made = reactive_task(keys=tasks.BOTH, edits=(), workers=1)
     asker = Process("asker", factory(asks), ANY, planning())
     return attrs.evolve(
@@ -285,9 +279,7 @@ def is_shown(state: State) -> bool:
 
 
 def looked_at() -> Scenario:
-    """One of two invocations runs and is cancelled; nothing writes them meanwhile. Laws IQ1, HD1,
-    HD2.
-    """
+    """One of two invocations runs and is cancelled. Laws IQ1, HD1, HD2."""
     more = job_fields(JOB).put(CREATED_AT, Instant(0)).put(TRIES, 1).put(ASKED, "cancel")
     runs = new_record("a", StatusRecord(status.RUNNING, "w", 2), "made", Instant(0), more=more)
     return Scenario(
@@ -374,7 +366,6 @@ def is_imported(state: State) -> bool:
 
 
 def imported() -> Scenario:
-    """Records of mongodash are imported once, also after lost replies."""
     return Scenario(
         name="imported",
         summary="records of mongodash",
@@ -674,7 +665,7 @@ def is_seen_whole(state: State) -> bool:
 
 
 def reconciling() -> Scenario:
-    """Two reconcile five documents under two epochs. Law RJ1."""
+    """Law RJ1."""
     record = Document(((ID.name, "s"), (EPOCH.name, 1), (HISTORY.name, 1)))
     return Scenario(
         name="reconciling",
@@ -699,7 +690,6 @@ async def cleans_up(_: str, __: frozenset[str]) -> tuple[Value, ...]:
 
 
 async def plans(epoch: int) -> None:
-    """Reconcile, where the store selects the documents that differ."""
     request = f"pass {epoch}"
     task = ScannedTask(tasks.SOURCE, TaskTrigger(tasks.NAME, "total"), BILL.find_changed)
     reconciler = Reconciler(
@@ -742,7 +732,6 @@ WRITTEN_UNDER: Final = Field[str](AFTER.name)
 
 
 async def consumes(epoch: int) -> object:
-    """Take the stream over, save positions, and begin a new history, until fenced."""
     elected = await until_answered(lambda: take_over(STREAMS, "s", epoch))
     if not isinstance(elected, Elected):
         return elected

@@ -45,7 +45,6 @@ class Told(NamedTuple):
 
 
 def laws_of(text: str) -> dict[str, str]:
-    """The judges' laws in a text by number: `J1  ...`, `M1  ...`."""
     found = re.findall(r"^    ([A-Z]\d+) +(.*(?:\n {8,}.*)*)", text, re.MULTILINE)
     return {number: f"{number}: {' '.join(law.split())}" for number, law in found}
 

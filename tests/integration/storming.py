@@ -15,7 +15,6 @@ from tests.integration.servers.processes import Keeper, wait_until
 
 
 def standing_still_at(command: type) -> Callable[[object, object, Sequence[object]], None]:
-    """An observer that stops its process once, at the first command of that type."""
     stopped: list[object] = []
 
     def observe(event: object, state: object, commands: Sequence[object]) -> None:
@@ -41,7 +40,6 @@ class Processes:
         self.processes: dict[str, int] = {}
         self.killed: dict[str, int] = {}
         self.stood: list[tuple[str, int, int]] = []
-        """Names with the start and end of each stop, in ns."""
         self._keeper, self._born = Keeper(), 0
 
     def start(self, *more: object) -> str:
@@ -75,7 +73,6 @@ class Processes:
         return False
 
     def story(self, about: str) -> str:
-        """What their logs say about this, with strikes, in order, in seconds."""
         told = [(at, f"{name} is killed") for name, at in self.killed.items()]
         for name, began, ended in self.stood:
             told += [(began, f"{name} stands still"), (ended, f"{name} goes on")]

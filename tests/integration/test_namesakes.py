@@ -60,8 +60,6 @@ def test_what_is_not_answered_is_asked_again_for_a_while() -> None:
 
 @pytest.mark.parametrize("error", [NotImplementedError("v0"), errors.GroupAuthorizationFailedError("g")])
 def test_who_cannot_ask_is_not_fenced(error: Exception) -> None:
-    """The broker predates static names, or refuses the question."""
-
     def refused(_: int) -> int:
         raise error
 
@@ -69,7 +67,6 @@ def test_who_cannot_ask_is_not_fenced(error: Exception) -> None:
 
 
 def test_a_heartbeat_says_the_name() -> None:
-    """In version 3, also to a broker that knows more."""
     made = NamedHeartbeat(SEAT).prepare({12: (0, 4)})
     assert (made.API_KEY, made.API_VERSION, made.FLEXIBLE_VERSION) == (12, 3, False)
     assert made.encode() == b"\x00\x01g\x00\x00\x00\x03\x00\x0eshipping-1-abc\x00\x0ashipping-1"

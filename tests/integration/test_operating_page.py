@@ -1,6 +1,4 @@
-"""The pages on operating reactive tasks and the orchestrator name all commands, settings and
-metrics.
-"""
+"""The pages on operation name all commands, settings and metrics."""
 
 from __future__ import annotations
 

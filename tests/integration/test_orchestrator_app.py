@@ -183,7 +183,6 @@ def test_what_is_enqueued_is_called_and_its_result_comes_back(
 def test_a_run_that_failed_is_tried_again_as_often_as_that_is_allowed(
     mongodb: str, database: str, store: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A retried failure is a warning with the delay, any other an error."""
     tries: list[str] = []
 
     async def run() -> None:
@@ -250,8 +249,6 @@ def test_who_asks_again_under_a_key_gets_the_invocation_that_is_there(mongodb: s
 
 @pytest.mark.parametrize("store", STORES)
 def test_an_invocation_of_another_task_answers_nobody(mongodb: str, database: str, store: str) -> None:
-    """It once did, and the requested task never ran."""
-
     async def run() -> None:
         async with office_of(store, mongodb, database) as office:
             app = office.app()
@@ -662,9 +659,7 @@ def test_large_arguments_and_results_are_kept_beside_their_records(
 def test_where_nobody_answers_about_what_is_large_it_is_asked_again(
     mongodb: str, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As long as it takes: once the run failed although its handler had not, or had never been
-    called.
-    """
+    """As long as it takes: once the run failed although its handler had not."""
     unanswered = Counter[str]()
 
     def at_first(name: str) -> None:
@@ -837,8 +832,6 @@ def test_a_session_of_other_servers_is_refused(mongodb: str, database: str, disp
 
 
 def test_a_session_without_a_transaction_is_refused(mongodb: str, database: str) -> None:
-    """The invocation would exist at once, whatever becomes of the writes beside it."""
-
     async def run() -> None:
         async with office_of("mongod", mongodb, database) as office:
             assert office.client is not None
@@ -869,8 +862,6 @@ def test_a_session_without_a_transaction_is_refused(mongodb: str, database: str)
 
 
 def test_an_invocation_with_a_long_id_has_large_arguments_and_results(mongodb: str, database: str) -> None:
-    """They are stored under hashed names, which are shorter than ids may be."""
-
     async def run() -> None:
         async with office_of("mongod", mongodb, database) as office:
             app = office.app(inline_bytes=1024)
@@ -887,7 +878,6 @@ def test_an_invocation_with_a_long_id_has_large_arguments_and_results(mongodb: s
 
 
 def test_a_transaction_that_meets_another_is_begun_anew_by_the_driver(mongodb: str, database: str) -> None:
-    """`with_transaction` retries, and then finds the other invocation."""
     found: list[Handle[None]] = []
     tried = 0
 
@@ -1144,7 +1134,6 @@ async def nothing() -> None: ...
 
 
 def test_what_a_child_enqueues_has_a_parent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its app disconnects after each call, which has its own event loop."""
     closed: list[Orchestrator] = []
     closes = Orchestrator.close
 
@@ -1172,9 +1161,7 @@ def test_what_a_child_enqueues_has_a_parent(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_handlers_in_processes_of_their_own(tmp_path: Path) -> None:
-    """A child runs calls in turn. One that dies or is interrupted fails alone, and its own children
-    end.
-    """
+    """A child runs calls in turn. One that dies fails alone, and its own children end."""
     told = OrchestratorSettings(database="jobs", name="pod-0", **QUICK)
     app = children.app.configured(told)
     add, fails, waits = children.add.of(app), children.fails.of(app), children.waits.of(app)
@@ -1210,7 +1197,6 @@ def test_handlers_in_processes_of_their_own(tmp_path: Path) -> None:
 
 
 def lives(process: int) -> bool:
-    """Excludes zombies."""
     stat = Path(f"/proc/{process}/stat")
     with suppress(ProcessLookupError, FileNotFoundError):
         os.kill(process, 0)
@@ -1802,9 +1788,7 @@ def test_what_is_due_between_two_milliseconds_is_due_with_the_second() -> None:
 def test_an_app_is_used_in_one_event_loop_after_another_and_in_several_at_once(
     mongodb: str, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Scripts and tests share an app and close nothing: once, two calls in a second loop broke one
-    of them.
-    """
+    """Scripts and tests share an app and close nothing; a second loop once broke calls."""
     app = Orchestrator(mongodb, database=database)
     send = app.task()(good)
 
@@ -1830,7 +1814,6 @@ def test_an_app_is_used_in_one_event_loop_after_another_and_in_several_at_once(
 
 
 def test_an_app_is_tested_on_fresh_stores_and_is_as_it_was(on_embedded: OnEmbedded) -> None:
-    """Also after a failed test, or with work that does not end."""
     app = Orchestrator("mongodb://nowhere:1/?replicaSet=rs", database="jobs")
 
     @app.task()

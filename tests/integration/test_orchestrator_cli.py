@@ -212,9 +212,7 @@ def test_a_signal_lets_handlers_end(run: Run, jobs: Jobs, tmp_path: Path, target
 def test_a_handler_in_a_process_of_its_own_is_found_by_its_path_and_enqueues_where_the_app_is_told(
     run: Run, jobs: Jobs
 ) -> None:
-    """A module loaded from a path once had a name that no child could import. A child enqueues
-    where the code says, whatever the command line says.
-    """
+    """Once no child could import a module loaded from a path."""
     jobs.call(ENQUEUE_ELSEWHERE)
     running = run("app", "--set", "prefix=other_", "--set", "queues=default,slow")
     running.until("reported 2025")
@@ -239,7 +237,6 @@ def test_a_second_signal_waits_for_nothing(run: Run, jobs: Jobs) -> None:
 
 
 def test_the_statuses_are_those_of_the_table() -> None:
-    """`--help` does not import the table."""
     assert set(STATUSES) == {each.status for each in INVOCATION.definitions}
 
 

@@ -1,5 +1,3 @@
-"""The samples of docs/orchestrator.md run."""
-
 from __future__ import annotations
 
 import json

@@ -65,7 +65,6 @@ def test_it_is_heard_where_nothing_has_happened_for_long(
 def test_nobody_listens_for_ever_to_a_server_that_does_not_answer(
     make_proxy: Callable[..., BlackPipe], database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client has no timeout."""
     monkeypatch.setattr(listening, "_PATIENCE_S", 1.3)
     pipe = make_proxy()
 
@@ -79,7 +78,6 @@ def test_nobody_listens_for_ever_to_a_server_that_does_not_answer(
 
 
 def test_who_may_not_listen_is_told_so_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not every second."""
     tried: list[int] = []
 
     @asynccontextmanager

@@ -38,7 +38,6 @@ from tidegate_adapters.orchestrator.standing import BACKLOG_MAX, Backlog, backlo
 from tidegate_adapters.orchestrator.tallies import NOTHING, Tallies
 
 SOON: Final = timedelta(milliseconds=400)
-"""When an app counts as stalled here."""
 
 
 def app_of(office: Office, registry: CollectorRegistry | None = None, **settings: Any) -> Orchestrator:
@@ -55,9 +54,6 @@ def shown(registry: CollectorRegistry, name: str, **labels: str) -> float | None
 
 @pytest.mark.parametrize("store", STORES)
 def test_a_registry_shows_what_has_happened_and_what_is(mongodb: str, database: str, store: str) -> None:
-    """One slot: one run is retried, one cancelled, one waits for a child in the slot, one is
-    due.
-    """
     registry = CollectorRegistry()
 
     async def run() -> None:
@@ -126,7 +122,6 @@ def test_a_registry_shows_what_has_happened_and_what_is(mongodb: str, database: 
 def test_a_turn_that_fails_is_counted_and_told_each_time_it_begins_to(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A failed turn does not count as completed."""
     registry, turns = CollectorRegistry(), list[int]()
     goes_well = 3
 
@@ -177,7 +172,6 @@ def test_an_end_counts_once_it_is_written() -> None:
 
 @pytest.mark.parametrize("waiting", [0, 3, BACKLOG_MAX, BACKLOG_MAX + 1])
 def test_of_more_than_are_counted_the_oldest_is_found_all_the_same(waiting: int) -> None:
-    """It may not be the first; other queues and later ones do not count."""
     names, now = Collections("jobs"), Instant(10_000 * SECOND)
     due = [now + -number * SECOND for number in range(waiting)]
     docs = [Document.of({"_id": f"{number:05}", "queue": "mine", "due": at}) for number, at in enumerate(due)]
@@ -274,7 +268,6 @@ def test_an_app_whose_looks_are_refused_is_not_healthy(monkeypatch: pytest.Monke
 
 
 def test_an_app_whose_loop_is_held_up_is_not_healthy() -> None:
-    """The server answers from its own thread."""
     port = free_port()
 
     def after_a_while() -> tuple[int, str, str]:

@@ -546,7 +546,6 @@ def check_what_is_offered(offers: Offers) -> None:
 
 
 def test_what_is_offered_can_be_done_and_nothing_else() -> None:
-    """Law OP2."""
     check_what_is_offered(actions)
 
 
@@ -562,7 +561,6 @@ def retried_while_held(row: InvocationRow) -> tuple[Action, ...]:
 
 @pytest.mark.parametrize("wrong", [retried_while_held, *map(without, COMMANDS)], ids=["held", *COMMANDS])
 def test_law_op2_notices(wrong: Offers) -> None:
-    """Law OP2."""
     with pytest.raises(AssertionError):
         check_what_is_offered(wrong)
 

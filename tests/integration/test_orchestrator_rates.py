@@ -20,9 +20,7 @@ from tidegate_adapters.orchestrator import InvocationCancelled, MaxRunning, Orch
 
 @pytest.mark.parametrize("store", STORES)
 def test_no_more_begin_in_a_time_than_may_and_all_do(mongodb: str, database: str, store: str) -> None:
-    """Ten at once, then one every 20 ms; the other app may be faster, which costs another
-    request.
-    """
+    """Ten at once, then one every 20 ms; a faster app costs the other a request."""
     began: list[float] = []
     began_s = time.monotonic()
 
@@ -82,8 +80,6 @@ def test_keys_have_rates_of_their_own_and_who_has_a_place_gives_it_back(
 
 @pytest.mark.parametrize("store", STORES)
 def test_who_finds_no_place_ends_where_it_is_not_to_wait(mongodb: str, database: str, store: str) -> None:
-    """With `waits=False` one of three runs, and the callers of the others get the reason."""
-
     async def run() -> None:
         async with office_of(store, mongodb, database) as office:
             app = office.app()

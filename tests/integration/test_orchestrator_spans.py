@@ -75,7 +75,6 @@ def test_a_run_is_the_child_of_whoever_has_enqueued_it_and_so_is_what_it_enqueue
 
 
 def test_each_run_has_a_span_and_one_that_fails_says_with_what() -> None:
-    """A run without a parent begins a trace; secrets are left out."""
     app, _, exporter = app_of()
 
     @app.task(retries=1, backoff=timedelta(milliseconds=1))

@@ -116,9 +116,7 @@ def alive_until(beats: Iterable[tuple[int, int]], since: int) -> int:
 
 
 def wrong(found: Facts, records: list[Raw], keys: set[str], pending: Iterable[datetime] = ()) -> Iterator[str]:
-    """Errors in the final state. `pending` instants of the cron may be unfired: a process died in
-    its turn.
-    """
+    """Instants of the cron may be `pending`: a process died in its turn."""
     there = {each["_id"]: each for each in records}
     yield from (f"{key} is lost" for key in keys - there.keys())
     for record in records:
@@ -216,7 +214,6 @@ class Storm:
                 self.told.append(f"killed {await self.kill()}, started {self.start(1 + number % 2)}")
 
     async def kill(self) -> str:
-        """One in the midst of work, or any other after a while."""
         limit = time.monotonic() + AT_WORK_S
         while True:
             name = self.chance.choice(sorted(self.app.processes))
@@ -234,7 +231,6 @@ class Storm:
             self.told.append("the primary stepped down")
 
     async def calm(self) -> None:
-        """Wait for the final invocations except those of crons, as long as more and more end."""
         later = {
             "task": {"$in": ENDLESS},
             "created_at": {"$gte": datetime.now(UTC)},

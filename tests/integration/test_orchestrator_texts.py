@@ -50,7 +50,6 @@ class OrderId(str):
     ids=["int", "float and bool", "date"],
 )
 def test_keys_that_are_no_texts_come_back_as_what_they_are(kind: object, value: object) -> None:
-    """JSON keys are strings."""
     codec = codec_of(kind)
 
     assert codec.value(codec.text(value, "it"), "it") == value
@@ -60,7 +59,6 @@ def test_keys_that_are_no_texts_come_back_as_what_they_are(kind: object, value: 
 
 @pytest.mark.parametrize("value", [Level.HIGH, Kind.BILL, OrderId("7")], ids=["IntEnum", "StrEnum", "below str"])
 def test_what_is_below_a_plain_type_comes_back_as_what_it_is(value: object) -> None:
-    """Not as the number or string that it subclasses."""
     codec = codec_of(type(value))
     found = codec.value(codec.text(value, "it"), "it")
 
@@ -131,9 +129,7 @@ class Bare:
     ],
 )
 def test_what_would_come_back_as_something_else_is_refused(kind: object, value: object) -> None:
-    """Fields outside the annotation, times, keys and elements were once silently lost or
-    stringified.
-    """
+    """Fields outside the annotation, times and keys were once silently lost or stringified."""
     with pytest.raises(Misuse, match="come back as something else"):
         codec_of(kind).text(value, "it")
 
@@ -149,7 +145,6 @@ def test_what_would_come_back_as_something_else_is_refused(kind: object, value: 
     ],
 )
 def test_what_comes_back_as_good_as_it_was_is_taken(kind: object, value: object) -> None:
-    """Integers become floats, and fields without comparison are dropped."""
     codec = codec_of(kind)
     text = codec.text(value, "it")
 

@@ -245,7 +245,6 @@ def test_an_event_commits_with_what_its_caller_writes_or_not_at_all(mongodb: str
 
 @pytest.mark.parametrize("store", STORES)
 def test_a_cron_fires_once_an_instant_whoever_looks(mongodb: str, database: str, store: str) -> None:
-    """Two processes, a cron of seconds and two tasks: one invocation each."""
     seen: list[str] = []
 
     async def run() -> None:
@@ -285,7 +284,6 @@ def test_a_cron_fires_once_an_instant_whoever_looks(mongodb: str, database: str,
 
 
 def test_a_work_of_the_users_is_done_by_one_process_at_a_time(mongodb: str, database: str) -> None:
-    """Tokens grow. Exceptions, also of an awaited cancelled task, end no turn."""
     inside: list[str] = []
     tokens: list[int] = []
     wrong: list[str] = []  # what is raised there is logged, and nothing else
@@ -347,7 +345,6 @@ def test_that_there_are_too_many_processes_for_turns_is_said(
 
 
 def test_work_of_the_users_that_ignores_cancellation_is_left_behind(mongodb: str, database: str) -> None:
-    """`serve` ends without an error."""
     is_at_work, let_go = asyncio.Event(), asyncio.Event()
     ignored: list[int] = []
 
@@ -378,7 +375,6 @@ def test_work_of_the_users_that_ignores_cancellation_is_left_behind(mongodb: str
 
 
 def test_who_dies_in_its_turn_keeps_triggers_still_until_some_beats_are_missing(mongodb: str, database: str) -> None:
-    """Not until it is presumed dead, after ten minutes."""
     seen: list[str] = []
 
     async def run() -> None:
@@ -483,7 +479,6 @@ def test_a_recovery_of_the_users_is_run_in_the_place_of_ours(mongodb: str, datab
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_said_as_it_is_declared(wrong: Any, said: str) -> None:
-    """What, why, and what to do (W11, W12, W18)."""
     with pytest.raises(Misuse, match=said):
         wrong()
 
@@ -510,9 +505,7 @@ def test_what_cannot_be_started_is_said(mongodb: str, database: str, caplog: pyt
 
 
 def test_a_function_is_the_same_however_its_file_is_run(tmp_path: Path) -> None:
-    """As a script, from a path, or imported: otherwise a trigger misses another process's
-    events.
-    """
+    """By another name a trigger would miss events of another process."""
     (tmp_path / "shop.py").write_text(SHOP)
     ways = (
         ("shop.py",),

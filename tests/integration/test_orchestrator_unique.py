@@ -128,9 +128,7 @@ def test_code_that_is_not_async_is_answered_too(mongodb: str, database: str) -> 
 
 
 def test_what_cannot_be_unique_is_said_at_once() -> None:
-    """A transaction hides other waiting invocations, and the caller's id is not that of the
-    answer.
-    """
+    """A transaction hides other waiting invocations; an id of the caller's is not the answer's."""
     app = Orchestrator(Embedded(), "jobs")
 
     async def index(page: str) -> None:

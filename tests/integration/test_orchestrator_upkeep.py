@@ -1,6 +1,4 @@
-"""Retention uses indexes and pages however much stays, on a real MongoDB with thousands of
-documents.
-"""
+"""Retention uses indexes and pages, on a real MongoDB with thousands of documents."""
 
 from __future__ import annotations
 
@@ -83,9 +81,7 @@ def asked(store: Mongo, program: Program[object]) -> list[Raw]:
 
 
 def examined(client: MongoClient[Raw], database: str, command: Raw) -> int:
-    """The keys and documents that the server examines at most; asserts no sort and no collection
-    scan.
-    """
+    """Keys and documents examined at most; no sort and no collection scan."""
     kept = {"find", "filter", "sort", "limit", "projection", "delete", "deletes"}
     plan = client[database].command(
         "explain", {key: command[key] for key in command if key in kept}, verbosity="executionStats"
@@ -187,10 +183,7 @@ def test_what_says_nothing_goes_by_an_index(client: MongoClient[Raw], database: 
 
 
 def test_nobody_loses_a_place_while_sets_go(client: MongoClient[Raw], database: str) -> None:
-    """Law PG5: two compete for the only place of a set that is removed meanwhile.
-
-    At times both wait for the removal: on a busy machine one could hold the place all the time.
-    """
+    """Law PG5. At times both wait for the removal: on a busy machine one could keep the place."""
     purging = Purging(success_age=0, batch=10)
     store = Mongo(client, database, indexes=purging.indexes)
     each, is_over, gone, inside = 100, Event(), list[int](), Lock()

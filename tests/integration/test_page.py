@@ -140,7 +140,6 @@ def document(draw: random.Random, depth: int = 0) -> Document:
 
 
 def visible(text: str) -> str:
-    """The text form of `show`, except for quotes and backslashes."""
     return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
 
 

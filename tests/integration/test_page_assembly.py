@@ -1,6 +1,4 @@
-"""How a page is assembled (laws G1 to G5): text never becomes markup, and no other code runs or
-loads.
-"""
+"""How a page is assembled (laws G1 to G5): text never becomes markup, and no other code runs."""
 
 from __future__ import annotations
 
@@ -125,8 +123,6 @@ REFERENCES: Final = frozenset(
     {"src", "href", "srcset", "action", "formaction", "data", "style", "background", "poster"}
 )
 DIGEST: Final = re.compile(r"'sha256-[^']*'")
-"""Base64 may contain any letters."""
-
 ELSEWHERE: Final = re.compile(r"https?:|[\"'(]//|url\(|@import|\bimport\b")
 MARKUP_OR_NETWORK: Final = re.compile(
     r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|\bFunction\(|createContextualFragment|DOMParser"
@@ -162,7 +158,7 @@ def hashed(code: str) -> str:
 
 
 def the_story_is_shown(text: str, trace: Trace) -> bool:
-    """Law G4: without scripts the page shows the story. Browsers skip the line break after
+    """Law G4: without scripts the page shows the story. Browsers skip a line break after
     `<pre>`.
     """
     return Seen(text).texts["noscript"] == ["\n" + render(trace)] and ("pre", []) in Seen(text).markup
@@ -307,9 +303,7 @@ def story_cut() -> Page:
 
 
 def story_at_once() -> Page:
-    """Planted bug: without a line break after `<pre>` a browser skips the first one of the
-    story.
-    """
+    """Planted bug: a browser skips the first line break of the story after `<pre>`."""
     return planted(lambda _: "<pre>\n", lambda _: "<pre>")
 
 
@@ -477,7 +471,6 @@ def test_another_command_that_replays_it_is_shown() -> None:
 
 
 def test_the_code_of_the_page_is_small() -> None:
-    """85 kB of ASCII at most, and some more for the shared part."""
     code = SCRIPT + STYLE
 
     assert code.isascii()

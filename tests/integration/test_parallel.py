@@ -58,7 +58,6 @@ def dies_once_apart():
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several pieces to distribute."""
     monkeypatch.setattr("tidegate.sim.tally.PIECE", 25)
 
 
@@ -93,7 +92,6 @@ class LastFirst(ThreadPoolExecutor):
 @pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("order", [FAILS, HOLDS], ids=["fails", "holds"])
 def test_however_many_make_the_runs_the_answer_is_one(order: Order) -> None:
-    """Also with later pieces that fail earlier."""
     runs = range(150)
     whole = in_pieces(order, runs)
     assert (whole.failed is None) == (order is HOLDS)
@@ -124,9 +122,7 @@ def test_whoever_is_impatient_gets_what_was_found() -> None:
 
 @pytest.mark.usefixtures("small_pieces", "mine")
 def test_a_process_that_dies_is_replaced_and_what_was_finished_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new pool replaces the broken one; an error reports that all died. The target is a file
-    below this folder, as on the command line, and only the chosen faults strike.
-    """
+    """A new pool replaces a broken one. The target is a file below this folder, as in a shell."""
     kinds = (Fault.CRASH_BEFORE,)
     order = Order("mine.py:dies_once", Exploration(seed="0", faults=kinds))
     whole = in_pieces(Order("mine.py:fine", Exploration(seed="0", faults=kinds)), range(100))

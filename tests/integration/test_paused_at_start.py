@@ -1,6 +1,4 @@
-"""An app that starts without a reachable database takes no work before it knows the paused
-tasks.
-"""
+"""An app that starts without its database takes no work before it knows the paused tasks."""
 
 from __future__ import annotations
 

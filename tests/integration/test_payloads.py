@@ -118,7 +118,6 @@ def test_what_was_put_is_read_whole_and_in_pieces(
 
 
 def test_sources_are_bytes_files_and_what_gives_bytes(make: Callable[..., Either]) -> None:
-    """Including empty pieces, and a buffer that is reused for the next piece."""
     payloads, again = make(), bytearray(70)
 
     def used_again() -> Iterator[bytearray]:
@@ -237,7 +236,6 @@ def test_memory_does_not_grow_with_the_payload(mongodb: str, database: str, kind
 
 
 def test_a_reader_gets_to_the_end_of_what_it_began(make: Callable[..., Either], held: Any) -> None:
-    """Until a sweep that does not wait for readers."""
     payloads = make()
     for ends in (lambda: payloads.put("k", NEW), lambda: payloads.delete("k")):
         payloads.put("k", OLD)
@@ -374,7 +372,6 @@ COMMANDS = ("find", "insert", "update", "delete")
 )
 @pytest.mark.parametrize("what", ["first", "large", "small", "delete", "get", "sweep"])
 def test_any_command_may_fail(make_proxy: MakeProxy, held: Any, what: str, action: Action, retries: str) -> None:
-    """For each command in turn, before or after it is carried out."""
     proxy, keys = make_proxy(), list[str]()
     uses: dict[str, Callable[[Payloads, str], object]] = {
         "first": lambda payloads, key: payloads.put(key, NEW),
@@ -415,7 +412,6 @@ def proxy_failures(proxy: BlackPipe, action: Action) -> int:
 
 
 def test_readers_see_the_old_or_the_new_while_replies_are_lost(make_proxy: MakeProxy, mongodb: str, held: Any) -> None:
-    """Any command may lose its request or its reply."""
     faults = [Rule(None, action, probability=0.02) for action in (Action.CUT_REQUEST, Action.CUT_REPLY)]
     proxy, over, wrong = make_proxy(*faults, seed=7), threading.Event(), list[object]()
     read, refused = list[bytes](), list[Exception]()

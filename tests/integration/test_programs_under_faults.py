@@ -258,7 +258,7 @@ class Bench:
         )
 
     def each(self, fault: Callable[[int], Rule], first: int, step: int, last: int) -> Iterator[tuple[int, Ended]]:
-        """A run for each command, or every `step` of them, that the fault strikes; with its
+        """A run for each command that the fault strikes, or every `step` of them; with its
         number.
         """
         for n in range(first, last + 1, step) if step > 1 else count(first):
@@ -307,11 +307,9 @@ def complaints(row: Row, fault: str, n: int, ended: Ended) -> Iterator[str]:
 
 
 REPLIED: Final = named_classes([PlanPage, RecordCount, TaskStatus])
-"""Types of replies that are neither documents nor numbers."""
 
 
 def other_decisions(row: Row, ended: Ended, folder: Path) -> Iterator[str]:
-    """Where a program decides otherwise when it is executed again on its recording."""
     births = {each.name: each.birth for each in row.scenario().actors if isinstance(each, Process)}
     for name, heard in ended.heard.items():
         with Recorder(folder / f"{uuid4().hex}.jsonl", name) as recorder:
@@ -342,9 +340,7 @@ CASES: Final = [(name, *KINDS[0]) for name in ROWS] + [(name, *kind) for kind in
 def test_any_command_of_a_program_may_fail(
     bench: MakeBench, tmp_path: Path, name: str, how: str, *, retries: bool
 ) -> None:
-    """The laws hold in each state of the server, the program ends, and its answer is true. Its
-    recording replays decision for decision.
-    """
+    """The laws hold in each state, the answer is true, and the recording replays."""
     row = ROWS[name]
     at = bench(row, how, retries=retries)
     clean = at.run()

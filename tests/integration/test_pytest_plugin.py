@@ -132,7 +132,6 @@ def tidegate(pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str]) -> C
 def test_what_a_test_has_found_is_replayed_and_shrunk_from_the_command_line(
     run: Run, pytester: pytest.Pytester, tidegate: Callable[..., str]
 ) -> None:
-    """Including the second scenario of one name."""
     test = (
         "@pytest.mark.parametrize('program', [careful, careless])\n"
         "def test_it(sim, program):\n    sim.explore(coupon(careful))\n    sim.explore(coupon(program))\n"
@@ -153,7 +152,6 @@ def test_what_a_test_has_found_is_replayed_and_shrunk_from_the_command_line(
 
 
 def test_random_runs_are_had_again_by_the_seed_whatever_other_tests_there_are(run: Run) -> None:
-    """A test draws from the session's seed and its own id."""
     marked = "@pytest.mark.tidegate(runs=20)\n" + CARELESS
     other = marked.replace("test_it", "test_another")
     story = re.compile(r"coupon: breaks the law.*?(?=replay )", re.DOTALL)
@@ -232,7 +230,6 @@ def test_what_is_expected_to_be_violated_passes_only_if_it_is(run: Run) -> None:
 
 
 def test_a_profile_and_an_option_are_stronger_than_the_mark(run: Run, pytester: pytest.Pytester) -> None:
-    """Option over profile over mark."""
     (pytester.path / "pyproject.toml").write_text("[tool.tidegate.profiles.ci]\nruns = 3\n")
     marked = "@pytest.mark.tidegate(runs=1)\n" + CAREFUL
 
@@ -361,7 +358,6 @@ def test_it(on_embedded):
 
 
 def test_the_library_has_no_frames_between_a_test_and_its_lines(pytester: pytest.Pytester) -> None:
-    """`--full-trace` shows all frames."""
     for body in ("assert await (await square.enqueue(2)).result() == 5", "await square.enqueue(number=object())"):
         pytester.makepyfile(test_it=SQUARES % body)
         done, full = (pytester.runpytest_inprocess(*more) for more in ((), ("--full-trace",)))

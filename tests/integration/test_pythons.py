@@ -24,8 +24,6 @@ from tests.length import HASH_SEEDS
 CORE: Final = Path(__file__).parents[2] / "src" / "core"
 VERSIONS: Final = ("3.11", "3.12", "3.13")
 pytestmark = pytest.mark.xdist_group("pythons")
-"""So that each runs once."""
-
 PROGRAM: Final = """
 import json, sys
 from random import Random

@@ -131,7 +131,6 @@ async def served(app: Reactive, *, leads: bool = True) -> AsyncGenerator[asyncio
 
 
 def follows(app: Reactive) -> bool:
-    """The embedded store reports no times."""
     found = [each.standing for each in app.planners]
     return all(each.leads and (each.reached is not None or app.settings.database == "embedded") for each in found)
 
@@ -281,7 +280,6 @@ def test_a_handler_is_given_its_change(mongodb: str, database: str, store: str, 
 
 @pytest.mark.parametrize("store", STORES)
 def test_ids_are_of_any_type(mongodb: str, database: str, store: str) -> None:
-    """The embedded store takes fewer types: those a program may insert."""
     keys = [each for each in IDS if store == "mongod" or type(each) in {str, int, ObjectId}]
     seen: list[Any] = []
 
@@ -309,9 +307,7 @@ def test_ids_are_of_any_type(mongodb: str, database: str, store: str) -> None:
 
 
 def test_a_document_that_cannot_be_read_fails_its_own_run_alone(mongodb: str, database: str) -> None:
-    """It was planned while readable; a process that claims it with others runs those. It runs once
-    readable again.
-    """
+    """It was planned while readable, is claimed with others, and runs once readable again."""
 
     async def run() -> None:
         async with shop_of("mongod", mongodb, database) as shop:
@@ -556,8 +552,6 @@ def test_what_takes_longer_than_its_lease_keeps_it(mongodb: str, database: str) 
 def test_who_is_to_stop_lets_handlers_end_as_long_as_there_is_time(
     mongodb: str, database: str, drain: timedelta, status: str, attempts: int
 ) -> None:
-    """What has no time left is requeued, due at once, without a failure or an attempt."""
-
     async def run() -> list[Raw]:
         async with shop_of("mongod", mongodb, database) as shop:
             app = shop.app(drain=drain)
@@ -730,9 +724,7 @@ def noting(shop: Shop, seen: list[tuple[int, str, int]], number: int, *names: st
 
 
 def test_versions_of_an_application_run_side_by_side(mongodb: str, database: str) -> None:
-    """The old version ignores unknown tasks; once it stops, the new one plans them and repeats
-    none.
-    """
+    """The old version ignores unknown tasks; the new one plans them later and repeats none."""
     seen: list[tuple[int, str, int]] = []
     invoices = [("invoice", key) for key in range(4)]
 
@@ -777,7 +769,6 @@ def test_ten_lines_are_an_application(mongodb: str, database: str) -> None:
 
 
 def test_a_task_with_all_that_can_be_said_of_it_runs_and_a_failure_is_seen(mongodb: str, database: str) -> None:
-    """Also without any log configuration."""
     with MongoClient[Raw](mongodb) as client:
         orders = client[database]["orders"]
         _ = orders.insert_one({"_id": 1, "status": "new", "lines": [7, 8]})
@@ -846,9 +837,7 @@ print("ended", flush=True)
 
 
 def test_a_thread_that_is_stuck_keeps_no_process(mongodb: str, database: str) -> None:
-    """The process leaves it behind after its time to drain; another takes the run over with its
-    lease.
-    """
+    """The process leaves it behind; another takes the run over with its lease."""
     with MongoClient[Raw](mongodb) as client:
         _ = client[database]["orders"].insert_one({"_id": 1})
         code = STUCK.format(uri=mongodb, database=database)
@@ -1060,7 +1049,6 @@ def test_an_end_may_be_written_without_a_transaction(
 def test_what_has_changed_before_a_run_was_completed_is_handled_at_once(
     mongodb: str, database: str, store: str
 ) -> None:
-    """The planner saw a run under way, and the next poll is far away."""
     seen: list[int] = []
 
     async def run() -> None:

@@ -1,6 +1,4 @@
-"""Events beyond faults: signals at the start, forks, other Pythons, handlers that edit what they
-watch, operators. On a real MongoDB.
-"""
+"""Signals at the start, forks, other Pythons, self-editing handlers, operators; real MongoDB."""
 
 from __future__ import annotations
 
@@ -75,7 +73,6 @@ def test_a_signal_at_the_start_ends_it_in_order(mongodb: str, database: str, lin
 
 
 def test_children_of_a_fork_are_processes_like_others(mongodb: str, database: str) -> None:
-    """They share only the code of the app."""
     code = textwrap.dedent(APP) + textwrap.dedent("""
         children = []
         for _ in range(2):
@@ -161,7 +158,6 @@ def test_who_stood_still_does_not_call_what_another_has_handled_meanwhile(
 
 
 PURE: Final = ("attr", "attrs", "pymongo", "bson", "gridfs", "dns")
-"""Dependencies of an app, all usable without their C parts."""
 SOURCES: Final = Path(__file__).parents[2] / "src"
 
 
@@ -286,9 +282,7 @@ def test_who_runs_what_is_running_again_has_it_run_after_that(mongodb: str, data
     ids=["view", "timeseries", "capped"],
 )
 def test_what_cannot_be_followed_is_said_at_once(mongodb: str, database: str, made: Raw, said: str) -> None:
-    """Views and time series report no changes, and a capped collection's documents could never be
-    read.
-    """
+    """Views and time series report no changes; capped collections cannot be read."""
 
     async def work(shop: Shop) -> None:
         assert shop.client is not None
@@ -411,7 +405,6 @@ async def refuses(shop: Shop, words: str) -> bool:
 
 
 def test_a_module_that_is_imported_twice_is_two_apps_or_a_clear_error(tmp_path: Path) -> None:
-    """Two names make two apps; two declarations in one app are an error."""
     _ = (tmp_path / "shared.py").write_text(
         'from tidegate_adapters.reactive import Reactive\napp = Reactive("mongodb://h/?replicaSet=r", "shop")\n'
     )

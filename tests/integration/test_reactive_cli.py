@@ -177,7 +177,6 @@ def test_a_signal_lets_handlers_end(
 
 
 def test_a_second_signal_waits_for_nothing(run: Run, orders: Orders) -> None:
-    """Another process can take the runs at once."""
     orders.insert("a")
     running = run()
     running.until("begun")
@@ -190,9 +189,7 @@ def test_a_second_signal_waits_for_nothing(run: Run, orders: Orders) -> None:
 
 @pytest.mark.parametrize("command", ["run", "status"])
 def test_a_module_that_runs_its_app_as_it_is_loaded_is_refused(asking: Asking, tmp_path: Path, command: str) -> None:
-    """A query would have run the app, which the first signal then ended and the command
-    restarted.
-    """
+    """A query would have run the app; the first signal ended it and the command restarted it."""
     (tmp_path / "runs.py").write_text(APP + "\n\napp.run()\n")
 
     done = asking.main("reactive", command, "runs.py:app")
@@ -208,7 +205,6 @@ def test_a_module_that_runs_its_app_as_it_is_loaded_is_refused(asking: Asking, t
 def test_what_it_is_told_comes_from_arguments_environment_file_and_code_in_this_order(
     asking: Asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file may also have settings of workers. `config show` hides the values of secrets."""
     (tmp_path / "own.toml").write_text("[worker]\ngroup = 'g'\n[reactive]\nconcurrency = 7\npolling.most = '3 s'")
 
     def rows(*command: str) -> dict[str, tuple[str, str]]:
@@ -379,9 +375,7 @@ def test_what_mongodash_has_left_is_taken_over_once(run: Run, orders: Orders, as
 
 
 def test_what_mongodash_still_writes_to_is_not_taken_over(orders: Orders, asking: Asking) -> None:
-    """Its leader or a worker lives. Missing collections and those with tidegate's names are
-    reported.
-    """
+    """Its leader or a worker lives."""
     database = orders.records.database
     database["old"].insert_one(left_by_mongodash("a", "completed"))
     lock = {"expiresAt": datetime.now(UTC) + timedelta(minutes=1), "instanceId": "x"}

@@ -47,9 +47,7 @@ DIES: Final = """
     asyncio.run(main(*sys.argv[1:]))
 """
 LATE_S: Final = 3.0
-"""How late another document is handled at most; a blocking wait at the server would delay all for a
-minute.
-"""
+"""A blocking wait at the server would delay all for a minute."""
 
 
 async def killed_while_it_completes(shop: Shop, uri: str) -> UUID:
@@ -64,7 +62,6 @@ async def killed_while_it_completes(shop: Shop, uri: str) -> UUID:
 
 
 def test_a_process_that_dies_in_its_transaction_holds_up_its_document_alone(mongodb: str, database: str) -> None:
-    """Also when the held document changes."""
     seen: dict[tuple[Any, int], float] = {}
     is_dead = False
 
@@ -102,9 +99,7 @@ def test_a_process_that_dies_in_its_transaction_holds_up_its_document_alone(mong
 def test_a_transaction_that_is_open_for_longer_than_the_lease_keeps_it(
     mongodb: str, database: str, others: int
 ) -> None:
-    """A renewal that waits for its own handler's transaction is no lost lease, and delays no
-    other.
-    """
+    """A renewal waits for its own handler's transaction, without loss and apart from others."""
     calls: list[Any] = []
 
     async def run() -> None:

@@ -242,8 +242,6 @@ def test_a_planner_is_told_lengths_of_time(what: str) -> None:
 
 @final
 class Counter:
-    """Counts its calls; each takes a while, or fails."""
-
     def __init__(self, takes_s: float) -> None:
         self.takes_s, self.count, self.fails = takes_s, 0, False
 
@@ -281,8 +279,6 @@ def test_an_answer_holds_for_ten_times_as_long_as_it_took() -> None:
 
 
 def test_however_many_questions_there_are_the_store_is_busy_for_a_tenth_of_the_time() -> None:
-    """Thirty operators with different filters each second."""
-
     async def scenario(_: Random) -> None:
         sparing, clock = Sparing(), asyncio.get_running_loop().time
         questions = {number: Counter(takes_s=0.5) for number in range(30)}

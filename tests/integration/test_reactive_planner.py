@@ -206,8 +206,8 @@ def no_text(key: Any) -> RawBSONDocument:
 def test_what_cannot_be_read_holds_up_nothing_else(
     mongodb: str, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Text that is not UTF-8, too many levels, an id that no record can have: planned once
-    readable. The deepest legal level, a timestamp of 0 and code with a scope are readable.
+    """Text not UTF-8, too many levels, an illegal id; a timestamp of 0 and code with a scope are
+    fine.
     """
 
     async def work(client: Any) -> None:
@@ -240,8 +240,6 @@ def test_what_cannot_be_read_holds_up_nothing_else(
 
 
 def test_of_a_document_only_what_is_watched_is_read(mongodb: str, database: str) -> None:
-    """Fields that are not watched may hold text that is not UTF-8, or too many levels."""
-
     async def work(client: Any) -> None:
         held = client[database]
         odd = {"deep": deep(120), "code": Code("x", {"a": 1})}
@@ -443,9 +441,7 @@ def test_one_of_two_leads_and_all_is_planned_whoever_does(mongodb: str, database
 
 
 def test_who_does_not_know_that_another_leads_saves_nothing(mongodb: str, database: str) -> None:
-    """The record of the stream shows a newer epoch although it has the lease; it then leads under
-    another.
-    """
+    """The stream's record shows a newer epoch although it has the lease."""
 
     async def work(client: Any) -> None:
         held = client[database]
@@ -579,8 +575,6 @@ def of(client: MongoClient[dict[str, Any]], database: str) -> list[dict[str, Any
 def test_it_ends_while_no_server_answers(
     disposable_mongod: MongoServer, database: str, ends: Callable[[Planner], None] | None
 ) -> None:
-    """No request waits for its timeout, and the lease runs out by itself."""
-
     async def work(client: Any) -> None:
         rules = attrs.evolve(RULES, drain=timedelta(seconds=0.2))
         planner = Planner(site_of(client, database), [Told(task("a"))], rules, Full(), "me")
@@ -644,8 +638,6 @@ def test_a_record_that_nobody_can_take_over_is_said_at_once(mongodb: str, databa
 def test_who_leads_under_an_epoch_that_is_over_tries_until_it_is_not(
     mongodb: str, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As after the removal of the lease's record; the reason is logged meanwhile."""
-
     async def work(client: Any) -> None:
         await client[database][STREAMS].insert_one({"_id": KEY, "epoch": 3, "history": 0})
         async with planning(site_of(client, database), [task("a")]) as life:
@@ -726,9 +718,7 @@ def test_a_planner_is_told_what_it_is_to_plan() -> None:
 
 
 def test_what_is_left_behind_says_nothing_after_the_stop(caplog: pytest.LogCaptureFixture) -> None:
-    """A reconciliation that loses its cancellations (python/cpython#86296) ends silently with its
-    next failure.
-    """
+    """After lost cancellations (python/cpython#86296) it ends silently with its next failure."""
     lost, asked, is_over = 0, asyncio.Event(), asyncio.Event()
     store = Embedded({"orders": (Document.of({"_id": "x"}),)})
 

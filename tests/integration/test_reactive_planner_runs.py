@@ -50,7 +50,6 @@ TASKS: Final = (
 TOTAL: Final = Field[int]("total")
 EDITS: Final = 25
 LATE_S: Final = 8.0
-"""How late a request takes effect at most after its sender gave up."""
 
 
 @attrs.frozen
@@ -83,7 +82,6 @@ class Course:
     planners: list[Planner] = attrs.field(factory=list)
 
     def checks(self) -> None:
-        """One leader at most, and no write under an earlier epoch."""
         assert sum(each.standing.leads for each in self.planners) <= 1
         for record in self.store.contents(STREAMS):
             assert record[EPOCH] >= self.epoch
@@ -114,9 +112,7 @@ class Course:
                 self.store(update_one(source, Eq(ID, key), Put(field, number)))
 
     async def lives(self) -> None:
-        """A planner that is killed or stopped at times and replaced, at times by a version without
-        one of the tasks.
-        """
+        """Planners die, stop and are replaced, at times by a version without one of the tasks."""
         while not self.is_over.is_set():
             life = Life(self)
             is_older = not self.is_calm and self.chance.random() < 0.3

@@ -39,9 +39,7 @@ STILL_S: Final = LEASE.total_seconds() + 4
 STRUCK: Final = 3
 """Handlers a process runs at least when it stops; one may end just before."""
 GOES_ON_S: Final = 1.0
-"""By when a handler ends after its process resumes."""
 CLAIMED_S: Final = 1.0
-"""The longest time from claim to handler."""
 TASKS: Final = ("first", "second", "limited")
 Key = tuple[str, str]
 
@@ -66,7 +64,6 @@ class Application(Processes):
         super().__init__(MEMBER, folder, uri, database)
         self.uri, self.database = uri, database
         self.retried = Counter[str]()
-        """By document, how often the limited task gave up and was retried."""
 
     def work(self) -> dict[Key, list[Work]]:
         found: dict[Key, list[Work]] = defaultdict(list)
@@ -125,9 +122,7 @@ async def strike(app: Application, database: Any, server: MongoServer, chance: r
 
 
 async def stand_still_in_calm(app: Application, database: Any, values: itertools.count[int]) -> None:
-    """Documents change until a process handles some, and it stops: others are idle, and take over
-    before it resumes.
-    """
+    """Others are idle, and take its documents over before it resumes."""
     for name in sorted(app.processes)[: REACTIVE_STORM.stills]:
         limit = time.monotonic() + PATIENCE_S
         while app.under_way(name) < STRUCK:
@@ -163,7 +158,6 @@ async def leader(app: Application, database: Any) -> str | None:
 
 
 async def leading(app: Application, database: Any) -> str:
-    """A killed leader keeps the lease for its time."""
     limit = time.monotonic() + PATIENCE_S
     while (name := await leader(app, database)) is None:
         assert time.monotonic() < limit, "nobody leads"
@@ -172,7 +166,6 @@ async def leading(app: Application, database: Any) -> str:
 
 
 async def calm(app: Application, database: Any, tasks: tuple[str, ...]) -> dict[str, int]:
-    """The documents' values, once all is done; waits as long as more and more is done."""
     limit, most = time.monotonic() + PATIENCE_S, -math.inf
     while True:
         app.check()

@@ -1,6 +1,4 @@
-"""A process of reactive tasks finds claims whose replies it lost, and handles them long before
-their leases end (law RT8). It retries an end that it cannot write (law WK19). On a real MongoDB.
-"""
+"""A process finds claims whose replies it lost (RT8), and retries ends it cannot write (WK19)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Every sample of the README, of the reference and of the page on laws runs and prints the text
-shown.
-"""
+"""Every sample of the README, the reference and the page on laws runs and prints its text."""
 
 from __future__ import annotations
 
@@ -126,7 +124,6 @@ def test_a_command_prints_what_is_shown(
 
 
 def test_the_pages_have_samples() -> None:
-    """Guards the patterns above."""
     assert FILES.keys() == {"coupon.py", "orders.py", "mails.py", "invoices.py"}
     assert [len(each) for each in (FIX, STORY, PYTHON, IN_PYTEST, COMMANDS)] == [1, 1, 4, 1, 1]
 

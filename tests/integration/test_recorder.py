@@ -182,7 +182,6 @@ async def insert(doc: Document) -> None:
 
 
 async def again() -> tuple[object, str]:
-    """Reads back a date of the server."""
     answer = await move()
     found = await find_one("jobs", Eq(ID, "job-1"))
     assert found is not None
@@ -190,7 +189,6 @@ async def again() -> tuple[object, str]:
 
 
 def test_a_cancelled_run_says_what_was_under_way(tmp_path: Path) -> None:
-    """The effect may be done or not."""
     recorder = Recorder(tmp_path / "run.jsonl", "sleeps")
 
     async def sleeps() -> None:
@@ -216,7 +214,6 @@ def test_a_cancelled_run_says_what_was_under_way(tmp_path: Path) -> None:
 
 
 def test_an_error_of_user_code_is_raised_and_recorded(tmp_path: Path) -> None:
-    """Its message may hold anything."""
     recorder = Recorder(tmp_path / "run.jsonl", "calls")
 
     async def calls() -> None:
@@ -324,9 +321,7 @@ async def secretive(password: str) -> bool:
 
 
 def test_no_secret_reaches_the_file(tmp_path: Path) -> None:
-    """By field name, by content, and by the caller's choice; decisions on labels equal those on
-    secrets.
-    """
+    """By name, by content, and by the caller's choice; labels lead to the same decisions."""
     account = Document.of({"_id": "u", "password": CANARY, "token": CANARY, "epoch_token": 41})
     store = Embedded({"users": (account,)})
 

@@ -1,6 +1,4 @@
-"""The resilience kit's answers are true on a real MongoDB: each call and fault, sync and async,
-with and without `retryWrites`.
-"""
+"""The kit's answers are true on a real MongoDB: each call and fault, with and without retries."""
 
 from __future__ import annotations
 
@@ -46,8 +44,6 @@ RULES: Final = Rules(
 )
 NEVER_OPEN: Final = CircuitBreaker(threshold=1_000)
 LATE: Final = 0.6
-"""Longer than one attempt, shorter than two."""
-
 
 # --- calls --------------------------------------------------------------------------------------------------------------
 
@@ -113,8 +109,6 @@ class Delete:
 
 @final
 class Count:
-    """Sweeps reveal tokens noted and not yet counted."""
-
     command = "update"
 
     def __init__(self) -> None:
@@ -141,8 +135,6 @@ class Count:
 
 @final
 class SetFields:
-    """On an existing or inserted document, by a unique key other than the id."""
-
     command = "update"
 
     def __init__(self, *, is_upsert: bool) -> None:
@@ -218,7 +210,6 @@ FAULTS: Final[Mapping[str, Fault]] = {
 }  # fmt: skip
 CASES: Final = [*product(FAULTS, CALLS, ("sync", "async"), (False, True))]
 ALWAYS_TRIED: Final = [("done, then refused", "insert", "sync", True)]
-"""The one case of a refusal after the driver's own retry."""
 
 
 def asked(call: Call, how: str, pipe: BlackPipe, database: str, *, fault: str, retries: bool) -> Sent[Any]:
@@ -248,7 +239,6 @@ def asked(call: Call, how: str, pipe: BlackPipe, database: str, *, fault: str, r
 def test_what_is_said_of_a_call_is_true(
     make_proxy: MakeProxy, mongod: MongoServer, database: str, *, fault: str, name: str, how: str, retries: bool
 ) -> None:
-    """Done stays done, NotDone never happens later, and any other call may be repeated."""
     call, pipe = CALLS[name](), make_proxy()
     with MongoClient[Raw](mongod.uri, event_listeners=[Attempts()]) as mongo:
         data = Data(mongo, database)
@@ -282,7 +272,6 @@ PATIENT: Final = attrs.evolve(RULES, attempt=timedelta(seconds=5))
 """No answered attempt takes so long, even on a busy machine."""
 ALWAYS: Final = Policy(backoff=Fixed(10 * MILLISECOND), attempts_max=None)
 CONFLICT: Final = Rule("insert", Action.ANSWER, reply=command_error(112))
-"""Not done, and retriable at once."""
 
 
 def test_whoever_tries_for_ever_gets_through_in_the_end(
@@ -423,7 +412,6 @@ def test_whoever_has_begun_before_a_circuit_opens_waits_for_it(
 
 @pytest.mark.parametrize("retries", [False, True])
 def test_attempts_are_all_that_were_sent(pipe: BlackPipe, database: str, *, retries: bool) -> None:
-    """Including both steps of a count and the driver's own retries."""
     with MongoClient[Raw](pipe.uri, retryWrites=retries, event_listeners=[Attempts()]) as client:
         kit = Kit(client, database, attrs.evolve(PATIENT, retries=attrs.evolve(RULES.retries, attempts_max=5)))
         pipe.obey(Rule("update", Action.CUT_REPLY, times=2), Rule("insert", Action.CUT_REPLY, times=2))
@@ -436,7 +424,6 @@ def test_attempts_are_all_that_were_sent(pipe: BlackPipe, database: str, *, retr
 def test_one_of_two_upserts_finds_what_the_other_has_inserted(
     pipe: BlackPipe, client: MongoClient[Raw], database: str
 ) -> None:
-    """A duplicate of the key is retried; of another key it is refused."""
     client[database]["things"].create_index("mail", unique=True)
     client[database]["things"].create_index("name", unique=True)
     raced = {"index": 0, "code": 11000, "errmsg": "E11000", "keyPattern": {"mail": 1}, "keyValue": {"mail": "ann"}}
@@ -474,16 +461,13 @@ WRONG: Final[tuple[tuple[Raw, type[NotDone | Unknown], int], ...]] = (
     ({"$or": [{"$expr": {"$toInt": {"$arrayElemAt": ["$s", "$n"]}}}]}, Unknown, 3),
     ({"$expr": {"$add": ["$s", 1]}}, Unknown, 3),
 )
-"""Filters no server can evaluate; the answer to a deletion, which may fail midway; the documents
-left.
-"""
+"""Filters no server can evaluate; the answer to a deletion, which may fail midway; what is left."""
 
 
 @pytest.mark.parametrize(("where", "answer", "left"), WRONG, ids=str)
 def test_a_filter_that_is_wrong_for_good_is_sent_once(
     pipe: BlackPipe, client: MongoClient[Raw], database: str, *, where: Raw, answer: type[NotDone | Unknown], left: int
 ) -> None:
-    """The circuit stays closed."""
     client[database]["things"].insert_many([{"_id": n, "n": n, "s": "wool"} for n in (2, 1, 0)])
     kit = Kit(client, database, attrs.evolve(PATIENT, breaker=CircuitBreaker(threshold=1)))
     sent = kit.delete_many("things", where)
@@ -587,7 +571,6 @@ def test_a_duplicate_is_a_success_if_it_is_one_s_own(mongod: MongoServer, databa
 
 
 def test_one_s_own_is_known_by_the_options_of_the_client(pipe: BlackPipe, database: str) -> None:
-    """Its id is encoded and queried with those options."""
     pipe.obey(Rule("insert", Action.CUT_REPLY, times=1))
     options: Raw = {"uuidRepresentation": "standard", "retryWrites": False, "tz_aware": True}
     with MongoClient[Raw](pipe.uri, **options) as client:
@@ -633,7 +616,6 @@ def test_what_is_noted_and_then_refused_is_not_said_to_be_undone(
 def test_many_threads_count_and_each_increment_counts_once(
     make_proxy: MakeProxy, mongod: MongoServer, database: str
 ) -> None:
-    """Replies and requests are lost, a sweep runs, and unknown tokens are retried."""
     proxy = make_proxy(
         Rule("update", Action.HANG_REPLY, probability=0.1),
         Rule("update", Action.HANG_REQUEST, probability=0.05),
@@ -661,7 +643,6 @@ def test_many_threads_count_and_each_increment_counts_once(
 @pytest.mark.mongo
 @pytest.mark.parametrize("retries", RESILIENCE_FAILOVERS)
 def test_a_primary_that_dies_and_one_that_steps_down_lose_and_double_nothing(*, retries: bool) -> None:
-    """Steady load on a set of three by the default rules."""
     options: Raw = {"retryWrites": retries, "event_listeners": [Attempts()]}
     with MongoServer(nodes=3) as server, MongoClient[Raw](server.uri, **options) as client:
         kit, is_over = Kit(client, "shop"), threading.Event()

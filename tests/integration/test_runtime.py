@@ -1,6 +1,4 @@
-"""The runtime of reducers (`tidegate_adapters.runtime.reducers`) with misbehaving code, on the
-deterministic loop.
-"""
+"""The runtime of reducers with misbehaving code, on the deterministic loop."""
 
 # ruff: noqa: SLF001  bugs are planted in private functions
 
@@ -96,8 +94,6 @@ Event: TypeAlias = Came | Reported | Over
 @final
 @attrs.frozen
 class Crew:
-    """Tasks by state; `wrong` holds impossible events."""
-
     waiting: tuple[Task, ...] = ()
     under_way: tuple[tuple[Task, frozenset[int], bool], ...] = ()
     done: tuple[tuple[int, bool], ...] = ()
@@ -500,7 +496,6 @@ def test_a_planted_fault_is_found(planted: Made, monkeypatch: pytest.MonkeyPatch
 
 
 def test_that_nobody_comes_for_a_runner_that_has_ended_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With four runners at most."""
     four = Bug(_Runners._call_in, CALLED_IN, CALLED_IN.replace("):", " if len(self._all) < 4 else 0):"))
     with planting.planted(four), planting.planted(Bug(_Runners._retired, "if not self.is_closed:", "if False:")):
         check_found(Runtime, monkeypatch)
@@ -526,9 +521,7 @@ def check_found(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_a_call_is_given_is_made_when_its_turn_has_come() -> None:
-    """Laws RT1 and RT2: an interrupted call gets no value, and an exception while making it is the
-    reply.
-    """
+    """Laws RT1 and RT2: an exception while making the value is the reply."""
     made: list[int] = []
     told: list[Ended] = []
 
@@ -671,9 +664,7 @@ def test_what_cannot_begin_and_is_withdrawn_is_not_told() -> None:
 
 
 def test_what_a_reducer_does_not_take_fails_the_runtime() -> None:
-    """Law RT3: waiters get the error then and later, running calls are cancelled, and no event
-    steps.
-    """
+    """Law RT3: waiters get the error, running calls are cancelled, and no event steps."""
 
     @attrs.frozen
     class Fails:
@@ -711,9 +702,7 @@ def test_what_a_reducer_does_not_take_fails_the_runtime() -> None:
 
 
 def test_code_that_has_missed_its_cancellation_ends_all_the_same() -> None:
-    """Law RT7. Before Python 3.12 `wait_for` drops a cancellation that coincides with its
-    result.
-    """
+    """Law RT7. Before Python 3.12 `wait_for` drops a cancellation that meets its result."""
 
     @attrs.frozen
     class Asks:

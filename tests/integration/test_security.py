@@ -50,8 +50,6 @@ async def _fill(bootstrap: str) -> None:
 
 
 class Started:
-    """The worker of the page with more settings, at the most verbose level."""
-
     def __init__(self, folder: Path, settings: str, password: str, *more: str) -> None:
         self.log = folder / "log"
         (folder / "app.py").write_text(APP)
@@ -152,5 +150,4 @@ def test_options_that_do_not_fit_are_refused(
 
 
 def test_the_page_has_settings() -> None:
-    """Guards the pattern above."""
     assert len(SETTINGS) == 1

@@ -102,7 +102,6 @@ def producer(bootstrap: str) -> Any:
 
 
 def member(bootstrap: str, group: str) -> Any:
-    """Missed soon after it stops."""
     return AIOKafkaConsumer(
         bootstrap_servers=bootstrap,
         group_id=group,
@@ -185,7 +184,6 @@ def test_a_topic_exists_once(kafka: str, make_topic: Callable[[int], str]) -> No
 
 @pytest.mark.parametrize("death", [signal.SIGTERM, signal.SIGKILL])
 def test_servers_end_with_the_test_run_however_it_dies(death: signal.Signals) -> None:
-    """By a signal that skips every `finally`."""
     code = """if True:
         import json, time
         from tests.integration.servers.processes import Keeper

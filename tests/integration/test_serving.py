@@ -1,6 +1,4 @@
-"""Attacks on the HTTP server of the pages: floods, slow requests, request smuggling, foreign host
-names.
-"""
+"""Attacks on the HTTP server of the pages: floods, slow and smuggled requests, foreign names."""
 
 from __future__ import annotations
 
@@ -94,7 +92,6 @@ def test_many_half_open_connections_hold_up_nobody(port: int) -> None:
 
 @ON_EACH_SYSTEM
 def test_a_request_that_comes_in_pieces_is_answered(port: int, acts: list[bytes]) -> None:
-    """No thread waits for its header; pipelined requests are answered, too."""
     with connected(port) as asks:
         for piece in ("POST /act HT", "TP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r"):
             asks.sendall(piece.encode())
@@ -136,7 +133,6 @@ def test_one_who_keeps_its_connection_is_answered_again(port: int) -> None:
 @pytest.mark.parametrize("header", AMBIGUOUS)
 @pytest.mark.parametrize("method", ["GET /health", "POST /act"])
 def test_nothing_is_smuggled_in_a_request(port: int, acts: list[bytes], method: str, header: str) -> None:
-    """No part of a body is read as the next request."""
     with connected(port) as asks:
         answer = said(asks, f"{method} HTTP/1.1\r\nHost: localhost\r\n{header}\r\n\r\n{ADMIN}{PLAIN}")
 
@@ -196,7 +192,6 @@ def test_this_machine_is(name: str) -> None:
 def test_a_server_that_leaves_bodies_unread_is_found_out(
     port: int, acts: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted: ambiguous requests are answered."""
     monkeypatch.setattr(http, "_is_ambiguous", lambda _: False)
     with pytest.raises(AssertionError):
         test_nothing_is_smuggled_in_a_request(port, acts, "GET /health", "Transfer-Encoding: chunked")

@@ -1,6 +1,4 @@
-"""The shell of all runtimes: uniform errors, and a fourth runtime gets its command line, signals,
-health, metrics and page from one table row.
-"""
+"""The shell of all runtimes: a fourth one needs a row in the table and little more."""
 
 from __future__ import annotations
 
@@ -97,7 +95,6 @@ async def status(app):
 app = Ticker()
 """
 RUN: Final = "import sys, ticker; sys.exit(ticker.main(sys.argv[1:]))"
-"""As `tidegate` does with the runtime in its table."""
 
 
 def arguments(*given: str) -> Sequence[str]:

@@ -142,9 +142,7 @@ def signalled(folder: Path, command: tuple[str | Path, ...], when: str, number: 
 def test_a_second_signal_while_the_process_closes_changes_nothing(
     tmp_path: Path, kind: str, when: str, number: Signals
 ) -> None:
-    """While the loop closes, or Python joins threads: it once killed the process, or caused a
-    traceback.
-    """
+    """While the loop closes, or Python joins threads: it once killed the process."""
     (tmp_path / "app.py").write_text(CLOSES + KINDS[kind].replace("HANDLER", "begins()"))
     (tmp_path / "records").write_text('{"topic": "orders", "value": "x"}\n')
     options = ("--embedded", "records") if kind == "worker" else ()

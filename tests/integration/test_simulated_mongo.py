@@ -1,6 +1,4 @@
-"""The simulated MongoDB answers as a real one: scripts by hand, of the network, of the codes, and
-by seed.
-"""
+"""The simulated MongoDB answers as a real one, call by call."""
 
 from __future__ import annotations
 
@@ -521,7 +519,6 @@ def test_a_difference_of_transactions_is_noticed(mongod: MongoServer, monkeypatc
 
 @pytest.mark.parametrize("name", ALL_BY_HAND)
 def test_a_script_is_answered_alike_whatever_goes_first(name: str) -> None:
-    """Otherwise no comparison would be valid."""
     assert len({simulated(ALL_BY_HAND[name], seed=seed) for seed in range(5)}) == 1
 
 
@@ -594,8 +591,6 @@ def test_no_index_is_being_built_alike(mongodb: str, database: str) -> None:
 
 
 def test_what_is_not_known_of_transactions_is_an_error() -> None:
-    """An aggregation in one, and a change of collections beside one."""
-
     async def main(random: Random) -> None:
         here = SimulatedReplicaSet(random, {f"db.{COLLECTION}": (doc("a", 1),)})
         async with Network(here, random).client("client") as client, client.start_session() as session:
@@ -636,7 +631,6 @@ def test_what_is_read_means_what_was_written(data: st.DataObject) -> None:
 @pytest.mark.parametrize("sort", [(), (Ascending(S),), (Descending(S), Ascending(N))], ids=str)
 @pytest.mark.parametrize("held", [None, 3, "text", (), (1, 2), 1.5], ids=str)
 def test_a_cursor_is_read_back(sort: Sort, held: Value) -> None:
-    """With its sort order: of an array, a cursor holds the least or greatest element."""
     after = (*(held for _ in sort), "id")
     asked = on_the_wire({"$and": [condition(A), behind(after, sort)]})
 

@@ -142,8 +142,6 @@ def test_a_client_that_ends_by_itself_ends_the_worker() -> None:
 
 
 def test_a_record_that_cannot_be_read_otherwise_either_ends_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its error has neither position nor type."""
-
     async def unread(*_: object) -> None: ...
 
     async def undecodable(*_: object, **__: object) -> None:
@@ -263,7 +261,6 @@ def test_the_gate_is_asked_before_more_is_taken_in() -> None:
 
 
 def test_commits_keep_their_pace_unless_partitions_are_given_back() -> None:
-    """Then they go out at once: in a rebalance and after a stop."""
     sent_s: list[float] = []
 
     async def during(broker: SimulatedBroker) -> None:
@@ -363,8 +360,6 @@ def commits(broker: SimulatedBroker, position: int) -> None:
 
 
 def test_where_a_partition_begins_that_nothing_is_committed_for_stays_so() -> None:
-    """At the first known end: a new owner skips nothing that came meanwhile."""
-
     async def during(broker: SimulatedBroker, beginnings: Beginnings) -> None:
         partition = TopicPartition("t", 0)
         assert await beginnings.known(partition) == (3, None)
@@ -453,7 +448,6 @@ def test_what_nobody_expects_of_the_client_ends_the_worker_with_an_error_of_ours
 
 
 def test_where_all_is_cancelled_at_once_nothing_is_raised_but_that() -> None:
-    """As `asyncio.run` does, also during a commit."""
     found: list[object] = []
 
     async def during(broker: SimulatedBroker) -> None:
@@ -542,13 +536,10 @@ def test_who_is_refused_otherwise_is_not_fenced(caplog: pytest.LogCaptureFixture
 
 
 def test_who_stops_waits_for_no_next_transaction() -> None:
-    """Otherwise they are 0.1 s apart."""
     assert once(1.05).stopped_s < 0.2
 
 
 def test_dead_letters_of_what_cannot_be_decoded_are_answers() -> None:
-    """They join the transaction of their record."""
-
     def decode(record: Record) -> Record:
         if record.offset % 2:
             raise ValueError
@@ -559,13 +550,11 @@ def test_dead_letters_of_what_cannot_be_decoded_are_answers() -> None:
 
 
 def test_dead_letters_of_what_has_failed_are_answers() -> None:
-    """They join the transaction of their record."""
     told = once(10, odd_fail=True, on_failure=OnFailure.DEAD_LETTER, dead_letter=DEAD)
     assert told.seen == 100
 
 
 def test_what_cannot_be_decoded_is_read_once() -> None:
-    """Reading continues after it; otherwise each later record would reread all."""
     handled: list[int] = []
     read: list[int] = []
 
@@ -587,9 +576,7 @@ def test_what_cannot_be_decoded_is_read_once() -> None:
 
 
 def test_whoever_alone_has_seen_that_a_topic_was_away_joins_again_and_begins_anew() -> None:
-    """The leader missed it, so no other member would, and no commit would succeed. Later reads of
-    the leader do not count.
-    """
+    """The leader missed it, so no other member would rejoin, and no commit would succeed."""
     handled: list[tuple[int, int]] = []
 
     async def handle(record: Record) -> None:

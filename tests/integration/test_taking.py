@@ -138,7 +138,6 @@ def hash_of(queue: str, tenant: str | None, number: int) -> int:
 def test_a_look_reads_what_it_takes_however_many_wait_or_have_ended(
     client: Client, database: str, asked: Asked
 ) -> None:
-    """By the partial index in its order: no sort, and no ended or later invocations."""
     store = filled(client, database, 20_000)
     by = taker("r", "default", "mail")
     asked.commands.clear()

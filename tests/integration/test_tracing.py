@@ -90,7 +90,6 @@ def test_a_span_says_which_record_it_is_about() -> None:
 
 
 def test_a_span_is_the_child_of_whoever_has_sent_its_record() -> None:
-    """And links to it; an invalid header begins a trace."""
     headers = [
         (("traceparent", PARENT),),
         (("Traceparent", PARENT),),
@@ -252,7 +251,6 @@ def sent(answer: Callable[[], object], **told: Any) -> tuple[tuple[Send, ...], R
 
 @pytest.mark.parametrize("exactly_once", [False, True])
 def test_what_is_sent_is_a_child_of_the_span_of_its_handler(*, exactly_once: bool) -> None:
-    """By W3C Trace Context; other headers stay before it."""
     first, second = Send("shipped", b"1", headers=(("a", b"b"),)), Send("shipped", None, b"k", partition=0)
 
     def one_by_one() -> Iterator[Send]:

@@ -1,5 +1,3 @@
-"""The tutorial and similar pages, typed along."""
-
 from __future__ import annotations
 
 import os

@@ -59,7 +59,6 @@ def test_a_record_is_known_again_by_all_that_it_carries(other: dict[str, Any]) -
 
 
 def test_only_what_is_done_once_the_loop_has_stood_still_is_known() -> None:
-    """Until a commit succeeds; and never where results are not recorded."""
     assert known(done(range(3), 0.5), 3) == ()
     assert known(done(range(3), knows=False), 3) == ()
     records = done(range(3))

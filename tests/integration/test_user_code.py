@@ -113,8 +113,6 @@ def test_whatever_it_raises_is_a_failure(code: str, error: BaseException) -> Non
 @pytest.mark.parametrize("error", ENDS, ids=lambda each: type(each).__name__)
 @pytest.mark.parametrize("code", CODE)
 def test_what_ends_the_process_is_none(code: str, error: BaseException) -> None:
-    """Nor the control flow of the simulator."""
-
     def raises(*_: object) -> NoReturn:
         raise error
 

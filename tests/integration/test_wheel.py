@@ -42,7 +42,6 @@ EXTRAS: Final = {
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built once, offline, from a copy of the sources."""
     tree, out = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("wheel")
     for name in NEEDED:
         shutil.copy(ROOT / name, tree)

@@ -145,9 +145,7 @@ def test_a_second_signal_waits_for_nothing(kafka: str, make_topic: Callable[[int
 def test_of_two_with_one_name_the_older_ends_at_once_and_says_why(
     kafka: str, make_topic: Callable[[int], str], tmp_path: Path
 ) -> None:
-    """Law SD8: its work is the other's already, undisturbed. The exit code is that of wrong
-    settings.
-    """
+    """Law SD8: the other's work goes on. The exit code is that of wrong settings."""
     topic = make_topic(1)
     filled(kafka, topic, 3)
     named = ("--set", "options.group_instance_id=shipping-1", "--set", "options.heartbeat_interval_ms=300")
@@ -177,7 +175,6 @@ def test_of_two_with_one_name_the_older_ends_at_once_and_says_why(
 def test_a_third_signal_ends_what_holds_up_the_event_loop(
     kafka: str, make_topic: Callable[[int], str], tmp_path: Path
 ) -> None:
-    """Blocking user code receives no signal."""
     topic = make_topic(1)
     filled(kafka, topic, 1)
     with running(tmp_path, kafka, topic, "blocked") as worker:

@@ -205,7 +205,6 @@ def test_a_pattern_leaves_out_the_dead_letters_of_what_it_matches(
     ],
 )
 def test_dead_letters_that_are_consumed_by_name_are_refused(topics: list[str], dead_letter: str, why: str) -> None:
-    """A topic consumed by name cannot be left out."""
     with pytest.raises(Misuse) as refused:
         _ = WorkerSettings(tuple(topics), "b", "g", dead_letter=dead_letter)
 
@@ -305,7 +304,6 @@ def test_the_key_of_what_is_parked_waits_and_other_keys_go_on() -> None:
 
 
 def test_a_plain_function_may_park_and_an_embedded_run_waits_for_it() -> None:
-    """Longer than the limit of an idle run."""
     seen: list[bytes | None] = []
 
     def handle(record: Record) -> None:
@@ -484,7 +482,6 @@ def test_batches_by_offset_follow_one_another(times: int) -> None:
 
 
 def test_to_park_a_batch_is_a_failure_of_it() -> None:
-    """A window is retried as a whole."""
     seen: list[int] = []
 
     async def handle(records: list[Record]) -> None:
@@ -579,9 +576,7 @@ def test_what_could_not_be_sent_spoils_its_producer_and_the_next_has_another() -
 
 
 def test_one_payload_of_several_fails_alone_and_a_full_partition_holds_up_no_other() -> None:
-    """A partition's queue may stay full while its leader is away, so large records queue side by
-    side.
-    """
+    """The queue of a partition may stay full while its leader is away."""
     large = b"." * 10_000
 
     @final

@@ -89,13 +89,11 @@ def received(**more: Any) -> Received:
     ],
 )
 def test_a_record_of_the_client_is_a_value(more: Mapping[str, Any], record: Record) -> None:
-    """Also unchecked, as most are made."""
     assert record_of(received(**more)) == record
 
 
 @pytest.mark.parametrize("more", [{"key": "text"}, {"value": "text"}])
 def test_what_the_client_has_decoded_is_no_record(more: Mapping[str, Any]) -> None:
-    """`key_deserializer=` is an option of the client."""
     with pytest.raises(Misuse, match="must be bytes or None, got str"):
         record_of(received(**more))
 
@@ -213,7 +211,6 @@ def test_rules_that_ask_for_more_than_to_handle_records_are_refused() -> None:
 
 
 def test_with_transactions_a_commit_is_due_for_whatever_is_done() -> None:
-    """Its answers wait for it."""
     worker = Worker(["t"], lambda _: None, bootstrap="nowhere", group="g", exactly_once=True)
     assert worker.settings.consumer.partition.replay_max == 1
 
@@ -376,8 +373,6 @@ def asked(strike: Any, during: Any) -> list[tuple[int, ...]]:
 
 
 def test_who_is_refused_for_all_asks_for_each() -> None:
-    """Its error names no partition."""
-
     async def during(beginnings: Beginnings) -> None:
         async with asyncio.timeout(60):
             assert await asyncio.gather(*map(beginnings.at, P)) == [(0, "")] * 3
@@ -397,8 +392,6 @@ def test_who_is_refused_for_each_as_well_hears_of_it() -> None:
 
 
 def test_a_log_without_a_leader_holds_up_no_other() -> None:
-    """The client answers only once it knows all starts."""
-
     async def during(beginnings: Beginnings) -> None:
         client = beginnings._client  # noqa: SLF001
         told = client.beginning_offsets

@@ -1,7 +1,4 @@
-"""The worker runs on every Python, also with eager tasks, on the embedded log.
-
-Interpreters are those of `test_pythons`, with pure-Python dependencies.
-"""
+"""The worker runs on every Python, with eager tasks too; its dependencies are pure Python here."""
 
 from __future__ import annotations
 

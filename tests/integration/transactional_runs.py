@@ -1,6 +1,4 @@
-"""Transactions for `kafka_runs`: aiokafka's producers on the simulated broker, with failing
-requests, and a reader with `read_committed` beside them.
-"""
+"""Transactions for `kafka_runs`: aiokafka's producers, which fail at times, and a reader."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ _LIES: Final = {
     (Produce, errors.DuplicateSequenceNumber),
     (AddPartitionsToTxn, errors.TopicAuthorizationFailedError),
 }
-"""True only where a real broker sends them: duplicate records, and a forbidden topic, to which
-aiokafka still writes (a known limit in `tidegate.consumer.transactions`).
-"""
+"""A real broker sends them only where true; aiokafka writes to a forbidden topic all the same."""
 _SOMEBODY: Final = "somebody"
 _READS: Final[Mapping[str, Any]] = {
     "isolation_level": "read_committed",
@@ -56,7 +52,6 @@ def producing(network: Network, client: str, name: str) -> tuple[SimulatedProduc
 
 
 async def fence(network: Network, name: str) -> None:
-    """Fence this id, as another process would."""
     made, _ = producing(network, _SOMEBODY, name)
     await made.start()
     await made.stop()
@@ -75,7 +70,6 @@ def trouble(random: Random, client: str, request: Request) -> Outcome | Code | N
 
 
 def place_of(value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> Place:
-    """From its value, or from the headers of a dead letter."""
     said = dict(headers)
     place = (value or b"").split() if not said else (said["tidegate.partition"], said["tidegate.offset"])
     number, offset = (int(each or b"") for each in place)

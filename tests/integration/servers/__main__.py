@@ -1,6 +1,4 @@
-"""`python -m tests.integration.servers`: downloads and starts each server once, for later offline
-tests.
-"""
+"""`python -m tests.integration.servers`: downloads and starts each server, for offline tests."""
 
 from __future__ import annotations
 

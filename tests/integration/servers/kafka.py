@@ -144,7 +144,6 @@ class KafkaServer:
         self._keeper.close()
 
     def restart(self) -> None:
-        """Kill it, and start it on its data and port."""
         self._keeper.signal(self.pid, signal.SIGKILL)
         wait_until(lambda: self._keeper.status(self.pid) is not None, "the end of Kafka")
         self.pid = self._keeper.start(*self._start)

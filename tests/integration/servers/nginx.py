@@ -40,7 +40,6 @@ http {{
 
 
 def nginx() -> Path | str:
-    """The binary, or why there is none."""
     binary = FOLDER / "usr" / "sbin" / "nginx"
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (FOLDER / ".lock").open("w") as lock:
