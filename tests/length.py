@@ -193,7 +193,7 @@ ORCHESTRATOR_STORM: Final = _either(OrchestratorStorm(100, 2, 2, 0.5, 1), Orches
 REBUILT: Final = _either(30, 60)
 # Of the command line.
 APART_STEP: Final = _either(25, 10)
-# What `make thorough` alone runs.
+# `make thorough` alone.
 STATES_MAX: Final = _either(sys.maxsize if os.environ.get("TIDEGATE_GOLDEN") else 20_000, sys.maxsize)
 """A tenth of the specimens and variants, not explored, has half of all states."""
 _SLOW: Final[Mapping[str, tuple[str, ...]]] = {

@@ -116,9 +116,9 @@ def running(profile: Path) -> Iterator[Browser]:
         raise BrowserError(HOW_TO)
     its_in, to = os.pipe()
     replies, its_out = os.pipe()
-    high = [fcntl(each, F_DUPFD_CLOEXEC, 10) for each in (its_in, its_out)]  # out of the way of 3 and 4
+    high = [fcntl(each, F_DUPFD_CLOEXEC, 10) for each in (its_in, its_out)]  # keep clear of 3 and 4
     quiet = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    places = [*((quiet, fd) for fd in (0, 1, 2)), *zip(high, (3, 4), strict=True)]  # the protocol is on 3 and 4
+    places = [*((quiet, fd) for fd in (0, 1, 2)), *zip(high, (3, 4), strict=True)]  # the protocol uses 3 and 4
     process = os.posix_spawn(
         browser,
         [browser, *FLAGS[:-1], f"--user-data-dir={profile}", FLAGS[-1]],
@@ -157,7 +157,7 @@ class Tab:
         width: int = 1440,
         height: int = 900,
         dark: bool = False,
-        hash: str = "",  # noqa: A002  what it is called
+        hash: str = "",  # noqa: A002  the protocol's name
     ) -> None:
         self.browser = browser
         target = browser.ask("Target.createTarget", url="about:blank")["targetId"]

@@ -69,7 +69,7 @@ def said_here(arguments: Sequence[str], folder: Path, capsys: pytest.CaptureFixt
             patched.setenv(name, value)
         _, before = capsys.readouterr(), {*sys.modules}
         said = Said(main([*arguments]), *capsys.readouterr())
-    targets._from_file.cache_clear()  # noqa: SLF001  a process reads the file of a target anew
+    targets._from_file.cache_clear()  # noqa: SLF001  each process loads the target's file
     root.setLevel(level)
     root.handlers[:] = handlers
     for name in {*sys.modules} - before:

@@ -1,6 +1,6 @@
 """The embedded store in short runs (`mongo_runs`): requests take time, and faults lose them."""
 
-# ruff: noqa: SLF001  the store tells nobody else what a document was before
+# ruff: noqa: SLF001  only the store knows the previous document
 
 from __future__ import annotations
 

@@ -455,7 +455,7 @@ class Member:
 
     async def _started(self, client: Any, start: Callable[[], Awaitable[None]]) -> None:
         await start()
-        for of, name in ((client._coordinator, "fetch_committed_offsets"), (client, "end_offsets")):  # noqa: SLF001  it asks there
+        for of, name in ((client._coordinator, "fetch_committed_offsets"), (client, "end_offsets")):  # noqa: SLF001  the worker calls these
             setattr(of, name, self._late_answers(getattr(of, name)))
 
     def _late_answers(self, ask: Callable[[Any], Awaitable[object]]) -> Callable[[Any], Awaitable[object]]:
@@ -486,7 +486,7 @@ class Member:
     async def _handle(self, record: Record) -> Send | None:
         at = (record.partition, record.offset)
         if self.is_dead:
-            raise asyncio.CancelledError  # nobody sees it
+            raise asyncio.CancelledError  # the process is dead
         story = self.run.story
         self._begin(at)
         try:
@@ -686,7 +686,7 @@ class Member:
         load = 0
         for part in state.partitions:
             if part.phase is Phase.DRAINING:
-                continue  # what waited of it is dropped
+                continue  # its waiting records are dropped
             came = self.fetched.get((part.partition, part.generation), set())
             undone = {each for each in came if (part.partition.partition, each) not in self.run.story.finished}
             load += len(undone)
@@ -700,7 +700,7 @@ class Member:
         """J18. A draining partition interrupts its sends."""
         part = state[event.partition]
         if self.run.course.kind == "sends" and isinstance(part, Owned) and part.phase is not Phase.DRAINING:
-            inner = self.worker._member  # noqa: SLF001  it tells nobody
+            inner = self.worker._member  # noqa: SLF001  no public access
             failed = 0 if inner is None else inner.status.sinks[0].attempts.get("unanswered", 0)
             if (isinstance(event.what, RecordsHandled) and event.what.failed) or failed > self.sends_failed:
                 self.run.story.accuse(
@@ -718,7 +718,7 @@ class Member:
             self.run.story.tell(self.name, f"has its {who} raise", fault=who)
             raise OSError("no space left on device")
 
-    # --- what is done to it ---------------------------------------------------------------------------------------------
+    # --- faults ---------------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
         if self.stopped_s is None:
@@ -740,7 +740,7 @@ class Member:
         self.task.cancel()
 
     def kept(self) -> set[TopicPartition]:
-        inner = self.worker._member  # noqa: SLF001  it tells nobody
+        inner = self.worker._member  # noqa: SLF001  no public access
         return set() if inner is None else {partition for (partition, _), each in inner._records._lives.items() if each}  # noqa: SLF001
 
     def over(self) -> int:
@@ -797,7 +797,9 @@ class Heard:
         finally:
             member.due_s.clear()
         took_s = loop.time() - began_s
-        if is_lost and took_s > TINY_S and member.run.course.kind not in NAMED:  # who has a name asks whose it is
+        if (
+            is_lost and took_s > TINY_S and member.run.course.kind not in NAMED
+        ):  # a static member first asks for the owner of its name
             member.run.story.accuse("J21", f"{member.name} is no member, and lets go {took_s:.3f} s later")
 
 
@@ -813,7 +815,7 @@ class Sends(Producer):
 
     async def stop(self) -> None:
         self.is_closed = True
-        if self.run.random.random() < 0.2:  # aiokafka's waits for what it has not sent
+        if self.run.random.random() < 0.2:  # aiokafka's waits for unsent records
             self.run.hangs = True
             await self.member._alive(asyncio.get_running_loop().create_future())  # noqa: SLF001
         await self._late()
@@ -901,7 +903,7 @@ class Run:
                 self.broker.append("t", number, b"0.%d" % (at % KEYS))
             if self.course.kind in RETAINED and number % 2:
                 self.broker.delete_below("t", number, KEPT_FROM)
-            return tuple(range(RECORDS))  # of which others come later
+            return tuple(range(RECORDS))  # some are appended later
         entries: list[LogEntry] = []
         for at in range(RECORDS):
             entries.append(b"%d.%d" % (self.story.life, at % KEYS))
@@ -922,7 +924,7 @@ class Run:
             self.story.tell("network", f"answers {type(request).__name__} of {client} by {struck}", fault=str(struck))
             return struck
         if client == told.whom and isinstance(request, JoinGroup):
-            self._failed_commits.clear()  # it begins anew with what it is given, as its generation may be the same
+            self._failed_commits.clear()  # it rejoins, perhaps in the same generation
         if client != told.whom or told.kind not in OF_REQUESTS or type(request) is not told.request:
             return None
         now = asyncio.get_running_loop().time()
@@ -963,7 +965,7 @@ class Run:
         story, number, after = self.story, partition.partition, position.offset
         if isinstance(request, OffsetCommit):
             member, generation = request.member_id, request.generation
-        else:  # the fence of its producer orders it, so it is judged as one that never falls
+        else:  # its producer's fence orders it, so it may never fall
             self._count += 1
             member, generation = request.transactional_id, self._count
         client = member.rpartition("-")[0] or "no member"
@@ -1275,9 +1277,9 @@ def judged(seed: int, kinds: tuple[str, ...] = KINDS, folder: Path | None = None
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(event_loop, "TURNS_MAX", TURNS_MAX)
-            patch.setattr(say, "lost", 0)  # and what this run has lost, no other one tells
+            patch.setattr(say, "lost", 0)  # lines lost here belong to this run alone
             for each in map(logging.getLogger, LOGS) if told.kind == "log" else ():
-                patch.setattr(each, "isEnabledFor", lambda _: True)  # whatever is disabled for all
+                patch.setattr(each, "isEnabledFor", lambda _: True)  # overrides logging.disable
                 patch.setattr(each, "filters", [_raises])
             if told.kind in RETAINED:
                 heard = logging.getLogger("tidegate_adapters.kafka")
@@ -1326,7 +1328,7 @@ def main(arguments: Callable[[], argparse.Namespace] | None = None) -> int:
     parser.add_argument("--page", type=Path)
     told = arguments() if arguments is not None else parser.parse_args()
     logging.disable(logging.CRITICAL)
-    gc.freeze()  # or what is there already is looked at again and again
+    gc.freeze()  # spare older objects each collection
     wrong = 0
     for seed in range(told.seed, told.seed + told.runs):
         story = judged(seed, told.kinds, told.record)

@@ -290,7 +290,7 @@ class _Play:
             return "no answer"
         except asyncio.CancelledError:
             return "CancelledError"
-        except Exception as error:  # noqa: BLE001  whatever it is, is what was seen
+        except Exception as error:  # noqa: BLE001  any exception is a result
             because = "" if error.__cause__ is None else f" for {type(error.__cause__).__name__}"
             return f"{type(error).__name__}{because if is_explained else ''}"
 
@@ -434,7 +434,7 @@ class _Play:
             except asyncio.CancelledError:
                 raised["CancelledError"] = None
                 break
-            except Exception as error:  # noqa: BLE001  whatever it is, is what was seen
+            except Exception as error:  # noqa: BLE001  any exception is a result
                 if type(error).__name__ not in raised:
                     raised[type(error).__name__] = None
                     last = loop.time()  # records may follow
@@ -514,7 +514,7 @@ class SimulatedKafka:
         producer.kill()
 
     def is_settled(self, consumer: SimulatedConsumer) -> bool:
-        return consumer._coordinator is not None and consumer._coordinator.is_settled  # noqa: SLF001  as in the real one
+        return consumer._coordinator is not None and consumer._coordinator.is_settled  # noqa: SLF001  as for the real one
 
     async def kill(self, consumer: SimulatedConsumer) -> None:
         consumer.kill()
@@ -583,7 +583,7 @@ class RealKafka:
             client_id=member,
             **{**options, "group_id": self.group + options.get("group_id", "")},
         )
-        self._strikes(consumer._client, member)  # noqa: SLF001  what fails is chosen where requests are sent
+        self._strikes(consumer._client, member)  # noqa: SLF001  faults are chosen where requests are sent
         return consumer
 
     def producer(self, member: str, name: str, options: Mapping[str, Any]) -> Any:
@@ -594,7 +594,7 @@ class RealKafka:
         return producer
 
     async def kill_producer(self, producer: Any) -> None:
-        producer._closed = True  # noqa: SLF001  it sends nothing as it goes
+        producer._closed = True  # noqa: SLF001  no request on the way out
         if (task := producer._sender.sender_task) is not None:  # noqa: SLF001
             task.cancel()
             await asyncio.wait({task})
@@ -630,7 +630,7 @@ class RealKafka:
         for task in tasks:
             if task is not None:
                 task.cancel()
-        coordinator.generation = -1  # it sends nothing as it goes
+        coordinator.generation = -1  # no request on the way out
         with contextlib.suppress(BaseException):
             await consumer.stop()
         await consumer._fetcher.close()  # noqa: SLF001
@@ -645,7 +645,7 @@ class RealKafka:
         async with self._producer(transactional_id=id_) as producer, producer.transaction():
             await self._send(producer, step)
         async with self._producer(transactional_id=id_) as producer, producer.transaction():
-            pass  # it begins when the mark of the one before is written, which is some time after that is committed
+            pass  # it starts once the marker of the one before is written, after its commit
 
     async def _send(self, producer: Any, step: Produce) -> None:
         for _ in range(step.count):

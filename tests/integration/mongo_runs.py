@@ -217,7 +217,7 @@ class Run:
         lag_s = (0.05, 1.0) if told.fault == "lost_and_die" else (0.000_5, 0.005)
         late_s = {"robbed": (0.8, 1.6), "unheard": (0.005, 0.2)}.get(told.fault, (0.001, 3.0))
         self.set = SimulatedReplicaSet(random, there, lag_s=lag_s, lifetime_s=HELD_S)
-        if told.workload in APPLICATIONS:  # a command that leaves the collation to the collection is not understood
+        if told.workload in APPLICATIONS:  # commands need an explicit collation here
             self.set.collated.update({each: {"locale": "en", "strength": 2} for each in COLLATED})
         self.net = Network(self.set, random, strike=self._struck, late_s=late_s)
         self.embedded = EmbeddedSet(random, there, self._struck) if told.is_embedded else None
@@ -231,7 +231,7 @@ class Run:
         self._began_s: float | None = None
         self._ways = Random(f"ways {told.seed}")
         self._number = told.number * (8 if told.workload in APPLICATIONS else 1)  # applications send more
-        self._number += told.workload == "transfers"  # behind the first `hello`, or commits are struck too rarely
+        self._number += told.workload == "transfers"  # after the first `hello`: commits are rare
 
     @property
     def is_calm(self) -> bool:
@@ -374,7 +374,7 @@ class Run:
 
     def _told(self, name: str, way: Way) -> Way:
         if name == "commitTransaction" and way == Code(112):
-            way = Code(10107)  # what a server says 112 of is over, and not open as it is here
+            way = Code(10107)  # after 112 a server's transaction is over; here it is open
         self.refuses |= isinstance(way, Code) and way.number == REFUSED
         said = way.value if isinstance(way, Outcome) else way
         self.story.tell("network", f"strikes {name} of {self.course.whom}: {said}", fault=str(said))
@@ -395,11 +395,11 @@ class Run:
                 self.net.close()
                 await asyncio.sleep(
                     told.lasts_s * (12 if told.workload in APPLICATIONS else 1)
-                )  # or all is tried again in time
+                )  # so that retries run out
                 story.tell("faults", "the set is reached again")
                 self.net.open()
             case "cancel":
-                names = sorted(self.tasks.keys() - {"judge"})  # who ends the others of an application
+                names = sorted(self.tasks.keys() - {"judge"})  # it ends the application's other tasks
                 name = names[told.number % len(names)]
                 if not self.tasks[name].done():
                     story.tell("faults", f"{name} is cancelled", fault="cancel")
@@ -589,7 +589,7 @@ def main() -> int:
     if refused := _refused(told.workloads, told.faults):
         parser.error(refused)
     logging.disable(logging.CRITICAL)
-    gc.freeze()  # or what is there already is looked at again and again
+    gc.freeze()  # spare older objects each collection
     wrong = 0
     for seed in range(told.seed, told.seed + told.runs):
         story = judged(seed, told.workloads, told.faults)

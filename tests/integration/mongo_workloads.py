@@ -336,7 +336,7 @@ class Transfers(Work):
                 answer = await run_async(transfer(ACCOUNTS, ENTRIES, asked, session, self.policy), handle)
                 self._check(name, asked, answer, is_again=again > 0)
                 if isinstance(answer, NotDone):
-                    break  # which is judged as it is
+                    break  # judged as it is
 
     def _check_sum(self, name: str, answer: Sent[int]) -> None:
         self.story.tell(name, f"the sum: {answer}")
@@ -542,7 +542,7 @@ class Uploads(Work):
                     await self._read(payloads, name)
             except (PayloadUnsettled, Refused, Failure) as error:
                 self._not(name, error)
-            except Exception as error:  # noqa: BLE001  whatever else is told of what is stored
+            except Exception as error:  # noqa: BLE001  any other error about stored data
                 if self.run.refuses:
                     continue
                 self.story.accuse("M6", f"{name} is told {error!r}")

@@ -101,7 +101,7 @@ def application(
     async def work() -> None:
         await asyncio.sleep(
             chance.expovariate(1 / (0.3 if chance.random() < 0.1 else 0.01))
-        )  # some are there to be struck
+        )  # so that some are running
         if chance.random() < 0.1:
             raise ArithmeticError("unlucky")
 

@@ -151,7 +151,7 @@ class Orchestrating(Work):
         except asyncio.CancelledError:
             if name not in self.killed_s:
                 raise
-        except (Refused, TidegateError):  # nothing is as it should be, so it does not begin
+        except (Refused, TidegateError):  # its checks fail, so it does not start
             if not self.run.refuses:
                 raise
 
@@ -219,7 +219,7 @@ class Orchestrating(Work):
         finally:
             self.slots[process].discard(named)
             ended_s = min(self._now(), self.killed_s.get(process, self._now()))
-            if ended_s >= began_s:  # or it was killed before
+            if ended_s >= began_s:  # unless it was killed before
                 is_done &= process not in self.killed_s
                 call = Handled(began_s, ended_s, run.token, is_done, is_stubborn, alone, run.task)
                 self.handled[run.id].append(call)
@@ -269,7 +269,7 @@ class Orchestrating(Work):
         except (Refused, TidegateError):
             pass
         finally:
-            if not self.run.is_calm:  # nobody tells
+            if not self.run.is_calm:  # no event reports it
                 self.run.kept += sum(len(getattr(there.site.store, "sessions", ())) for there in app._open.values())  # noqa: SLF001
 
     async def _patient(self, process: str, run: str, handle: Handle[Any]) -> object:
@@ -291,7 +291,7 @@ class Orchestrating(Work):
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    # --- those who enqueue ---
+    # --- callers -------------
 
     async def _enqueue(self) -> None:
         app = self.apps["w"] = self._application("w")
@@ -358,7 +358,7 @@ class Orchestrating(Work):
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLED_S):
                 await asyncio.wait([self.run.tasks["w"]])
-                while self._left():  # noqa: ASYNC110  of records nobody tells
+                while self._left():  # noqa: ASYNC110  records report no changes
                     await asyncio.sleep(0.25)
         is_heard = self.run.tasks["w"].done()
         left = self._left()

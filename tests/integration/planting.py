@@ -46,14 +46,14 @@ def planted(bug: Bug) -> Iterator[None]:
     module = sys.modules[bug.place.__module__]
     made: dict[str, Any] = {}
     text = "from __future__ import annotations\n" + source.replace(bug.right, bug.wrong)
-    exec(text, vars(module), made)  # noqa: S102  it is ours
+    exec(text, vars(module), made)  # noqa: S102  our own source
     owner: Any = module
     *names, name = bug.place.__qualname__.split(".")
     for each in names:
         owner = getattr(owner, each)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(owner, name, made[name])
-        for other in [] if names else [*sys.modules.values()]:  # who has imported it by name
+        for other in [] if names else [*sys.modules.values()]:  # modules that imported it by name
             if vars(other).get(name) is bug.place and other.__name__.startswith("tidegate"):
                 patch.setattr(other, name, made[name])
         yield

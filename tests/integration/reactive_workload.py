@@ -177,7 +177,7 @@ class Reactively(Work):
         except asyncio.CancelledError:
             if name not in self.killed_s:
                 raise
-        except (Refused, TidegateError):  # nothing is as it should be, so it does not begin
+        except (Refused, TidegateError):  # its checks fail, so it does not start
             if not self.run.refuses:
                 raise
 
@@ -280,7 +280,7 @@ class Reactively(Work):
             return
         finally:
             ended_s = min(self._now(), self.killed_s.get(process, self._now()))
-            if ended_s >= began_s:  # or it was killed before
+            if ended_s >= began_s:  # unless it was killed before
                 is_done = is_done and process not in self.killed_s
                 n = change.values["n"]
                 self.handled[record_id(change.task, id_)].append(
@@ -366,7 +366,7 @@ class Reactively(Work):
             await self._judge_others(self.killed_s[self.run.course.whom])
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLED_S):
-                while left := [*self._left()]:  # noqa: ASYNC110  of documents nobody tells
+                while left := [*self._left()]:  # noqa: ASYNC110  documents report no changes
                     await asyncio.sleep(0.25)
         if left:
             self.story.accuse("R1", f"after {SETTLED_S} s there is left to do: {left[:3]}")
@@ -441,7 +441,7 @@ class Reactively(Work):
         if record_id(held[TASK], held[DOCUMENT]) != key:
             self.story.accuse("R3", f"{key} is of {held[TASK]} and {show(held[DOCUMENT])}")
         if was is None:
-            began = (0, TaskStatus.PENDING), (1, TaskStatus.PROCESSING)  # or claimed by who has planned it
+            began = (0, TaskStatus.PENDING), (1, TaskStatus.PROCESSING)  # or the planner claimed it
             is_right = after.version == 1 and (after.token, after.status) in began
         else:
             is_claim = after.token > was.token
@@ -450,7 +450,7 @@ class Reactively(Work):
                 due = was.next_run_at
                 is_due = due is not None and after.claimed_at is not None and after.claimed_at - due >= 0
                 is_news = (after.snapshot, after.changed_at) != (was.snapshot, was.changed_at)
-                is_right &= is_due or (was.owner is None and is_news)  # or claimed by who has planned it
+                is_right &= is_due or (was.owner is None and is_news)  # or the planner claimed it
             elif was.status in PROCESSED:
                 is_right &= after.owner in (None, was.owner)
             else:

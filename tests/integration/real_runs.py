@@ -270,7 +270,7 @@ class RealRun:
         self.heard[who].append((asking.effect, reply))
         self.statuses[who] = status = resume(self.programs[who], reply)
         if not isinstance(status, Asking):
-            self.world = self.world.write(self.processes[who].place, ProgramAutomaton.CRASHED)  # it does nothing more
+            self.world = self.world.write(self.processes[who].place, ProgramAutomaton.CRASHED)  # the process has ended
             self.lines.append(f"{who}: {status}")
         self.judge()
 
@@ -382,9 +382,7 @@ def _stamped(
             after = would_be
             for field in fields:
                 after = after.put(field, doc[field]) if doc.has(field) else after
-            if not all(
-                map(would_be.has, fields)
-            ):  # a scenario leaves times out that it does not judge: they stand as there
+            if not all(map(would_be.has, fields)):  # times that a scenario leaves out keep their place
                 order = {name: at for at, (name, _) in enumerate(doc.items)}
                 after = Document(tuple(sorted(after.items, key=lambda item: order.get(item[0], len(order)))))
             world, said = world.write(cell, after), after if said == would_be else said

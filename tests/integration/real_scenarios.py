@@ -99,7 +99,7 @@ def brief_service() -> Scenario:
     return attrs.evolve(made, actors=actors)
 
 
-# --- what is stuck, seen for the first time, deleted --------------------------------------------------------------------
+# --- stuck, first planned and deleted -----------------------------------------------------------------------------------
 
 
 MADE: Final = Field[tuple[Document, ...]]("history")
@@ -207,7 +207,7 @@ def deleted() -> Scenario:
     )
 
 
-# --- what operators ask -------------------------------------------------------------------------------------------------
+# --- queries of operators -----------------------------------------------------------------------------------------------
 
 DESK: Final = Desk(tasks=(tasks.bill(),))
 
@@ -247,7 +247,7 @@ def asked() -> Scenario:
     )
 
 
-# --- invocations: looked at, set aside, and their uploads ---------------------------------------------------------------
+# --- invocations: queries, unreadable ones, uploads ---------------------------------------------------------------------
 
 JOB: Final = Job(task="t")
 UNREADABLE: Final = Field[Value](TRIES.name)

@@ -33,7 +33,7 @@ async def main() -> None:
     bootstrap, topic, group, name, path = sys.argv[1:]
     ends = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ends.set)
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)  # it can be ended now
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)  # from here on it can be stopped
     pauses = random.Random(name)
 
     def write(*facts: object) -> None:

@@ -65,7 +65,7 @@ class Processes:
     async def kill_at_work(self, name: str) -> bool:
         """Kill it only in the midst of a run; returns whether it was."""
         self._keeper.signal(self.processes[name], signal.SIGSTOP)
-        await asyncio.sleep(0.002)  # until it stands still, so that no run ends after it was looked at
+        await asyncio.sleep(0.002)  # once stopped, no run ends after the check
         if self.under_way(name):
             await self.kill(name)
             return True

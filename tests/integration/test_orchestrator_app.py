@@ -1,6 +1,6 @@
 """The orchestrator as an application uses it, on a real MongoDB and on the embedded store."""
 
-# ruff: noqa: SLF001  what a beat comes upon is brought about from within
+# ruff: noqa: SLF001  tests set the state that a heartbeat finds
 
 from __future__ import annotations
 
@@ -581,7 +581,7 @@ def test_a_configured_app_is_another_one_and_its_handlers_enqueue_there(mongodb:
         other = app.configured(told)
         assert (app.settings.prefix, other.settings) == ("orchestrator_", told)
         async with served(other):
-            _ = await first.enqueue()  # which nobody serves
+            _ = await first.enqueue()  # not served by any process
             _ = await first.of(other).enqueue()
             await until(lambda: sorted(seen) == ["first", "then"], "the handler has enqueued where it is called")
         client = await connect_async(mongodb)
@@ -1172,7 +1172,7 @@ def test_handlers_in_processes_of_their_own(tmp_path: Path) -> None:
             (total, child), (_, same) = [await (await add.enqueue(1, 2)).result() for _ in range(2)]
             assert (total, child) == (3, same)
             assert child != os.getpid()
-            for number in (SIGTERM, SIGINT):  # as of a service that is stopped with all its processes, or a terminal
+            for number in (SIGTERM, SIGINT):  # as when a terminal or a service stops all its processes
                 os.kill(child, number)
             assert await (await add.enqueue(1, 2)).result() == (3, child)
             await asyncio.sleep(0.3)
@@ -1185,9 +1185,7 @@ def test_handlers_in_processes_of_their_own(tmp_path: Path) -> None:
             assert await (await waits.enqueue(str(tmp_path / "there"))).result() == "done"
             with pytest.raises(InvocationFailed, match="has ended with 7"):
                 await (await dies.enqueue()).result()
-            assert (await (await add.enqueue(1, 2)).result())[
-                0
-            ] == 3  # in a child that has begun before the next one's limit
+            assert (await (await add.enqueue(1, 2)).result())[0] == 3  # the child started before the next one's limit
             with pytest.raises(InvocationFailed, match="longer than 1 s"):
                 await (await stays.enqueue(str(tmp_path / "left"))).result()
             left = int((tmp_path / "left").read_text())
@@ -1340,7 +1338,7 @@ def test_tenants_take_turns(mongodb: str, database: str, store: str) -> None:
             @app.task()
             async def work(whose: str) -> None:
                 order.append(whose)
-                await asyncio.sleep(0.15)  # of short ones a look takes more than one
+                await asyncio.sleep(0.15)  # a fetch takes several short ones
 
             handles = [await work.enqueue("large", tenant="large") for _ in range(6)]
             handles += [await work.enqueue("small", tenant="small") for _ in range(2)]
@@ -1644,7 +1642,7 @@ def test_an_end_that_can_be_no_document_holds_up_no_other(monkeypatch: pytest.Mo
     in_loop(run())
 
 
-# --- what is wrong ----------------------------------------------------------------------------------------------------
+# --- misuse -----------------------------------------------------------------------------------------------------------
 
 
 def unknown_annotation(mail: Undefined) -> None:  # type: ignore[name-defined]  # noqa: F821

@@ -151,7 +151,7 @@ class Jobs:
         with pytest.MonkeyPatch.context() as patched:
             patched.syspath_prepend(self.folder)
             patched.setattr(sys, "dont_write_bytecode", True)
-            exec(ENQUEUE.format(to=to, years=years), {})  # noqa: S102  our own
+            exec(ENQUEUE.format(to=to, years=years), {})  # noqa: S102  our own source
             del sys.modules["app"]
 
     def call(self, script: str) -> None:
@@ -233,7 +233,7 @@ def test_a_second_signal_waits_for_nothing(run: Run, jobs: Jobs) -> None:
     jobs.until(a="rerouted")
 
 
-# --- asking, and telling ------------------------------------------------------------------------------------------------
+# --- queries and commands -----------------------------------------------------------------------------------------------
 
 
 def test_the_statuses_are_those_of_the_table() -> None:
@@ -258,7 +258,7 @@ def test_turns_are_listed_that_overlap_a_span_of_time(jobs: Jobs, asking: Asking
     def listed(*options: str) -> list[str]:
         return [each["id"] for each in asking.told("executions", *options)["executions"]]
 
-    assert listed() == ["a.2", "b.1"]  # of the last hour, in which the one had not ended
+    assert listed() == ["a.2", "b.1"]  # of the last hour
     assert listed("--since", "1d") == ["a.2", "b.1", "a.1"]
     assert listed("--since", "3h", "--until", "90m") == ["a.1"]
     assert listed("--since", "1d", "--process", "a") == ["a.2", "a.1"]
@@ -318,7 +318,7 @@ def test_what_waits_is_held_released_and_cancelled(jobs: Jobs, asking: Asking) -
             "more": False,
             "lag_s": 0,
             "paused": False,
-        },  # where a task waits, and nobody takes
+        },  # a task waits, and no process fetches
         {"queue": "tidegate", "waiting": 0, "more": False, "lag_s": 0, "paused": False},
     ]
     assert "no process runs it\nqueue default: 1 waiting, the oldest due for" in asking.said("status").out

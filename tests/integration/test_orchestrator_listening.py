@@ -71,7 +71,7 @@ def test_nobody_listens_for_ever_to_a_server_that_does_not_answer(
     async def work(_: Any, told: list[float]) -> None:
         await until(told, 1)
         pipe.obey(Rule("getMore", Action.HANG_REPLY, times=1))
-        await until(told, 2)  # it is open again
+        await until(told, 2)  # the stream is open again
 
     heard(pipe.uri, database, work)
     assert pipe.count("getMore", Action.HANG_REPLY) == 1

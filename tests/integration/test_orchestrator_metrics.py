@@ -116,7 +116,7 @@ def test_a_registry_shows_what_has_happened_and_what_is(mongodb: str, database: 
 
     in_loop(run())
 
-    assert list(registry.collect()) == []  # which another app may have now
+    assert list(registry.collect()) == []  # another app may use the port now
 
 
 def test_a_turn_that_fails_is_counted_and_told_each_time_it_begins_to(
@@ -209,7 +209,7 @@ def test_slots_that_handlers_do_not_give_back_are_not_healthy_while_something_is
                 first = await stuck.enqueue()
                 with pytest.raises(Unfinished):
                     await first.result(timeout=2 * SOON)
-                await until(is_calm, "nothing waits")  # what is due is not counted anew for each question
+                await until(is_calm, "nothing waits")  # the count of due invocations is cached
 
                 second = await stuck.enqueue()
                 await until(stands, "it is not healthy")
@@ -256,7 +256,7 @@ def test_an_app_whose_looks_are_refused_is_not_healthy(monkeypatch: pytest.Monke
             async def stands() -> bool:
                 try:
                     _, _, text = await asyncio.to_thread(got, port, "/health")
-                except URLError:  # it is not shown yet
+                except URLError:  # before the first refresh
                     return False
                 return any("nothing has moved" in each for each in json.loads(text)["wrong"])
 
@@ -282,7 +282,7 @@ def test_an_app_whose_loop_is_held_up_is_not_healthy() -> None:
             @app.task()
             async def blocks() -> None:
                 answers.append(asyncio.get_running_loop().run_in_executor(None, after_a_while))
-                time.sleep(4 * SOON.total_seconds())  # noqa: ASYNC251  that is what is wrong here
+                time.sleep(4 * SOON.total_seconds())  # noqa: ASYNC251  the fault
 
             async with served(app):
                 await (await blocks.enqueue()).result()

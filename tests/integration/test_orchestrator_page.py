@@ -144,7 +144,7 @@ def test_a_process_that_misses_beats_is_shown_and_logged(jobs: Jobs, caplog: pyt
 
     async def writes(who: str, at: Instant) -> None:
         if await update_one(members, Eq(ID, who), Put(Field[Instant]("seen"), at)):
-            return  # at no time is it gone
+            return  # it never disappears
         times = dict.fromkeys(("created", "joined", "seen"), at)
         await insert_new(members, Document.of({"_id": who, "left": None, **times}))
 
@@ -327,7 +327,7 @@ async def _spoil(collection: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "what"),
     [
-        ({"page_host": "0.0.0.0"}, "without a token"),  # noqa: S104  it is refused
+        ({"page_host": "0.0.0.0"}, "without a token"),  # noqa: S104  refused
         ({"page_token": "short"}, "at least 16 characters"),
         ({"page_token": 7}, "page_token must be"),
         ({"page_port": 65_536}, "page_port must be"),
@@ -516,7 +516,7 @@ def test_the_documentation_names_what_there_is(jobs: Jobs) -> None:
     assert jobs.got("/act", json.loads(sent))[1]["done"] == "1 to run again"
 
 
-# --- what is offered ----------------------------------------------------------------------------------------------------
+# --- offered actions ----------------------------------------------------------------------------------------------------
 
 Offers = Callable[[InvocationRow], tuple[Action, ...]]
 CASES: Final = tuple(
@@ -573,7 +573,7 @@ def test_nothing_is_done_to_all(jobs: Jobs) -> None:
             assert (status, "narrow them down" in told["error"]) == (400, True)
     for key in ("one", "two"):
         _ = jobs.enqueue(jobs.send.enqueue(key, key=key, delay=timedelta(hours=1)))
-    for wrong in ({"tenent": "acme"}, {"tenent": "acme", "task": "send"}, {"order": "due"}):  # it narrows nothing down
+    for wrong in ({"tenent": "acme"}, {"tenent": "acme", "task": "send"}, {"order": "due"}):  # matches everything
         for name in (*COMMANDS, *(f"{name} all" for name in COMMANDS)):
             status, told = jobs.got("/act", {"action": name, "given": wrong})
             assert (status, "there are: task, status, queue," in told["error"]) == (400, True)

@@ -112,7 +112,7 @@ def alive_until(beats: Iterable[tuple[int, int]], since: int) -> int:
     return until
 
 
-# --- what must not be -------------------------------------------------------------------------------------------------
+# --- judges -----------------------------------------------------------------------------------------------------------
 
 
 def wrong(found: Facts, records: list[Raw], keys: set[str], pending: Iterable[datetime] = ()) -> Iterator[str]:
@@ -234,7 +234,7 @@ class Storm:
         later = {
             "task": {"$in": ENDLESS},
             "created_at": {"$gte": datetime.now(UTC)},
-        }  # by the same clock as the store's
+        }  # on the store's clock
         limit, left, most = time.monotonic() + PATIENCE_S, [Raw()], 0
         while left:
             self.app.check()
@@ -304,7 +304,7 @@ def test_every_invocation_ends_once_in_a_storm(tmp_path: Path) -> None:
     assert any("stepped down" in each for each in storm.told) == (STORM.nodes > 1)
 
 
-# --- what is judged ---------------------------------------------------------------------------------------------------
+# --- the test ---------------------------------------------------------------------------------------------------------
 
 KEY: Final = "single-0"
 RECORD: Final[Raw] = {

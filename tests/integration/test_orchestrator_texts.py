@@ -123,7 +123,7 @@ class Bare:
         (str, Kind.BILL),
         (UNTYPED, Level.HIGH),
         (UNTYPED, Place(1, 2)),
-        (datetime, datetime(2026, 10, 25, 2, 30, fold=1)),  # noqa: DTZ001  that is what is lost
+        (datetime, datetime(2026, 10, 25, 2, 30, fold=1)),  # noqa: DTZ001  the zone is what gets lost
         (datetime, datetime(2026, 10, 25, 2, 30, tzinfo=Unnamed())),
         (time, time(2, 30, tzinfo=ZoneInfo("Europe/Berlin"))),
     ],

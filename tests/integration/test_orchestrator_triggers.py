@@ -88,7 +88,7 @@ def test_a_task_starts_when_what_it_waits_for_has_happened(mongodb: str, databas
             async def tell(said: str) -> None:
                 seen.append(said)
 
-            of_error = on_exception(divide, ArithmeticError)  # a class above that of what is raised
+            of_error = on_exception(divide, ArithmeticError)  # a base class of the exception
 
             @app.task(
                 triggers=[of_error.calls_with(lambda what: {"error": what.error, "number": what.arguments["one"]})]
@@ -286,7 +286,7 @@ def test_a_cron_fires_once_an_instant_whoever_looks(mongodb: str, database: str,
 def test_a_work_of_the_users_is_done_by_one_process_at_a_time(mongodb: str, database: str) -> None:
     inside: list[str] = []
     tokens: list[int] = []
-    wrong: list[str] = []  # what is raised there is logged, and nothing else
+    wrong: list[str] = []  # an exception there is only logged
 
     async def run() -> None:
         async with office_of("mongod", mongodb, database) as office:
@@ -449,7 +449,7 @@ def test_a_recovery_of_the_users_is_run_in_the_place_of_ours(mongodb: str, datab
     in_loop(run())
 
 
-# --- what is declared wrongly ---------------------------------------------------------------------------------------------
+# --- misuse ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

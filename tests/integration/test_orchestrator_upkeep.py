@@ -113,7 +113,7 @@ def test_runs_that_are_over_for_long_go_by_an_index(client: MongoClient[Raw], da
         TriggerRun(Firing(ON_BOTH.id, (occurrence(-10 - number, old), occurrence(number, old, B)), number), Fired(old))
         for number in range(1, 101)
     ]
-    assert run(evaluator.purge(), store) is True  # the indexes are made
+    assert run(evaluator.purge(), store) is True  # creates the indexes
     client[database].runs.insert_many([stored(stored_run(each)) for each in (*of_one, under_way, *of_sets)])
     waits = occurrence(7, old)
     client[database].occurrences.insert_many(
@@ -126,7 +126,7 @@ def test_runs_that_are_over_for_long_go_by_an_index(client: MongoClient[Raw], da
     assert left == stay
     assert (
         len(commands) <= 4 * 5
-    )  # of each page: itself, what waits in a request or two, the last of a trigger, and what goes
+    )  # a page's requests: itself, one or two for waiting ones, the trigger's last, the delete
     assert run(evaluator.purge(), store) is True
     assert {each["_id"] for each in client[database].runs.find({}, {})} == stay
 

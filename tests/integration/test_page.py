@@ -237,7 +237,7 @@ def test_a_long_text_is_folded_and_says_how_long_it_is(open_page: Open) -> None:
 
 EVERYTHING: Final = everything()
 COUNT: Final = len(EVERYTHING.steps)
-TALL: Final = 2_600  # so high that all rows are in sight
+TALL: Final = 2_600  # tall enough for all rows
 
 
 def test_the_head_says_what_happened_and_how_to_replay_it(open_page: Open) -> None:

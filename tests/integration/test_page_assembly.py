@@ -45,7 +45,7 @@ FILE: Final = "trace.json"
 SCRIPT: Final = script()
 STYLE: Final = style()
 
-# --- what a browser makes of a page -------------------------------------------------------------------------------------
+# --- pages as a browser parses them -------------------------------------------------------------------------------------
 
 
 class Seen(HTMLParser):
@@ -395,7 +395,7 @@ def test_a_planted_bug_breaks_g5(wrong: Page) -> None:
         check_g5(wrong)
 
 
-# --- the same text always -----------------------------------------------------------------------------------------------
+# --- determinism --------------------------------------------------------------------------------------------------------
 
 PRINTS: Final = """
 import sys, json
@@ -431,7 +431,7 @@ def test_a_set_in_the_page_breaks_g5() -> None:
         check_the_same_text(PRINTS + "sys.stdout.write(str({mover.name for mover in trace.movers}))\n")
 
 
-# --- what it says -------------------------------------------------------------------------------------------------------
+# --- content ------------------------------------------------------------------------------------------------------------
 
 
 def test_the_head_says_what_the_data_says() -> None:

@@ -215,7 +215,7 @@ def test_an_interrupt_ends_the_processes_and_what_was_found_is_reported() -> Non
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "seed 1\n"
-        time.sleep(1)  # so that they are at it; sooner, they are being started, and that must end as well
+        time.sleep(1)  # they run by now; while they start, an interrupt must end them, too
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err

@@ -102,7 +102,7 @@ def chunks_are_those_of(held: Any, *keys: str) -> bool:
     return referred == {chunk["_id"] for chunk in held["payload_chunks"].find({}, {"_id": 1})}
 
 
-# --- what is put is read ------------------------------------------------------------------------------------------------
+# --- round trips --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("codec", ["none", "zlib"])
@@ -444,7 +444,7 @@ def test_readers_see_the_old_or_the_new_while_replies_are_lost(make_proxy: MakeP
     def guarded(work: Callable[[Payloads, int], None], payloads: Payloads, who: int) -> None:
         try:
             work(payloads, who)
-        except BaseException as error:  # noqa: BLE001  the test says so
+        except BaseException as error:  # noqa: BLE001  reported below
             wrong.append(error)
 
     with connect(f"{proxy.uri}&retryWrites=false&retryReads=false") as client, connect(mongodb) as calm:

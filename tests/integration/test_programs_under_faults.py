@@ -100,7 +100,7 @@ ROWS: Final[Mapping[str, Row]] = dict(
             *("a", "b"),
             waived=("a claim stands at most once", "at rest no claim remains"),  # known not to work: a reply is lost
         ),
-        ships("array_push_lock.guarded", "a", "b", waived=("at rest no claim remains",)),  # likewise
+        ships("array_push_lock.guarded", "a", "b", waived=("at rest no claim remains",)),  # known not to work
         ships("recovery", "a", "b"),
         ships("recovery.held_back", "a", "b", ago=5 * SECOND, left=("at rest it is done, or not stuck yet",)),
         ("recovery of the dead", Row(own.stuck, ("a", "b"), ago=5 * SECOND)),
@@ -112,7 +112,7 @@ ROWS: Final[Mapping[str, Row]] = dict(
         ships("taking.limited", ago=5 * SECOND),
         ships(
             "taking.waking", ago=5 * SECOND, left=("nobody sleeps while there is a place",)
-        ),  # who may not look wakes nobody
+        ),  # a refused read wakes no other
         ships("taking.crowded", ago=5 * SECOND),
         ("taking.rated", Row(partial(taking.rated, keys=("a", "b", "c", "d", "e")), ago=5 * SECOND)),
         ships("metering"),
@@ -296,7 +296,7 @@ def bench(mongod: MongoServer, make_proxy: MakeProxy, database: str) -> Iterator
 
 
 def complaints(row: Row, fault: str, n: int, ended: Ended) -> Iterator[str]:
-    is_refused = fault in {"refused", "nobody knows"}  # to a planner's question, a code of its own is a no
+    is_refused = fault in {"refused", "nobody knows"}  # a planner's query treats an unknown code as a refusal
     is_excused = (is_refused and ended.law == UNKNOWN) or ((is_refused or fault == TWICE) and ended.law in row.left)
     if ended.law is not None and not is_excused:
         yield f"{fault}, {n}: {ended}"
@@ -358,7 +358,7 @@ def test_any_command_of_a_program_may_fail(
     assert not wrong, "\n\n".join(wrong)
 
 
-# --- all of them --------------------------------------------------------------------------------------------------------
+# --- all programs -------------------------------------------------------------------------------------------------------
 
 ELSEWHERE: Final[Mapping[str, str]] = {
     "tidegate.conformance.": "it runs on a real server in a test of its own",
@@ -412,7 +412,7 @@ def coroutines() -> set[str]:
     return found
 
 
-@pytest.mark.long  # it runs them all once more
+@pytest.mark.long  # it reruns them all
 def test_every_program_of_the_core_has_a_row(bench: MakeBench, database: str) -> None:
     """A new program needs a scenario on a real server, or a reason in `ELSEWHERE`."""
     ran = set[str]()

@@ -210,7 +210,7 @@ def test_a_worker_has_the_seed_of_the_session(run: Run, pytester: pytest.Pyteste
 
 def test_random_runs_without_a_finding_pass_and_a_bound_that_stops_does_not(run: Run) -> None:
     """Random runs are known to prove nothing; a search stopped by a bound gives no answer."""
-    seed = "--tidegate-seed=1"  # with one in twenty a fault never strikes, which is a warning
+    seed = "--tidegate-seed=1"  # at one in twenty a fault may never strike, which warns
     sampled = run("@pytest.mark.tidegate(runs=5)\n" + CAREFUL, seed)
     stopped = run("@pytest.mark.tidegate(states_max=2)\n" + CAREFUL)
 

@@ -186,7 +186,7 @@ def test_a_version_with_a_task_on_another_collection_looks_at_that_one(mongodb: 
     in_loop(run())
 
 
-# --- a handler, and what it comes to ------------------------------------------------------------------------------------
+# --- handlers and their outcomes ----------------------------------------------------------------------------------------
 
 
 def fails(change: Any) -> None:
@@ -387,7 +387,7 @@ def test_a_handler_may_ask_to_be_called_later(mongodb: str, database: str, store
 
     async def run() -> None:
         async with shop_of(store, mongodb, database) as shop:
-            app = shop.app(polling=PollingBounds(least=60_000_000, most=60_000_000))  # nothing is found by chance
+            app = shop.app(polling=PollingBounds(least=60_000_000, most=60_000_000))  # no lucky poll
 
             @app.task("orders", debounce=AT_ONCE)
             async def invoice(change: Change) -> None:
@@ -451,7 +451,7 @@ def test_what_a_dead_worker_had_is_taken_over_as_its_lease_ends(mongodb: str, da
                 await until(lambda: called, "it is handled by another one")
         return called[0] - began
 
-    assert 1.9 < in_loop(run()) < 10  # the lease alone, and what a busy machine takes
+    assert 1.9 < in_loop(run()) < 10  # the lease, plus slack for a busy machine
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -717,7 +717,7 @@ def noting(shop: Shop, seen: list[tuple[int, str, int]], number: int, *names: st
 
         async def handle(change: Change) -> None:
             seen.append((number, change.task, change.id))
-            await asyncio.sleep(0.05)  # so that another has its share
+            await asyncio.sleep(0.05)  # the other process handles its share
 
         _ = app.task("orders", debounce=AT_ONCE, name=name)(handle)
     return app
@@ -879,7 +879,7 @@ def test_lines_of_the_log_say_which_run_they_are_about(
     assert "hunter2" not in caplog.text
 
 
-# --- an end in a transaction of the handler's ---------------------------------------------------------------------------
+# --- completion in the handler's transaction ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["commits", "aborts", "conflicts"])
@@ -899,7 +899,7 @@ def test_a_run_ends_with_the_transaction_of_its_handler(
         async def write(session: Any) -> None:
             tries.append(1)
             _ = await client[database]["invoices"].insert_one({"order": change.id}, session=session)
-            if how == "conflicts" and len(tries) == 1:  # it is renewed meanwhile
+            if how == "conflicts" and len(tries) == 1:  # the lease is renewed
                 _ = await client[database]["orders_tasks"].update_one({}, {"$set": {"touched": 1}})
             await change.complete(session)
             if how == "aborts" and len(calls) == 1:
@@ -938,7 +938,7 @@ def test_a_run_ends_with_the_transaction_of_its_handler(
         (record,) = in_loop(run())
         assert list(plain[database]["invoices"].find({}, {"_id": 0})) == [{"order": "a"}]
     assert calls == ([1, 2] if how == "aborts" else [1])
-    assert len(tries) >= (1 if how == "commits" else 2)  # and where an index was made meanwhile, one more
+    assert len(tries) >= (1 if how == "commits" else 2)  # one more if an index was created
     assert [each["ended"] for each in record["history"]] == ["failed", "succeeded"][-len(calls) :]
 
 
@@ -1070,7 +1070,7 @@ def test_what_has_changed_before_a_run_was_completed_is_handled_at_once(
     in_loop(run())
 
 
-# --- what is told wrongly -----------------------------------------------------------------------------------------------
+# --- misuse -------------------------------------------------------------------------------------------------------------
 
 
 async def good(change: Change) -> None: ...

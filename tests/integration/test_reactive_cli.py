@@ -199,7 +199,7 @@ def test_a_module_that_runs_its_app_as_it_is_loaded_is_refused(asking: Asking, t
     assert 'if __name__ == "__main__"' in done.err
 
 
-# --- what it is told ----------------------------------------------------------------------------------------------------
+# --- settings -----------------------------------------------------------------------------------------------------------
 
 
 def test_what_it_is_told_comes_from_arguments_environment_file_and_code_in_this_order(
@@ -233,7 +233,7 @@ def test_what_it_is_told_comes_from_arguments_environment_file_and_code_in_this_
     assert dry == {**told, "concurrency": ("9", "argument concurrency")}
 
 
-# --- asking, and telling ------------------------------------------------------------------------------------------------
+# --- queries and commands -----------------------------------------------------------------------------------------------
 
 
 FIRST, SECOND = ObjectId("65a5f0b4c3d2e1f0a9b8c7d6"), ObjectId("65a5f0b4c3d2e1f0a9b8c7d7")

@@ -45,7 +45,7 @@ QUICK: Final = PollingBounds(least=20 * MILLISECOND, most=200 * MILLISECOND, jit
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
     """On a busy machine a page may be some seconds old."""
     async with asyncio.timeout(60):
-        while not await holds():  # noqa: ASYNC110  nobody tells
+        while not await holds():  # noqa: ASYNC110  no event reports it
             await asyncio.sleep(0.02)
 
 
@@ -205,14 +205,14 @@ def port_in(caplog: pytest.LogCaptureFixture) -> int:
 def got(port: int, path: str, content: object = None) -> Any:
     data = None if content is None else json.dumps(content).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, {"X-Tidegate": "test"})
-    with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310  of this very test
+    with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310  this test's server
         return json.load(answer)
 
 
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"page_host": "0.0.0.0"}, "the page at 0.0.0.0 without a token"),  # noqa: S104  it is refused
+        ({"page_host": "0.0.0.0"}, "the page at 0.0.0.0 without a token"),  # noqa: S104  refused
         ({"page_token": "short"}, "a token of the page has at least 16 characters"),
         ({"page_token": 7}, "page_token must be"),
         ({"page_port": 65_536}, "page_port must be"),
@@ -237,7 +237,7 @@ def test_a_planner_is_told_lengths_of_time(what: str) -> None:
         PlannerRules(**cast("Any", {what: 5}))
 
 
-# --- what is asked again and again --------------------------------------------------------------------------------------
+# --- cached answers -----------------------------------------------------------------------------------------------------
 
 
 @final
@@ -304,14 +304,14 @@ def test_what_fails_is_asked_again_and_what_takes_too_long_goes_on() -> None:
         question.fails = True
         sparing.forget()
         for _turn in range(2):
-            with pytest.raises(OSError):  # noqa: PT011  it says nothing
+            with pytest.raises(OSError):  # noqa: PT011  it has no message
                 await sparing.ask("a", question)
         assert question.count == 3
 
     run(scenario, seed=7)
 
 
-# --- ids and times as people have them ----------------------------------------------------------------------------------
+# --- ids and times in text form -----------------------------------------------------------------------------------------
 
 
 def as_value(raw: object) -> Value:

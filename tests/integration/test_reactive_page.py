@@ -138,7 +138,7 @@ def bills(shop: Any) -> dict[Any, str]:
 def test_prometheus_is_told_what_has_happened_and_what_is(serve: Serve, shop: Any) -> None:
     shop.orders.insert_many([{"_id": "a"}, {"_id": "b", "how": "fail"}, {"_id": "secret-id", "how": "hang"}])
     shop.mails.insert_one({"_id": 1})
-    served = serve("stalled_after=1500 ms")  # it is asked for what is three times in that time
+    served = serve("stalled_after=1500 ms")  # it polls three times meanwhile
 
     for name, value in (
         ('handled_runs_total{outcome="succeeded",task="bill"}', 1),

@@ -156,7 +156,7 @@ def on_mongo(uri: str, work: Callable[[Any], Any]) -> None:
     in_loop(main())
 
 
-# --- what changes is planned ---------------------------------------------------------------------------------------------
+# --- changes are planned -------------------------------------------------------------------------------------------------
 
 
 def test_all_that_changes_is_planned_for_each_task(mongodb: str, database: str) -> None:
@@ -298,7 +298,7 @@ def test_it_is_announced_when_what_is_planned_is_due(mongodb: str, database: str
     on_mongo(mongodb, work)
 
 
-# --- who leads -----------------------------------------------------------------------------------------------------------
+# --- leaders -------------------------------------------------------------------------------------------------------------
 
 
 KILLED: Final = """
@@ -460,7 +460,7 @@ def test_who_does_not_know_that_another_leads_saves_nothing(mongodb: str, databa
     on_mongo(mongodb, work)
 
 
-# --- what is lost --------------------------------------------------------------------------------------------------------
+# --- losses --------------------------------------------------------------------------------------------------------------
 
 
 def test_where_the_history_is_lost_every_document_is_looked_at(mongod: MongoServer, database: str) -> None:
@@ -734,7 +734,7 @@ def test_what_is_left_behind_says_nothing_after_the_stop(caplog: pytest.LogCaptu
                 lost += 1
         raise Misuse("the client cannot be used: was it closed?")
 
-    setattr(stubborn, "__self__", store)  # noqa: B010  it tells what changes
+    setattr(stubborn, "__self__", store)  # noqa: B010  it reports changes
 
     async def main() -> None:
         async with planning(Site("here", stubborn), [task("a")]):

@@ -214,7 +214,7 @@ def course(seed: int) -> Course:
         await asyncio.gather(run.weather(), run.edit())
         run.is_calm = True
         await asyncio.sleep(LATE_S)
-        async with asyncio.timeout(120):  # of its own time
+        async with asyncio.timeout(120):  # simulated time
             while not run.is_planned():  # noqa: ASYNC110
                 await asyncio.sleep(0.5)
         run.is_over.set()
@@ -277,6 +277,6 @@ def test_a_planted_bug_is_found(
 ) -> None:
     """The rarest shows in 25 of 300 runs, so 400 runs miss it once in 10^15."""
     monkeypatch.setattr(where, name, wrong)
-    with pytest.raises((AssertionError, TimeoutError, ExceptionGroup)):  # noqa: PT012  a block is what it is about
+    with pytest.raises((AssertionError, TimeoutError, ExceptionGroup)):  # noqa: PT012  the block is under test
         for seed in range(10 * PLANNER_SEEDS):
             course(seed)

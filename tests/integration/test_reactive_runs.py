@@ -16,7 +16,7 @@ import pytest
 from tests.integration.mongo_runs import REACTIVE_FAULTS, Story, course, found, judged, line, page_of
 from tests.integration.planting import Bug, first, own_seeds, planted
 from tests.integration.reactive_workload import (
-    Reactively,  # before a bug is planted, or it stays in what is imported then
+    Reactively,  # import before planting, or modules imported later keep the bug
 )
 from tests.length import REACTIVE_RUNS, STORIES_STEP
 

@@ -114,7 +114,7 @@ async def strike(app: Application, database: Any, server: MongoServer, chance: r
             await app.kill(name)
             told.append(f"killed {name}, started {app.start(version, 'limited')} of version {version}")
         if number == REACTIVE_STORM.strikes // 3:
-            while not await lost(database):  # whoever leads is asked, or somebody else
+            while not await lost(database):  # the leader, or any other
                 with server.fail("getMore", times=1, errorCode=286):
                     await asyncio.sleep(0.3)
             told.append("the history is lost")
@@ -226,7 +226,7 @@ async def weathered(app: Application, server: MongoServer) -> tuple[dict[str, in
         writing = [asyncio.create_task(write(database, each, values)) for each in range(REACTIVE_STORM.writers)]
         strikes = await strike(app, database, server, random.Random(20_261_124))
         await asyncio.gather(*writing)
-        for name in sorted(app.processes):  # of the old version nobody is left
+        for name in sorted(app.processes):  # no old version is left
             await app.end(name)
             app.start(2, "limited")
         _ = await calm(app, database, TASKS)
@@ -272,7 +272,7 @@ async def deployed(app: Application, server: MongoServer, documents: int) -> Non
         old = app.start(1)
         await calm(app, database, ("first",))
         new = app.start(2)
-        await asyncio.sleep(1)  # the old one leads, and knows nothing of the other task
+        await asyncio.sleep(1)  # the old version leads, without the other task
         await database.docs.update_one({"_id": "d0"}, {"$set": {"n": documents}})
         await calm(app, database, ("first",))
         assert not await database.docs_tasks.count_documents({"task": "second"})

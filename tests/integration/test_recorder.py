@@ -369,7 +369,7 @@ def test_labels_of_two_recordings_have_nothing_in_common(tmp_path: Path) -> None
         texts.append(recorder.path.read_text())
     labels = [json.loads(text.splitlines()[1])["effect"]["$value"][1]["value"] for text in texts]
     assert labels[0] != labels[1]
-    assert texts[0].splitlines()[0] == texts[1].splitlines()[0]  # the digest of the arguments tells nothing of it
+    assert texts[0].splitlines()[0] == texts[1].splitlines()[0]  # the digest of the arguments does not reveal it
 
 
 async def note() -> None:
@@ -416,7 +416,7 @@ def test_of_many_offsets_little_is_written(tmp_path: Path) -> None:
     assert line["what"] == "fetched orders-0 [1000, 1001, ..., 8999] (generation 1)"
 
 
-# --- what can go wrong --------------------------------------------------------------------------------------------------
+# --- errors -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path) -> None:

@@ -246,7 +246,7 @@ def test_what_is_said_of_a_call_is_true(
         sent = asked(call, how, pipe, database, fault=fault, retries=retries)
         pipe.obey()
         if "late" in fault or "delay the request" in fault:
-            time.sleep(3 * LATE)  # what is under way arrives
+            time.sleep(3 * LATE)  # late requests arrive
         if isinstance(sent, NotDone):
             assert call.is_undone(data), sent
         if not isinstance(sent, Done):
@@ -254,7 +254,7 @@ def test_what_is_said_of_a_call_is_true(
         assert call.is_done(data), sent
 
 
-# --- what bounds a call -------------------------------------------------------------------------------------------------
+# --- limits of a call ---------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -540,7 +540,7 @@ def test_writes_are_acknowledged_by_a_majority_whatever_the_client_asks_for(pipe
     assert {body["readConcern"]["level"] for body in asked if "find" in body} == {"majority"}
 
 
-# --- whose it is --------------------------------------------------------------------------------------------------------
+# --- duplicates ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_duplicate_is_a_success_if_it_is_one_s_own(mongod: MongoServer, database: str) -> None:
@@ -728,7 +728,7 @@ def test_bad_input_is_misuse_and_nothing_is_sent(mongod: MongoServer, database: 
             lambda: kit.insert("things", [("_id", 1)]),  # type: ignore[arg-type]
             lambda: kit.insert("things", {"_id": 1, "at": Timestamp(0, 0)}),
             lambda: kit.delete("things", object()),
-            lambda: kit.delete("things", UUID(int=1)),  # the client does not say how it is written
+            lambda: kit.delete("things", UUID(int=1)),  # the client has no UUID representation
             lambda: kit.delete_many("things", {"a": UUID(int=1)}),
             lambda: kit.find_one("things", object()),
             lambda: kit.find_one("things", 1, by="$where"),

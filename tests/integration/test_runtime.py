@@ -42,7 +42,7 @@ PATIENCE_S: Final = 1.0
 """As long as some code takes, so that both end in one turn."""
 
 
-# --- a machine: a crew works on tasks, some at once, each for a limited time and at most twice ----------------------------
+# --- a reducer: tasks with a limit, tried at most twice -------------------------------------------------------------------
 
 
 @final
@@ -148,7 +148,7 @@ class Rules:
         return Step(state, tuple(commands))
 
 
-# --- what code may do -----------------------------------------------------------------------------------------------------
+# --- user code ------------------------------------------------------------------------------------------------------------
 
 PLACE: contextvars.ContextVar[object] = contextvars.ContextVar("PLACE", default=None)
 HOW: Final = (
@@ -251,7 +251,7 @@ class World:
     def event_for(self, command: Command, reply: object) -> Event | None:
         match command:
             case Task(how=how) as task:
-                if isinstance(reply, Exception) and len(how) > 1:  # RT3: none of what is left is known
+                if isinstance(reply, Exception) and len(how) > 1:  # RT3: remaining calls are unknown
                     return Reported(task, ((0, True),))
                 replies = reply if isinstance(reply, tuple) else (Ended(0, reply),)
                 if any(each.reply == "answers for another" for each in replies):
@@ -275,7 +275,7 @@ def tasks(random: Random, count: int) -> tuple[Task, ...]:
     found = []
     for number in range(count):
         how = tuple(random.choices(HOW, k=random.choice([1, 1, 2, 4])))
-        if len(how) > 1:  # nonsense of one of several is looked at where there is one call
+        if len(how) > 1:  # one nonsensical reply of several is checked with one call
             alone = {"answers nonsense", "answers for another", "is no coroutine"}
             how = tuple("raises" if each in alone else each for each in how)
         found.append(Task(number, 1, random.choice([how, how, how, ("meets",) * len(how) * 2])))
@@ -747,7 +747,7 @@ def test_calls_with_nothing_have_ended_at_once() -> None:
         await runtime.close()
         return runtime
 
-    asyncio.run(scenario()).tell("asked")  # RT7: there is no loop any more, and nobody minds
+    asyncio.run(scenario()).tell("asked")  # RT7: the loop is closed, without an error
 
 
 def test_a_runner_that_is_cancelled_as_it_is_woken_loses_no_call() -> None:
@@ -816,7 +816,7 @@ def test_calls_that_do_not_wait_share_a_task() -> None:
             if sets:
                 PLACE.set(given)
             task = asyncio.current_task()
-            kept.append(task)  # or another may come to have its id
+            kept.append(task)  # otherwise its id may be reused
             tasks.add(id(task))
 
         runtime: Runtime[int, object, object]

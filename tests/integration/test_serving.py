@@ -82,7 +82,7 @@ def test_many_half_open_connections_hold_up_nobody(port: int) -> None:
     with ExitStack() as stack:
         for _ in range(HALF_OPEN):
             each = stack.enter_context(connected(port))
-            with suppress(OSError):  # it was let go of
+            with suppress(OSError):  # the server closed it
                 each.sendall(b"G")
         began_s = time.monotonic()
         with connected(port) as asks:
@@ -136,7 +136,7 @@ def test_nothing_is_smuggled_in_a_request(port: int, acts: list[bytes], method: 
     with connected(port) as asks:
         answer = said(asks, f"{method} HTTP/1.1\r\nHost: localhost\r\n{header}\r\n\r\n{ADMIN}{PLAIN}")
 
-    if f"Content-Length: {len(ADMIN)}" == header and method.startswith("POST"):  # that is what it says
+    if f"Content-Length: {len(ADMIN)}" == header and method.startswith("POST"):  # that text is sent
         assert acts == [ADMIN.encode()]
     else:
         assert acts == []

@@ -173,7 +173,7 @@ def test_each_command_gives_its_function_what_it_takes(commands: Any) -> None:
             signature(function).bind(None, **dict.fromkeys(map(str, options)))
 
 
-# --- what is wrong ------------------------------------------------------------------------------------------------------
+# --- misuse -------------------------------------------------------------------------------------------------------------
 
 
 NOWHERE: Final = "mongodb://shop:hunter2@127.0.0.1:1/?serverSelectionTimeoutMS=200"
@@ -194,7 +194,7 @@ def asking(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     root = logging.getLogger()
     level, handlers = root.level, [*root.handlers]
     yield Asking("", capsys)
-    root.setLevel(level)  # a command that runs something sets logging up
+    root.setLevel(level)  # running commands set up logging
     root.handlers[:] = handlers
 
 

@@ -689,7 +689,7 @@ def test_a_document_that_the_core_cannot_hold_is_an_error() -> None:
 def test_the_page_on_resilience_is_typed_along() -> None:
     page = Path("docs/resilience.md").read_text("utf-8").partition("## Without a server, by seed")[2]
     made: dict[str, Any] = {}
-    exec(page.partition("```python\n")[2].partition("```")[0], made)  # noqa: S102  it is ours
+    exec(page.partition("```python\n")[2].partition("```")[0], made)  # noqa: S102  our own source
 
     made["test_an_order_is_placed_once_whatever_is_lost"]()
 

@@ -147,7 +147,7 @@ def test_a_look_reads_what_it_takes_however_many_wait_or_have_ended(
         turn = found.turn
         assert len(found.runs) == 20
     finds = [each for each in asked.commands if "find" in each]
-    assert len(finds) == 5 or len(finds) == 6  # one more where the tenants are through
+    assert len(finds) == 5 or len(finds) == 6  # one more after the last tenant
     for find in finds:
         used, keys, docs = explained(client, database, find)
         assert "SORT" not in used

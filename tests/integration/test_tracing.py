@@ -45,7 +45,7 @@ class Raises(SpanProcessor):
     def __init__(self, when: str) -> None:
         self.when = when
 
-    def on_start(self, span: Any, parent_context: Any = None) -> None:  # noqa: ARG002  as it is called
+    def on_start(self, span: Any, parent_context: Any = None) -> None:  # noqa: ARG002  the interface's signature
         if self.when == "start":
             raise ValueError(span)
 
@@ -210,7 +210,7 @@ class Refusing(Producer):
 def test_a_runner_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A span leaves no context variable behind, which would cost a new runner for each record."""
     made = 0
-    run = _Runners._run  # noqa: SLF001  it is counted how many runners there are
+    run = _Runners._run  # noqa: SLF001  counts the runners
 
     def counted(self: Any, runner: Any) -> Any:
         nonlocal made

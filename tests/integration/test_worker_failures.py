@@ -63,7 +63,7 @@ class Poisoned:
             raise ValueError(f"no {value.decode()}, thank you")
 
 
-# --- what follows a failure ---------------------------------------------------------------------------------------------
+# --- after a failure ----------------------------------------------------------------------------------------------------
 
 
 def test_a_record_is_tried_again_as_often_as_it_may_be() -> None:
@@ -222,7 +222,7 @@ def test_a_worker_that_is_told_something_else_fails_as_before() -> None:
         made.configured(stops)
 
 
-# --- what handlers answer with ------------------------------------------------------------------------------------------
+# --- answers of handlers ------------------------------------------------------------------------------------------------
 
 
 async def one(record: Record) -> Send:
@@ -273,7 +273,7 @@ def number(record: Record) -> int:
     return int(record.value or b"")
 
 
-# --- what is parked -----------------------------------------------------------------------------------------------------
+# --- parked records -----------------------------------------------------------------------------------------------------
 
 
 @final
@@ -517,7 +517,7 @@ def test_batches_that_cannot_be_are_refused(said: Mapping[str, object], why: str
         worker(Batches(), **said)
 
 
-# --- what cannot be sent ------------------------------------------------------------------------------------------------
+# --- failing sends ------------------------------------------------------------------------------------------------------
 
 
 @final
