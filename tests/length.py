@@ -32,14 +32,7 @@ T = TypeVar("T")
 
 
 class Storm(NamedTuple):
-    """A storm over a group on a real broker.
-
-    Attributes:
-        strikes: How often a member is killed, ended or stopped.
-        rebalances: At least.
-        pause_s: The longest calm between two strikes.
-        outages: How long the broker stands still, spread over the strikes; 0 for a restart.
-    """
+    """A storm over a group on a real broker; an outage of 0 is a restart."""
 
     records: int
     members: int
@@ -53,10 +46,8 @@ class ReactiveStorm(NamedTuple):
     """A storm over reactive tasks on a real replica set.
 
     Attributes:
-        documents: At most.
-        rate: Changes per second, about.
-        strikes: How often a process is killed, or stands still.
-        stills: How often one stands still afterwards, so that idle others take its work over.
+        strikes: Kills, and stops of a process.
+        stills: Stops afterwards, while the others are idle and take the work over.
     """
 
     documents: int
@@ -70,13 +61,7 @@ class ReactiveStorm(NamedTuple):
 
 
 class OrchestratorStorm(NamedTuple):
-    """A storm over an orchestrator on a real replica set.
-
-    Attributes:
-        invocations: Besides children and those of a cron.
-        strikes: How often a process is killed, or stands still.
-        nodes: Of the replica set; with several, the primary steps down repeatedly.
-    """
+    """A storm over an orchestrator; with several `nodes` the primary steps down repeatedly."""
 
     invocations: int
     processes: int
@@ -86,11 +71,7 @@ class OrchestratorStorm(NamedTuple):
 
 
 class Soak(NamedTuple):
-    """How long and how often the resources of a worker are measured.
-
-    Attributes:
-        visits_s: How long another member stays in the group, and away from it.
-    """
+    """A soak of a worker, which another member joins and leaves for `visits_s` each."""
 
     seconds: float
     rate: int
@@ -129,7 +110,6 @@ STORIES_STEP: Final = _either(3, 1)
 PLANNER_SEEDS: Final = _either(12, 1_000)
 LEASE_FAULTS_STEP: Final = _either(6, 1)
 PROGRAM_CUTS_STEP: Final = _either(9, 1)
-"""A cut connection takes 0.5 s."""
 PROGRAM_KINDS_STEP: Final = _either(14, 1)
 TRANSACTION_FAULTS_STEP: Final = _either(9, 1)
 RESILIENCE_STEP: Final = _either(58, 1)

@@ -80,11 +80,7 @@ def said_here(arguments: Sequence[str], folder: Path, capsys: pytest.CaptureFixt
 
 @final
 class Asking:
-    """The command line, called in this process: queries need none of the app's code.
-
-    Args:
-        command: The command whose JSON schema the answers follow.
-    """
+    """The command line, called in this process: queries need none of the app's code."""
 
     def __init__(self, command: str, capsys: pytest.CaptureFixture[str]) -> None:
         self.command, self.capsys = command, capsys

@@ -36,9 +36,7 @@ COMMANDS: Final[Mapping[type, str]] = {
 
 @final
 class EmbeddedSet:
-    """An embedded store that records the history of its documents, as the simulated replica set
-    does.
-    """
+    """An embedded store with the history of its documents."""
 
     def __init__(self, random: Random, documents: Mapping[str, tuple[Document, ...]], strike: Strike) -> None:
         self.random, self.strike, self.loop = random, strike, asyncio.get_running_loop()

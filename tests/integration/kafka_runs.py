@@ -1,9 +1,9 @@
 """Short runs of real workers on the simulated Kafka, by seed: two members, 40 records and a fault.
 
-    python -m tests.integration.kafka_runs 17              runs 17 and prints what is wrong
-    python -m tests.integration.kafka_runs 17 --record D   also records members for `tidegate replay`
-    python -m tests.integration.kafka_runs 17 --page D     also writes the trace and its page
-    python -m tests.integration.kafka_runs 0 --runs 10000  that many runs, a line for each wrong one
+    python -m tests.integration.kafka_runs 17             runs 17 and prints what is wrong
+    python -m tests.integration.kafka_runs 17 --record D  also records members for `tidegate replay`
+    python -m tests.integration.kafka_runs 17 --page D    also writes the trace and its page
+    python -m tests.integration.kafka_runs 0 --runs 10000 that many runs, a line for each wrong one
 
 The seed draws the fault, its time and target, how long user code and requests take, and the order
 of the event loop. The members work under the fault until all is committed or time runs out, then
@@ -145,7 +145,6 @@ AWAY_S: Final = 1.2
 HEARD_S: Final = 1.0
 """Within this time members send a heartbeat and handle the reply, at the client settings below."""
 QUIET_S: Final = 2.0
-"""After this time without an event, plus the time to drain, no event follows."""
 _LATE_S: Final = 1.0
 """Slack beyond the rules' own timeouts, for cancelled code."""
 DRAIN: Final = Budget(3 * SECOND, cancel=SECOND, commit=SECOND)
@@ -176,7 +175,6 @@ ONCE: Final = ("once",)
 LATEST: Final = ("latest",)
 GROWS: Final = ("grows",)
 BEYOND: Final = ("beyond",)
-"""The committed positions lie beyond the ends of logs, which grow past them later."""
 RETAINED: Final = ("retained",)
 """Logs lose records below the committed positions, and below those at which members read."""
 GROWING: Final = (*LATEST, *BEYOND, *RETAINED)
@@ -232,9 +230,7 @@ JITTER: Final = PPM // 2
 TINY_S: Final = 0.000_01
 EXITS: Final = 4
 OF_TEXT: Final = (errors.OffsetMetadataTooLargeError, errors.InvalidCommitOffsetSizeError)
-"""Errors after which a commit is resent at once, with less metadata."""
 OF_USERS: Final = ("raises", "hangs", "slow", "stubborn", "partial")
-"""Faults that may keep a partition waiting until another member takes it over."""
 
 
 @final
@@ -243,11 +239,8 @@ class Course:
     """The plan of a run.
 
     Attributes:
-        whom: The member that the fault strikes, "a" or "b".
         at_s: In seconds after the first member starts.
-        request: The kind of request that is struck; `number` says which one of that kind.
         outcome: Chooses the reply to the request, or the mistake in the answer of a hook.
-        record: The record whose handler is struck.
         pace_s: The longest time that a record takes.
         executors: The concurrency: few make records wait, many end together.
     """
@@ -459,7 +452,7 @@ class Member:
             setattr(of, name, self._late_answers(getattr(of, name)))
 
     def _late_answers(self, ask: Callable[[Any], Awaitable[object]]) -> Callable[[Any], Awaitable[object]]:
-        """Delay every second call beyond its timeout, until half of the first part is over."""
+        """Half of the calls time out, until half of the first part is over."""
 
         async def asked(what: Any) -> object:
             if self.run.random.random() < 0.5 and asyncio.get_running_loop().time() < ENOUGH_S / 2:
@@ -657,7 +650,6 @@ class Member:
                 return None
 
     def _unasked(self) -> int:
-        """Running hooks whose tasks another hook has reported, once the worker knows."""
         if self.claimed is None:
             return 0
         *of, numbers = self.claimed

@@ -59,7 +59,6 @@ class Start(Step):
     Attributes:
         raises: What its listener raises: at "revoked" or "assigned", what, and how often.
         sleeps: Seconds that its listener takes for the first non-empty revocation.
-        commits: The offset that its listener commits for each revoked partition.
     """
 
     options: Mapping[str, Any] = attrs.field(factory=dict)
@@ -83,7 +82,7 @@ class Kill(Step):
 @final
 @attrs.frozen
 class Settle(Step):
-    """Wait until every member has this generation and is idle."""
+    pass
 
 
 @final
@@ -180,7 +179,7 @@ class Call(Step):
 @final
 @attrs.frozen
 class Ask(Step):
-    """Ask the coordinator whether another process has the static name of this member."""
+    pass
 
 
 @final

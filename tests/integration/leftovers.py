@@ -1,6 +1,5 @@
-"""Tidegate's objects in this process, and the sizes of their containers, for tests of leaks.
+"""Tidegate's live objects and the sizes of their containers: a leak adds one each time.
 
-A leak adds one object or table entry each time; nothing else does while the process is idle.
 Simulated parts keep their history and do not count.
 """
 

@@ -10,12 +10,7 @@ T = TypeVar("T")
 
 
 def in_loop(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Runs it, and ignores the unclosed socket of a connection that the driver opened during close
-    (PYTHON-5867).
-
-    The socket is collected here, without scanning older objects: after thousands of tests that
-    takes 1 s.
-    """
+    """Runs it, and collects the socket that the driver leaves open on close (PYTHON-5867)."""
     gc.freeze()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)

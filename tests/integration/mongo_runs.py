@@ -1,8 +1,8 @@
 """Short runs on the simulated MongoDB, by seed: a few tasks that use the adapters, and a fault.
 
-    python -m tests.integration.mongo_runs 17               runs 17 and prints what is wrong
-    python -m tests.integration.mongo_runs 17 --page D      also writes the trace and its page
-    python -m tests.integration.mongo_runs 0 --runs 10000   that many runs, a line for each wrong one
+    python -m tests.integration.mongo_runs 17              runs 17 and prints what is wrong
+    python -m tests.integration.mongo_runs 17 --page D     also writes the trace and its page
+    python -m tests.integration.mongo_runs 0 --runs 10000  that many runs, a line for each wrong one
 
 The seed draws the workload (`mongo_workloads`), the fault, its time and target, the order of the
 event loop, and how long messages, majorities and elections take. The clients are pymongo's. The
@@ -97,22 +97,18 @@ FAULTS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "orchestrator": ORCHESTRATOR_FAULTS,
 }
 ON_EMBEDDED: Final = ("nothing", "kill", "stop", "command")
-"""Four of five applications run on the embedded store, in a third of the time, under these
-faults.
-"""
+"""Where four of five applications run on the embedded store, in a third of the time."""
 ONCE: Final = ("nothing", "command")
 OF_WRITES: Final = ("overtaken", "lost_and_die")
 OF_COMMANDS: Final = ("command", "storm", "unheard", *OF_WRITES)
 ENOUGH_S: Final = 200.0
 LATE_S, GIVEN_UP_S = 4.0, 6.0
-"""All late messages have arrived, and an ended application waits for no reply."""
 HELD_S: Final = 20.0
 """How long an abandoned transaction stays open; a server's 60 s would double the runs."""
 CANCELLED_S: Final = 12.0
 TURNS_MAX: Final = 100_000
 INDEXED: Final = 8
 NOT_DONE: Final = (6, 7, 13, 50, 89, 91, 112, 189, 262, 462, 8000, 9001, 10107, 11600, 11602, 13435, 13436)
-"""Codes of commands that were not carried out."""
 DONE: Final = (6, 7, 50, 89, 91, 262, 9001, 11600, 11602)
 """Ambiguous codes, which a server may also send for a command that it carried out."""
 CONCERNS: Final = (64, 91, 100, 189, 11600)
@@ -136,15 +132,7 @@ Way: TypeAlias = Outcome | Code
 @final
 @attrs.frozen
 class Course:
-    """The plan of a run.
-
-    Attributes:
-        whom: The client that the fault strikes, "a" or "b".
-        at_s: Where no command is struck.
-        number: Which command of the client is struck.
-        way: Chooses the outcome of that command.
-        retries: Whether the driver retries writes.
-    """
+    """The plan of a run; `way` chooses the outcome of the command with `number`."""
 
     seed: int
     workload: str
@@ -225,7 +213,6 @@ class Run:
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.cancelled: set[str] = set()
         self.dead: set[str] = set()
-        """Clients of killed processes: their requests do not arrive."""
         self._sessions: list[Any] = []
         self._sent = 0
         self._began_s: float | None = None
@@ -239,12 +226,10 @@ class Run:
 
     @property
     def is_survived(self) -> bool:
-        """Whether the fault ends at once, and refuses nothing."""
         return self.course.fault in ONCE and not self.refuses
 
     cut_until_s: float = 0.0
     rob: Callable[[], None] = staticmethod(lambda: None)
-    """Takes the lease from its holder, where that is the fault."""
     kept: int = 0
     refuses: bool = False
     lives: int = 2
@@ -348,9 +333,7 @@ class Run:
         return self._told(name, Code(REFUSED)) if is_first and not is_late else None
 
     def _of_a_write(self, name: str) -> Way | None:
-        """A late write, and a refusal of the next one; or a lost reply, and then the primary
-        dies.
-        """
+        """A late write and a refused one; or a lost reply, and then the primary dies."""
         told = self.course
         if self._sent == self._number + 2 and told.fault == "overtaken":
             return self._told(name, Code((REFUSED, REFUSED, 112, 10107)[int(told.way * 4)]))

@@ -55,14 +55,7 @@ _OTHER: Final[Mapping[type[ast.AST], type[ast.AST]]] = {
 
 @final
 class Mutant(NamedTuple):
-    """A place of a module and its replacement.
-
-    Attributes:
-        module: Its path, such as `tidegate/sim/aging.py`.
-        tree: The unchanged module.
-        parent: The node whose `field` holds `node`.
-        other: The replacement.
-    """
+    """A place of a module: the node in a `field` of its `parent`, and the replacement `other`."""
 
     module: str
     tree: ast.Module
@@ -200,11 +193,7 @@ def sample(seed: int, count: int, source: Path, lines: Mapping[str, Mapping[int,
 
 
 def failing(tests: Sequence[str], packages: Path | None, patience_s: float, **environ: str) -> str:
-    """The first test that fails, or hangs with all others; "" for none in time.
-
-    Args:
-        packages: The folder of the packages to import; None for the real ones.
-    """
+    """The first test that fails, or hangs with all others; "" for none in time."""
     path = [*([] if packages is None else [str(packages)]), str(ROOT), *sys.path]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path), **environ}
     with subprocess.Popen(

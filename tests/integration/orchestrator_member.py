@@ -11,8 +11,8 @@ The rest uses the store's clock or the monotonic one.
 It writes one fact a line into LOG, each with one system call, so that a kill loses no fact.
 Instants are in ns of the machine's monotonic clock:
 
-    began TASK ID VERSION LIMIT INSTANT     ended ID VERSION INSTANT           failed ID VERSION INSTANT
-    turn TOKEN ROUND SINCE INSTANT          turned TOKEN ROUND SINCE INSTANT   alive SENT INSTANT
+    began TASK ID VERSION LIMIT INSTANT   ended ID VERSION INSTANT       failed ID VERSION INSTANT
+    turn TOKEN ROUND SINCE INSTANT        turned TOKEN ROUND SINCE INSTANT    alive SENT INSTANT
 
 LIMIT is the run's concurrency group, `-` for none. SINCE is the start of the turn in us of the
 store's clock. `alive` is a confirmed heartbeat and when it was sent. Version 2 has another task.
@@ -45,7 +45,6 @@ from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.turns import ServiceRules
 
 AT_MOST: Final = 2
-"""How many runs of a concurrency group run at a time."""
 DEAD_AFTER: Final = 3 * SECOND
 TURNS: Final = ServiceRules(
     interval=timedelta(seconds=4),

@@ -156,7 +156,6 @@ class Orchestrating(Work):
                 raise
 
     async def _replace(self) -> None:
-        """One process is killed, so that its requests are lost, or stopped. Another replaces it."""
         told = self.run.course
         await asyncio.sleep(4 * told.at_s)
         self.story.tell("faults", f"{told.fault}: {told.whom}", fault=told.fault)
@@ -250,10 +249,8 @@ class Orchestrating(Work):
                 await asyncio.sleep(0.01)
 
     async def _emit(self, process: str) -> None:
-        """An event that meets two conditions. No process that serves has them, so each drops its
-        notice.
-
-        Not within a limit: an interrupted handler waits for its transaction to end.
+        """Each process drops the notice. A limit would interrupt the handler, which waits for its
+        transaction.
         """
         app, run = Orchestrator(self.run.store(process), settings=SETTINGS), CURRENT.get().run
         if run.task in ("limited", "hasty"):

@@ -22,14 +22,11 @@ class Judged(Protocol):
 @final
 @attrs.frozen
 class Bug:
-    """A faulty line.
+    """The text `right` in the source of `place`, and its faulty replacement.
 
     Attributes:
-        right: The text in the source of `place`.
-        wrong: Its replacement.
         kinds: Kinds of runs that show it.
-        shown_by: Kind and seed of a run that showed it, which the runs without a bug include. None
-            if any few seeds show it.
+        shown_by: Kind and seed of a run that showed it; None if any few seeds do.
     """
 
     place: Callable[..., object]

@@ -4,7 +4,7 @@ VERSION [limited]`.
 It writes one fact a line into LOG, each with one system call, so that a kill loses no fact.
 Instants are in ns of the machine's monotonic clock:
 
-    began TASK ID VALUE TOKEN INSTANT      ended TASK ID TOKEN INSTANT      failed TASK ID TOKEN INSTANT
+    began TASK ID VALUE TOKEN INSTANT    ended TASK ID TOKEN INSTANT    failed TASK ID TOKEN INSTANT
 
 Version 2 has another task and another handler version. A limited application has a task with
 `ATTEMPTS_MAX` attempts, whose handler fails often.

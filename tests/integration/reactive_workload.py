@@ -290,7 +290,6 @@ class Reactively(Work):
                     self.done[change.task, id_].append(n)
 
     async def _complete(self, process: str, change: Change) -> None:
-        """Complete the run in a transaction, which may outlast the lease; or die in it."""
         client = self.run.client(process)
 
         async def inside(session: AsyncClientSession) -> None:

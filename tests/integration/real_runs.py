@@ -1,19 +1,17 @@
-"""Scenarios on a real MongoDB: their own programs, with a network fault at any command, judged by
-their own laws.
+"""Scenarios on a real MongoDB: their own programs, a network fault at any command, their own laws.
 
 Processes take turns, one effect each, as in the simulator. Effects on documents go to the server
-through a proxy; the others mean what the scenario says. A change stream reports what a command did,
-with each document after it: the reply may be lost. Of the outcomes that the simulated world allows,
-the run takes the one with the same documents. If none has them, simulator and server disagree,
-which is an error. So laws see every state of the server, together with the scenario's own journals,
-tallies and notes.
+through a proxy; the others are simulated. A change stream reports each command's documents, as the
+reply may be lost. Of the outcomes that the simulated world allows, the run takes the one with the
+same documents; if none has them, simulator and server disagree, which is an error. So laws see
+every state of the server, with the scenario's journals and notes.
 
     a command is done             its outcome, with the reply of the server
     it is done, its reply lost    its outcome, and a failure that does not deny it
     it is not done                nothing, and a failure that does not confirm it
 
-Instants of the initial world move to now, because the clock is the server's. A sleep takes real
-time only where the scenario has a clock.
+Initial instants move to now: the clock is the server's. Sleeps are real only in scenarios with a
+clock.
 """
 
 from __future__ import annotations
@@ -120,13 +118,10 @@ class Ended:
     """The outcome of a run.
 
     Attributes:
-        law: The broken law; None if all hold.
-        steps: One line each.
         struck: The process whose effect the fault struck; None if it struck none.
         failed: The processes that passed a failure on.
-        ran: The coroutine functions of the core that issued effects, as `module.function`.
-        heard: The effects and replies of each process, in order; a process that waits at the end is
-            cancelled there.
+        ran: The core's coroutine functions that issued effects, as `module.function`.
+        heard: Effects and replies by process; a process that waits at the end is cancelled.
     """
 
     law: str | None
@@ -156,14 +151,7 @@ class _Seen:
 
 @final
 class RealRun:
-    """One run of a scenario.
-
-    Args:
-        store: Carries operations out through the proxy.
-        faults: Counts the faults that struck.
-        seed: Of the schedule and of user code's answers.
-        ago: How long ago the world began.
-    """
+    """One run, in which `store` carries operations out through the proxy."""
 
     def __init__(
         self,
@@ -214,7 +202,6 @@ class RealRun:
         return Ended(law, tuple(self.lines), self.commands, self.struck, failed, frozenset(self.ran), self.heard)
 
     def abort(self) -> None:
-        """End open transactions, which would block other writes."""
         asked = (effect for heard in self.heard.values() for effect, _ in heard)
         begun = {each.transaction.session: each.transaction for each in asked if isinstance(each, InTransaction)}
         for transaction in begun.values():

@@ -161,7 +161,6 @@ def completing(handle: Callable[[ReactiveTask, Run], Program[None]] = invoiced) 
 
 
 def first_sight() -> Scenario:
-    """`reactive_task` before the first look at the document."""
     made = reactive_task()
     (record,) = contents(made.world, tasks.RECORDS)
     world = made.world.write(document(tasks.RECORDS, record[ID]), None).write(ids(tasks.RECORDS), ())
@@ -307,7 +306,6 @@ def is_set_aside(state: State) -> bool:
 
 
 def set_aside() -> Scenario:
-    """One of two due invocations cannot be read: it leaves the queue, and the other one runs."""
     good, spoiled = (new_invocation(key, JOB, "made", Instant(0)) for key in ("good", "spoiled"))
     return Scenario(
         name="set aside",

@@ -1,9 +1,7 @@
-"""A short run by seed (`kafka_runs`, `mongo_runs`) as a trace, which opens as the page of a
-counterexample.
+"""A short run by seed (`kafka_runs`, `mongo_runs`) as a trace with the page of a counterexample.
 
-Its steps are the log of the run, with process, time and changes of the visible state. The last step
-is the first finding. The run is recorded, not searched for: alternatives and causes are unknown,
-except the previous step of the same member. The seed runs it again.
+Its steps are the log; the last one is the first finding. It is recorded, not searched for: causes
+are unknown, except the previous step of the same member.
 """
 
 from __future__ import annotations
@@ -24,12 +22,8 @@ _LANES: Final = {"network": Lane.NETWORK, "faults": Lane.FAULTS, "run": Lane.CLO
 
 
 class Told(NamedTuple):
-    """An entry of a run's log.
-
-    Attributes:
-        at_s: In seconds after the start.
-        law: The number of the judge's law that it broke, if any.
-        seen: The state visible from outside.
+    """An entry of a run's log; `law` is the law that it broke, `seen` the state visible from
+    outside.
     """
 
     at_s: float
@@ -52,13 +46,7 @@ def laws_of(text: str) -> dict[str, str]:
 def trace_of(
     told: Sequence[Told], laws: dict[str, str], *, of: str, at_once: Collection[str], seed: int, summary: str
 ) -> Trace:
-    """The run up to its first finding, or all of it.
-
-    Args:
-        of: The kind of run.
-        at_once: Laws judged at every event; the others at the end of a part.
-        summary: The run in a line.
-    """
+    """The run up to its first finding, or all of it."""
     last = next((number for number, each in enumerate(told) if each.law), len(told) - 1)
     kept = told[: last + 1]
     broken = laws.get(kept[-1].law, "")

@@ -27,13 +27,7 @@ def standing_still_at(command: type) -> Callable[[object, object, Sequence[objec
 
 
 class Processes:
-    """Processes of a script with the arguments `*TOLD NAME LOG *MORE`.
-
-    Args:
-        script: The script.
-        folder: Of the logs.
-        told: Arguments of all processes.
-    """
+    """Processes of a script with the arguments `*told NAME LOG *MORE`."""
 
     def __init__(self, script: Path, folder: Path, *told: str) -> None:
         self.script, self.folder, self.told = script, folder, told

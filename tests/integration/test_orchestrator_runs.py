@@ -1,7 +1,5 @@
-"""Applications of tasks on the simulated MongoDB, by seed, with planted bugs.
-
-`orchestrator_workload` has the judges and `mongo_runs` the faults. A failure prints the command
-that repeats it, and its page.
+"""Applications of tasks on the simulated MongoDB, by seed (`orchestrator_workload`,
+`mongo_runs`).
 """
 
 # ruff: noqa: SLF001  bugs are planted in private functions
@@ -49,8 +47,6 @@ BUGS: Final[Mapping[str, Bug]] = {
 pytestmark = pytest.mark.usefixtures("collected")
 
 AT_ONCE: Final = 10
-"""Runs in a test: few enough to spread evenly over processes."""
-
 
 SEEDS: Final = own_seeds(ORCHESTRATOR_FAULTS, ORCHESTRATOR_RUNS, BUGS.values())
 

@@ -1,4 +1,4 @@
-"""The pages of shipped counterexamples in a real browser, by feature of the page."""
+"""The pages of shipped counterexamples in a real browser."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ def counterexample(scenario: str) -> Trace:
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_page_alone_is_enough_to_replay_the_run(scenario: str) -> None:
-    """Features 16 and 1."""
     trace = counterexample(scenario)
 
     found = re.findall(r'<script type="application/json" id="trace">(.*?)</script>', page(trace, "trace.json"))
@@ -144,7 +143,7 @@ def visible(text: str) -> str:
 
 
 def test_a_browser_rebuilds_every_state(open_page: Open) -> None:
-    """Feature 7: to the order of keys and the last digit of a number."""
+    """To the order of keys and the last digit of a number."""
     draw = random.Random(7)
     trace = built([document(draw) for _ in range(REBUILT)])
 
@@ -154,7 +153,6 @@ def test_a_browser_rebuilds_every_state(open_page: Open) -> None:
 
 
 def test_hostile_payloads_stay_text_in_a_browser(open_page: Open) -> None:
-    """Feature 19."""
     draw = random.Random(11)
     trace = built([document(draw) for _ in range(12)])
 
@@ -167,7 +165,7 @@ def test_hostile_payloads_stay_text_in_a_browser(open_page: Open) -> None:
 
 
 def test_the_policy_stops_what_was_not_escaped(browser: Browser, tmp_path: Path) -> None:
-    """Feature 19, second defence: the heading is planted as markup."""
+    """The second defence: the heading is planted as markup."""
     planted = page(counterexample(SCENARIOS[1]), "trace.json").replace("<h1>", f"<h1>{HOSTILE[0]}{HOSTILE[2]}", 1)
     file = tmp_path / "planted.html"
     file.write_bytes(planted.encode())
@@ -181,7 +179,6 @@ def test_the_policy_stops_what_was_not_escaped(browser: Browser, tmp_path: Path)
 
 
 def test_the_page_tells_how_two_came_to_hold_the_lock(open_page: Open) -> None:
-    """Features 1, 2 and 7."""
     trace = counterexample("array_push_lock.stall.2")
 
     tab = open_page(page(trace, "trace.json"), height=1_500)
@@ -221,7 +218,7 @@ def test_the_page_tells_what_a_worker_did_wrong(open_page: Open, tmp_path: Path)
 
 
 def test_a_long_text_is_folded_and_says_how_long_it_is(open_page: Open) -> None:
-    """Feature 17: 100,000 characters, on demand."""
+    """100,000 characters, on demand."""
     trace = built([Document(), Document((("payload", HOSTILE[-1]),))])
 
     tab = open_page(page(trace, "trace.json"))
@@ -241,7 +238,6 @@ TALL: Final = 2_600  # tall enough for all rows
 
 
 def test_the_head_says_what_happened_and_how_to_replay_it(open_page: Open) -> None:
-    """Feature 1."""
     tab = open_page(page(EVERYTHING, "a.json", "pytest test_x.py --tidegate-replay=a.json"))
 
     facts = dict(zip(tab.texts("dt"), tab.texts("dd"), strict=False))
@@ -258,7 +254,7 @@ def test_the_head_says_what_happened_and_how_to_replay_it(open_page: Open) -> No
 
 
 def test_lanes_are_moved_and_hidden(open_page: Open) -> None:
-    """Feature 2: with the mouse, or Shift and an arrow."""
+    """With the mouse, or Shift and an arrow."""
     tab = open_page(page(EVERYTHING, "a.json"), width=1_920, height=TALL)
     lanes = ["w1", "w2", "leases", "partition 0", "counts", "markers", *(mover.name for mover in EVERYTHING.movers[2:])]
 
@@ -278,7 +274,6 @@ def test_lanes_are_moved_and_hidden(open_page: Open) -> None:
 
 
 def test_an_arrow_says_what_became_of_a_request(open_page: Open) -> None:
-    """Features 3 and 4."""
     tab = open_page(page(EVERYTHING, "a.json"), width=1_920, height=TALL)
 
     signs = cast(
@@ -328,7 +323,6 @@ def test_what_the_store_refused_looks_refused_and_a_broken_law_stands_first(open
 
 
 def test_virtual_time_folds_what_is_long(open_page: Open) -> None:
-    """Feature 5."""
     tab = open_page(page(EVERYTHING, "a.json"), height=TALL)
     before = cast("list[float]", tab.run("tops"))
 
@@ -343,7 +337,6 @@ def test_virtual_time_folds_what_is_long(open_page: Open) -> None:
 
 
 def test_the_scrubber_the_keys_and_the_address_choose_the_step(open_page: Open) -> None:
-    """Features 6 and 15."""
     tab = open_page(page(EVERYTHING, "a.json"), hash="#3")
 
     def at(*keys: str) -> object:
@@ -374,7 +367,6 @@ def test_the_scrubber_the_keys_and_the_address_choose_the_step(open_page: Open) 
 
 @pytest.mark.parametrize("number", [1, 10, 16, 18, COUNT])
 def test_the_panel_tells_the_step_the_state_and_why(open_page: Open, number: int) -> None:
-    """Features 7, 9, 10 and 11."""
     step, after = EVERYTHING.steps[number - 1], list(EVERYTHING.states())[number]
     tab = open_page(page(EVERYTHING, "a.json"), hash=f"#{number}", height=TALL)
 
@@ -403,7 +395,6 @@ def test_the_panel_tells_the_step_the_state_and_why(open_page: Open, number: int
 
 
 def test_the_laws_are_shown_at_every_step(open_page: Open) -> None:
-    """Feature 8."""
     tab = open_page(page(EVERYTHING, "a.json"))
     order = [EVERYTHING.law, *(law.name for law in EVERYTHING.laws if law.name != EVERYTHING.law)]
     truths: dict[str, str] = {}
@@ -434,7 +425,6 @@ def test_the_laws_are_shown_at_every_step(open_page: Open) -> None:
 
 
 def test_a_watched_path_has_a_row_of_its_own(open_page: Open) -> None:
-    """Feature 7."""
     tab = open_page(page(EVERYTHING, "a.json"), hash="#16")
 
     tab.click(".patch .pin")
@@ -448,7 +438,6 @@ def test_a_watched_path_has_a_row_of_its_own(open_page: Open) -> None:
 
 
 def test_two_runs_stand_side_by_side(open_page: Open) -> None:
-    """Feature 12."""
     tab = open_page(page(EVERYTHING, "a.json"))
 
     tab.press("v")
@@ -461,7 +450,7 @@ def test_two_runs_stand_side_by_side(open_page: Open) -> None:
 
 
 def test_the_original_run_is_there_as_well(open_page: Open) -> None:
-    """Feature 13: steps that were kept have their number in both."""
+    """Steps that were kept have their number in both."""
     tab = open_page(page(EVERYTHING, "a.json"), height=TALL)
     assert tab.texts(".number small")[1:8] == ["was 2", "was 3", "was 4", "was 5", "was 6", "was 8", "was 9"]
 
@@ -477,7 +466,6 @@ def test_the_original_run_is_there_as_well(open_page: Open) -> None:
 
 
 def test_steps_are_searched_and_filtered(open_page: Open) -> None:
-    """Feature 14."""
     tab = open_page(page(EVERYTHING, "a.json"), height=TALL)
 
     tab.press("/", *"owner")
@@ -508,7 +496,6 @@ def test_steps_are_searched_and_filtered(open_page: Open) -> None:
 
 
 def test_whatever_can_be_pressed_has_a_name_and_takes_the_focus(open_page: Open) -> None:
-    """Feature 15."""
     tab = open_page(page(EVERYTHING, "a.json"))
 
     nameless = tab.run(
@@ -527,7 +514,6 @@ def test_whatever_can_be_pressed_has_a_name_and_takes_the_focus(open_page: Open)
 
 
 def test_the_trace_is_saved_from_the_page(open_page: Open, browser: Browser, tmp_path: Path) -> None:
-    """Feature 16."""
     tab = open_page(page(EVERYTHING, "a.json"))
     browser.ask("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
 
@@ -538,7 +524,7 @@ def test_the_trace_is_saved_from_the_page(open_page: Open, browser: Browser, tmp
 
 
 def test_the_page_is_light_dark_and_one_sheet_of_paper(open_page: Open) -> None:
-    """Feature 17: printed, a run of any length is one page."""
+    """Printed, a run of any length is one page."""
     light, dark = open_page(page(EVERYTHING, "a.json")), open_page(page(EVERYTHING, "a.json"), dark=True)
     paper = "getComputedStyle(document.body).backgroundColor"
 
@@ -551,7 +537,7 @@ def test_the_page_is_light_dark_and_one_sheet_of_paper(open_page: Open) -> None:
 
 @pytest.mark.parametrize(("width", "lanes"), [(360, 2), (360, 8), (1_000, 8)])
 def test_nothing_is_wider_than_the_window(open_page: Open, width: int, lanes: int) -> None:
-    """Feature 17: the page never scrolls sideways."""
+    """The page never scrolls sideways."""
     tab = open_page(page(long(6, lanes), "a.json"), width=width, height=800)
 
     assert cast("int", tab.run("document.documentElement.scrollWidth")) <= width
@@ -564,7 +550,7 @@ def test_nothing_is_wider_than_the_window(open_page: Open, width: int, lanes: in
 
 
 def test_of_thousands_of_steps_only_those_in_sight_are_elements(open_page: Open) -> None:
-    """Feature 18: some dozens of rows of a run of 2,000 steps are drawn."""
+    """Some dozens of rows of a run of 2,000 steps are drawn."""
     trace = long(2_000)
     tab = open_page(page(trace, "a.json"))
 
@@ -584,7 +570,6 @@ def test_of_thousands_of_steps_only_those_in_sight_are_elements(open_page: Open)
 
 
 def test_a_part_of_a_run_keeps_its_numbers(open_page: Open) -> None:
-    """Feature 18."""
     trace = long(300)
     tab = open_page(page_of(page_data_of(windowed(trace, 100), ""), "a.json"), hash="#250")
 
@@ -599,7 +584,6 @@ def test_a_part_of_a_run_keeps_its_numbers(open_page: Open) -> None:
 
 
 def test_without_scripts_the_story_is_read(browser: Browser, tmp_path: Path) -> None:
-    """Feature 20."""
     file = tmp_path / "page.html"
     file.write_bytes(page(EVERYTHING, "a.json").encode())
     tab = browser.open(file)

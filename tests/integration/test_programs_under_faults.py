@@ -54,13 +54,12 @@ MakeProxy: TypeAlias = Callable[..., BlackPipe]
 @final
 @attrs.frozen
 class Row:
-    """A scenario and how it runs here.
+    """A scenario, and how it runs here.
 
     Attributes:
-        passes_on: Processes that are no programs of the core, and pass on what the store answers.
+        passes_on: Processes outside the core, which pass failures of the store on.
         waived: Laws that hold only without failures, as their module says.
-        ago: How long ago its world began.
-        left: Laws that need a survivor: none is left after a refusal, or two unconfirmed commands.
+        left: Laws that need a survivor: none is left after a refusal or two unconfirmed commands.
     """
 
     make: Callable[[], Scenario]
@@ -184,7 +183,6 @@ STRIKES: Final = frozenset(Action) - {Action.FORWARD}
 
 
 def is_confirmed(body: Body) -> bool:
-    """Whether it needs a majority; of a transaction only its end does."""
     return next(iter(body)) in ENDS or (next(iter(body)) in WRITES and "autocommit" not in body)
 
 
@@ -258,9 +256,7 @@ class Bench:
         )
 
     def each(self, fault: Callable[[int], Rule], first: int, step: int, last: int) -> Iterator[tuple[int, Ended]]:
-        """A run for each command that the fault strikes, or every `step` of them; with its
-        number.
-        """
+        """A run for each command that the fault strikes, or every `step` of them."""
         for n in range(first, last + 1, step) if step > 1 else count(first):
             if (ended := self.run(fault(n), seed=n)).struck is None and ended.law is None:
                 return

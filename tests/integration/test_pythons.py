@@ -1,8 +1,6 @@
-"""A scenario gives the same report and trace under every hash seed, and the same counts on every
-Python.
+"""Reports and traces are the same under every hash seed, and counts on every Python.
 
-Interpreters come from the path and from pyenv; a missing one is skipped with a reason. They see
-only the core and attrs.
+Interpreters, from the path and pyenv, see only the core and attrs; missing ones are skipped.
 """
 
 from __future__ import annotations

@@ -1113,7 +1113,7 @@ WRONG: Final[dict[str, tuple[dict[str, Any], str]]] = {
 
 
 def test_options_are_what_the_core_is_told() -> None:
-    """mongodash's options and defaults."""
+    """Options and defaults of mongodash."""
     app = Reactive("mongodb://localhost", database="shop")
     _ = app.task("orders", name="plain")(good)
     _ = app.task("orders", name="told", resets_on_change=False, reconciles=False, history=2)(good)
@@ -1166,7 +1166,7 @@ def test_what_is_wrong_is_said_before_anything_is_done(wrong: Callable[[Any], ob
 
 
 def test_a_type_checker_knows_handlers() -> None:
-    """mypy must find an error at each ignore comment, or it reports the comment."""
+    """An ignore comment without an error is an error of mypy."""
     app = Reactive(Embedded(), database="shop")
     task = app.task("orders")
 

@@ -1,7 +1,6 @@
-"""Handlers that complete their runs in transactions, on a real MongoDB: an open transaction blocks
-its own record and nothing else.
+"""Handlers that complete their runs in transactions, on a real MongoDB.
 
-A process killed in such a transaction leaves it open until the server ends it after 60 to 90 s.
+An open transaction blocks its own record alone. After a kill the server ends it in 60 to 90 s.
 """
 
 from __future__ import annotations

@@ -61,15 +61,7 @@ class Told:
 
 @attrs.define
 class Course:
-    """The planners of one store in a run.
-
-    Attributes:
-        is_out: The store is unreachable.
-        is_calm: Faults are over.
-        epoch: The highest in the record of the stream.
-        killed: How many planners were.
-        lost: How many histories were lost.
-    """
+    """The planners of one store; `epoch` is the highest in the record of the stream."""
 
     store: Embedded
     chance: Random
@@ -112,7 +104,6 @@ class Course:
                 self.store(update_one(source, Eq(ID, key), Put(field, number)))
 
     async def lives(self) -> None:
-        """Planners die, stop and are replaced, at times by a version without one of the tasks."""
         while not self.is_over.is_set():
             life = Life(self)
             is_older = not self.is_calm and self.chance.random() < 0.3

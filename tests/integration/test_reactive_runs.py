@@ -1,8 +1,4 @@
-"""Applications of reactive tasks on the simulated MongoDB, by seed, with planted bugs.
-
-`reactive_workload` has the judges and `mongo_runs` the faults. A failure prints the command that
-repeats it, and its page.
-"""
+"""Reactive applications on the simulated MongoDB, by seed (`reactive_workload`, `mongo_runs`)."""
 
 # ruff: noqa: SLF001  bugs are planted in private functions
 
@@ -73,8 +69,6 @@ BUGS: Final[Mapping[str, Bug]] = {
 pytestmark = pytest.mark.usefixtures("collected")
 
 AT_ONCE: Final = 10
-"""Runs in a test: few enough to spread evenly over processes."""
-
 
 _ALL: Final = own_seeds(REACTIVE_FAULTS, REACTIVE_RUNS, BUGS.values())
 SEEDS: Final = {**_ALL, "holds": _ALL["holds"][: REACTIVE_RUNS // 6]}

@@ -122,7 +122,6 @@ async def strike(app: Application, database: Any, server: MongoServer, chance: r
 
 
 async def stand_still_in_calm(app: Application, database: Any, values: itertools.count[int]) -> None:
-    """Others are idle, and take its documents over before it resumes."""
     for name in sorted(app.processes)[: REACTIVE_STORM.stills]:
         limit = time.monotonic() + PATIENCE_S
         while app.under_way(name) < STRUCK:

@@ -39,8 +39,6 @@ from tidegate_adapters.testing.event_loop import run, stall
 
 RUNS: Final = 300
 PATIENCE_S: Final = 1.0
-"""As long as some code takes, so that both end in one turn."""
-
 
 # --- a reducer: tasks with a limit, tried at most twice -------------------------------------------------------------------
 

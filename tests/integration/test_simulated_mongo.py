@@ -357,10 +357,8 @@ def by_seed(seed: int) -> Script:
 
 
 def interleaved(seed: int) -> Script:
-    """Two sessions with transactions, and operations beside them.
-
-    Transactions end before the test awaits writes that may wait for them. The other half of the
-    scripts has a fault instead: a client without a connection looks for the server for as long.
+    """Half of the scripts lose messages instead: a client without a connection is as slow as a
+    wait.
     """
     random = Random(seed)
     under_way: dict[str, Transaction] = {}
@@ -454,7 +452,6 @@ def _silent() -> Iterator[None]:
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_scripts_by_hand_are_answered_alike(mongod: MongoServer, options: Mapping[str, Any]) -> None:
-    """One at a time: all clients share a fail point."""
     coded = {
         name: script
         for name, script in BY_HAND.items()
@@ -614,7 +611,6 @@ def on_the_wire(raw: Mapping[str, Any]) -> dict[str, Any]:
 @settings(max_examples=REQUESTS_READ)
 @given(st.data())
 def test_what_is_read_means_what_was_written(data: st.DataObject) -> None:
-    """Law RM1: also for updates."""
     stock = data.draw(st.lists(values(), min_size=2, max_size=4))
     operation = data.draw(operations(COLLECTION, st.sampled_from(stock)))
     where = getattr(operation, "where", None)

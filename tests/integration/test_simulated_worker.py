@@ -466,12 +466,8 @@ def test_where_all_is_cancelled_at_once_nothing_is_raised_but_that() -> None:
 
 
 class Once(NamedTuple):
-    """The results of a worker with `exactly_once`.
-
-    Attributes:
-        made_s: When it made producers.
-        seen: How many records have visible answers.
-        stopped_s: How long it took to stop.
+    """When a worker with `exactly_once` made producers, its visible answers, and the time to
+    stop.
     """
 
     made_s: list[float]
@@ -630,7 +626,6 @@ def test_whoever_alone_has_seen_that_a_topic_was_away_joins_again_and_begins_ane
 
 @pytest.mark.parametrize("failures_max", [3, None])
 def test_an_observer_that_raises_is_counted_and_not_called_again_if_that_is_set(failures_max: int | None) -> None:
-    """Law RT4."""
     registry, handled, calls = CollectorRegistry(), list[int](), list[object]()
 
     async def during(broker: SimulatedBroker) -> None:
@@ -699,10 +694,8 @@ CUT_BUGS: Final = {
 
 
 def with_a_log_that_is_cut(left: int, reset: str, **told: Any) -> tuple[list[int], int]:
-    """The offsets handled and the position committed. Ten records are read, `left` remain, six
-    follow.
-
-    Two of the six exist when the member notices, the others before the broker answers its position.
+    """Ten records are read, `left` remain, two are appended before the member notices, four
+    later.
     """
     handled, committed, is_answered = list[int](), list[int](), True
 
@@ -837,7 +830,6 @@ def test_a_member_that_retention_overtakes_goes_on_at_the_first_record_that_is_l
 
 
 def test_what_cannot_be_decoded_may_be_removed_before_it_is_read_otherwise(caplog: pytest.LogCaptureFixture) -> None:
-    """Once the worker ended with an error."""
     handled, brokers, is_next = list[int](), list[SimulatedBroker](), False
 
     async def handle(record: Record) -> None:
@@ -889,10 +881,8 @@ INSIDE: Final = {
 
 
 def inside(case: str, reset: str) -> list[int]:
-    """The offsets handled from a position in a log of three records, two in a transaction, and one
+    """Of four records, two are in a transaction, which ends as given before the start or commits
     later.
-
-    The transaction ends as given before the worker starts, or commits in the end.
     """
     end, position, _ = INSIDE[case]
     handled = list[int]()

@@ -1,8 +1,4 @@
-"""An exception of a user's function fails the operation that called it, everywhere.
-
-Handlers have tests of their own (`test_handlers`, `test_orchestrator_app`, `test_reactive_app`),
-and so has a `Computed` on a server.
-"""
+"""An exception of a user's function fails its operation; handlers have tests of their own."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""The real servers of the integration tests, on free loopback ports and in temporary folders.
-
-They end with the test run, however that dies. `python -m tests.integration.servers` downloads and
-tries each.
+"""The integration tests' servers on loopback ports and temporary folders; they end with the
+tests.
 """
 
 from .kafka import KafkaServer, create_topic

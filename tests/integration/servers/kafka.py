@@ -98,12 +98,8 @@ def whole(artifact: Any) -> Path:
 class KafkaServer:
     """A broker for a `with` block; topics exist only once they are created.
 
-    Args:
-        more: More properties, one a line.
-        secured: Adds the `SECURED` listeners.
-
     Attributes:
-        sasl: "host:port" for USER with PASSWORD.
+        sasl: "host:port" for USER with PASSWORD, if `secured`.
         tls: The same through TLS.
         authority: The file of the certificate to trust there.
     """

@@ -41,9 +41,7 @@ class MongoServer:
 
     Args:
         nodes: All electable, counted from 0.
-        cache_gb: The WiredTiger cache of each.
-        advertised: The ports that clients and other nodes know, for a proxy between; traffic is not
-            compressed then.
+        advertised: The ports that clients and nodes know, for a proxy; it disables compression.
         is_forgetful: Oplogs keep the last few megabytes of writes, for seconds.
     """
 
@@ -111,15 +109,15 @@ class MongoServer:
     def fail(
         self, *commands: str, times: int | None = None, node: int | None = None, **data: object
     ) -> Generator[None, None, None]:
-        """Lets commands fail within the block.
+        """Lets commands fail within the block, by failCommand.
 
         Args:
-            commands: Names such as "update" or "findAndModify".
+            *commands: Such as "findAndModify".
             times: Over all clients; None for always.
             node: The primary at the start of the block if None.
-            data: Options of failCommand: `errorCode=11600`, `errorLabels=[...]`,
-                `writeConcernError={...}`, `closeConnection=True`, `blockConnection=True,
-                blockTimeMS=500`, `appName="..."` to spare other clients.
+            data: `errorCode=11600`, `errorLabels=[...]`, `writeConcernError={...}`,
+                `closeConnection=True`, `blockConnection=True, blockTimeMS=500`, `appName="..."` to
+                spare other clients.
         """
         node = self.primary() if node is None else node
         assert node is not None, "no primary to set a fail point on"

@@ -26,9 +26,7 @@ CHANCE = random.SystemRandom()
 
 @final
 class Keeper:
-    """Processes and a folder that end with this process, however it dies. Methods may be called
-    from any thread.
-    """
+    """Processes and a folder that end with this process, however it dies. Thread-safe."""
 
     folder: Path
 
