@@ -76,13 +76,13 @@ class Stop(Step):
 @final
 @attrs.frozen
 class Kill(Step):
-    pass
+    """It disappears without leaving the group."""
 
 
 @final
 @attrs.frozen
 class Settle(Step):
-    pass
+    """Wait until every member has this generation and is idle."""
 
 
 @final
@@ -179,7 +179,7 @@ class Call(Step):
 @final
 @attrs.frozen
 class Ask(Step):
-    pass
+    """Ask the coordinator whether another process has the static name of this member."""
 
 
 @final

@@ -7,8 +7,8 @@ same documents; if none has them, simulator and server disagree, which is an err
 every state of the server, with the scenario's journals and notes.
 
     a command is done             its outcome, with the reply of the server
-    it is done, its reply lost    its outcome, and a failure that does not deny it
-    it is not done                nothing, and a failure that does not confirm it
+    it is done, its reply lost    its outcome, and a failure that does not say it was not done
+    it is not done                nothing, and a failure that does not say it was done
 
 Initial instants move to now: the clock is the server's. Sleeps are real only in scenarios with a
 clock.
@@ -109,7 +109,7 @@ class Watched:
 
 @final
 class Broken(Exception):  # noqa: N818  control flow of a run
-    pass
+    """A law is broken: its name, and where."""
 
 
 @final

@@ -249,6 +249,8 @@ def test_who_asks_again_under_a_key_gets_the_invocation_that_is_there(mongodb: s
 
 @pytest.mark.parametrize("store", STORES)
 def test_an_invocation_of_another_task_answers_nobody(mongodb: str, database: str, store: str) -> None:
+    """It once did, and the requested task never ran."""
+
     async def run() -> None:
         async with office_of(store, mongodb, database) as office:
             app = office.app()
@@ -832,6 +834,8 @@ def test_a_session_of_other_servers_is_refused(mongodb: str, database: str, disp
 
 
 def test_a_session_without_a_transaction_is_refused(mongodb: str, database: str) -> None:
+    """The invocation would exist at once, whatever becomes of the writes beside it."""
+
     async def run() -> None:
         async with office_of("mongod", mongodb, database) as office:
             assert office.client is not None
@@ -1268,7 +1272,7 @@ if __name__ == "__main__":
 
 
 def test_a_process_that_ends_in_the_midst_of_all_waits_for_no_child() -> None:
-    """Child processes ignore signals; multiprocessing's own waits for those it terminates."""
+    """Children ignore signals, and multiprocessing waits at exit for those it signals."""
     done = subprocess.run([sys.executable, "-c", LEAVES], check=False, timeout=PATIENCE_S, capture_output=True)
 
     assert done.returncode == 0, done.stderr

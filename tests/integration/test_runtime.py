@@ -101,7 +101,7 @@ class Crew:
 @final
 @attrs.frozen
 class Rules:
-    """At most two tasks run, each is retried once. With merged events, timers may come late."""
+    """At most two tasks run, a failed one is retried once. Merged events may come late."""
 
     is_merged: bool = False
 

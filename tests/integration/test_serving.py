@@ -55,7 +55,7 @@ def port(acts: list[bytes]) -> Iterator[int]:
 
 @pytest.fixture(params=["linux", "elsewhere"])
 def _on_each_system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the system calls that spare a thread, and with portable ones."""
+    """With raw system calls, which keep the interpreter, and with portable ones."""
     if request.param == "elsewhere":
         monkeypatch.setattr(http, "_LINUX", None)
 

@@ -357,8 +357,9 @@ def by_seed(seed: int) -> Script:
 
 
 def interleaved(seed: int) -> Script:
-    """Half of the scripts lose messages instead: a client without a connection is as slow as a
-    wait.
+    """Transactions end before the script awaits a write that may wait for them.
+
+    The other half of the scripts loses a message instead: a client without a connection is as slow.
     """
     random = Random(seed)
     under_way: dict[str, Transaction] = {}

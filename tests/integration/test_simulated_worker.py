@@ -241,7 +241,7 @@ def test_what_is_held_up_is_measured(batch: int | None) -> None:
 
 
 def test_the_gate_is_asked_before_more_is_taken_in() -> None:
-    """Law AS2: the worker takes at most the gate's excess of the client's buffer."""
+    """Law AS2: whatever the client holds, the worker exceeds its limit by one batch at most."""
     begun = list[Record]()
     seen = list[int]()
 
@@ -694,9 +694,7 @@ CUT_BUGS: Final = {
 
 
 def with_a_log_that_is_cut(left: int, reset: str, **told: Any) -> tuple[list[int], int]:
-    """Ten records are read, `left` remain, two are appended before the member notices, four
-    later.
-    """
+    """Of ten records, `left` remain; two follow before the member notices, four later."""
     handled, committed, is_answered = list[int](), list[int](), True
 
     def strike(request: Request) -> object:
@@ -881,9 +879,7 @@ INSIDE: Final = {
 
 
 def inside(case: str, reset: str) -> list[int]:
-    """Of four records, two are in a transaction, which ends as given before the start or commits
-    later.
-    """
+    """The log: three records, a transaction of two that ends as given or last, and one more."""
     end, position, _ = INSIDE[case]
     handled = list[int]()
 
