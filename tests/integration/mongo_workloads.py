@@ -1,6 +1,4 @@
-"""Workloads of `mongo_runs` and their judges, which read the history and a client without
-faults.
-"""
+"""Workloads of `mongo_runs`; the judges read the history, and a client without faults."""
 
 from __future__ import annotations
 

@@ -121,6 +121,7 @@ async def until(holds: Callable[[], Any], what: str) -> None:
 
 @asynccontextmanager
 async def served(app: Reactive, *, leads: bool = True) -> AsyncGenerator[asyncio.Task[None], None]:
+    """With `leads` the app is the first one, and follows changes before the block begins."""
     serving = asyncio.create_task(app.serve())
     try:
         await until(lambda: serving.done() or (app.pool is not None and (follows(app) or not leads)), "it begins")
@@ -131,6 +132,7 @@ async def served(app: Reactive, *, leads: bool = True) -> AsyncGenerator[asyncio
 
 
 def follows(app: Reactive) -> bool:
+    """From now on it receives each change; the embedded store reports no times."""
     found = [each.standing for each in app.planners]
     return all(each.leads and (each.reached is not None or app.settings.database == "embedded") for each in found)
 

@@ -206,9 +206,7 @@ def no_text(key: Any) -> RawBSONDocument:
 def test_what_cannot_be_read_holds_up_nothing_else(
     mongodb: str, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Text not UTF-8, too many levels, an illegal id; a timestamp of 0 and code with a scope are
-    fine.
-    """
+    """Not UTF-8, too many levels, an illegal id; a timestamp of 0 and scoped code are fine."""
 
     async def work(client: Any) -> None:
         held = client[database]
