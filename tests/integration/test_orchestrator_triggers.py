@@ -479,6 +479,7 @@ def test_a_recovery_of_the_users_is_run_in_the_place_of_ours(mongodb: str, datab
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_said_as_it_is_declared(wrong: Any, said: str) -> None:
+    """What, why, and what to do (W11, W12, W18)."""
     with pytest.raises(Misuse, match=said):
         wrong()
 

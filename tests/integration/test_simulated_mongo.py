@@ -612,6 +612,7 @@ def on_the_wire(raw: Mapping[str, Any]) -> dict[str, Any]:
 @settings(max_examples=REQUESTS_READ)
 @given(st.data())
 def test_what_is_read_means_what_was_written(data: st.DataObject) -> None:
+    """Law RM1: also for updates."""
     stock = data.draw(st.lists(values(), min_size=2, max_size=4))
     operation = data.draw(operations(COLLECTION, st.sampled_from(stock)))
     where = getattr(operation, "where", None)

@@ -626,6 +626,7 @@ def test_whoever_alone_has_seen_that_a_topic_was_away_joins_again_and_begins_ane
 
 @pytest.mark.parametrize("failures_max", [3, None])
 def test_an_observer_that_raises_is_counted_and_not_called_again_if_that_is_set(failures_max: int | None) -> None:
+    """Law RT4."""
     registry, handled, calls = CollectorRegistry(), list[int](), list[object]()
 
     async def during(broker: SimulatedBroker) -> None:
