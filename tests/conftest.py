@@ -1,7 +1,7 @@
-"""What holds for every test: the collector of cycles is patient, Hypothesis draws alike, and tiers are selected.
+"""Garbage collection, reproducible Hypothesis runs, and test tiers.
 
-Searches make millions of small values and hardly a cycle, and the collector looks through all that is young after every
-seven hundred of them: the tests take a tenth longer, a plain search a third.
+Searches create millions of small values and hardly any cycles: the default collector costs the
+tests a tenth of their time, a plain search a third.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from tests.length import AT_LENGTH, LONG, PART, part_of
 
 gc.set_threshold(100_000, 20, 100)
 _OF_GROUP: Final = re.compile(r"@[\w ]+$")
-"""What pytest-xdist puts behind the id of a test that is in a group."""
-
-# Hypothesis also draws the constants of whatever modules of ours are imported by then: a derandomised test draws otherwise in each
-# process, by the tests that ran there before it, and with each constant that is written anywhere. There is no setting for that.
+# Hypothesis also draws constants from the project modules imported so far. A derandomised test
+# would then depend on the tests that ran before it in its process, and on every constant in the
+# code. No setting turns this off.
 HypothesisProvider._local_constants = Constants()  # type: ignore[assignment]  # noqa: SLF001
 
 settings.register_profile(
@@ -34,7 +33,8 @@ settings.register_profile(
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-# As many as a bug that shows in one of three thousand is missed in once in ten million times; what is found ends the search.
+# This number of examples misses a bug that shows in one of 3,000 once in ten million times; a
+# finding ends the search.
 settings.register_profile(
     "planted",
     settings.get_profile("tidegate"),
@@ -46,7 +46,6 @@ settings.load_profile("tidegate")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what is in `LONG`, and leave out what is marked so, what needs a browser that is not there, and other parts."""
     for each in items:
         if _OF_GROUP.sub("", each.nodeid).endswith(LONG):
             each.add_marker("long")
@@ -66,7 +65,7 @@ def _is_run(item: pytest.Item) -> bool:
 
 @pytest.fixture(autouse=True, scope="module")
 def _frozen() -> None:
-    """The collector looks through what a module makes, and not each time through all tests: that took a second or two."""
+    """Freeze what the modules create, so that collections do not scan all tests (1 to 2 s)."""
     gc.freeze()
 
 
@@ -76,5 +75,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_unconfigure() -> None:
-    """The collector need not look through all that is left, several times, before the process ends: that took ten seconds."""
+    """Freeze what is left: collecting it several times at exit took 10 s."""
     gc.freeze()

@@ -1,4 +1,4 @@
-"""What `make test` does in part, so that it ends in minutes, and `make thorough` in full: all of it, in one place."""
+"""The sizes of `make test`, which ends in minutes, and of `make thorough`, all at full length."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ PARTS: Final[Mapping[str, str]] = {
     "mongodb": r"integration/test_(mongo|simulated_mongo|programs|resilience|payloads|leases|change_streams|embedded|black)",
     "rest": "",
 }
-"""What `make thorough PART=...` runs: a test is in the first part whose pattern its id contains."""
+"""A part of `make thorough PART=...`: a test is in the first whose pattern its id contains."""
 PART: Final = os.environ.get("TIDEGATE_PART", "")
 if PART and PART not in PARTS:
     raise SystemExit(f"no part is called {PART!r}; there are: {', '.join(PARTS)}")
 
 
 def part_of(nodeid: str) -> str:
-    """The part that a test is in."""
     return next(part for part, pattern in PARTS.items() if re.search(pattern, nodeid))
 
 
@@ -33,16 +32,7 @@ T = TypeVar("T")
 
 
 class Storm(NamedTuple):
-    """How hard a storm over a group on a real broker is.
-
-    Attributes:
-        records: How many there are to handle.
-        members: How many processes handle them.
-        strikes: How often one is killed, ended or stopped.
-        rebalances: How many there are to be, at least.
-        pause_s: How long it is calm between two of those at most.
-        outages: The broker's, spread over the strikes: how long it stands still; 0 for a restart.
-    """
+    """A storm over a group on a real broker; an outage of 0 is a restart."""
 
     records: int
     members: int
@@ -53,17 +43,11 @@ class Storm(NamedTuple):
 
 
 class ReactiveStorm(NamedTuple):
-    """How hard a storm over reactive tasks on a real replica set is.
+    """A storm over reactive tasks on a real replica set.
 
     Attributes:
-        documents: How many there are at most.
-        changes: How often they change.
-        writers: How many change them.
-        rate: How many changes there are in a second, about.
-        processes: How many handle them.
-        strikes: How often one of those is killed, or stands still.
-        pause_s: How long it is calm between two of those at most.
-        stills: How often one stands still afterwards, when nothing else waits, so that others take over what it is at.
+        strikes: Kills, and stops of a process.
+        stills: Stops afterwards, while the others are idle and take the work over.
     """
 
     documents: int
@@ -77,15 +61,7 @@ class ReactiveStorm(NamedTuple):
 
 
 class OrchestratorStorm(NamedTuple):
-    """How hard a storm over an orchestrator on a real replica set is.
-
-    Attributes:
-        invocations: How many there are, besides their children and those of a cron.
-        processes: How many run them.
-        strikes: How often one of those is killed, or stands still.
-        pause_s: How long it is calm between two of those at most.
-        nodes: Of the replica set; the primary of more than one steps down again and again.
-    """
+    """A storm over an orchestrator; with several `nodes` the primary steps down repeatedly."""
 
     invocations: int
     processes: int
@@ -95,14 +71,7 @@ class OrchestratorStorm(NamedTuple):
 
 
 class Soak(NamedTuple):
-    """How long it is looked at what a worker takes.
-
-    Attributes:
-        seconds: So long.
-        rate: How many records there are in a second.
-        sample_s: How long from one look to the next.
-        visits_s: How long another member stays in the group, and away from it.
-    """
+    """A soak of a worker, which another member joins and leaves for `visits_s` each."""
 
     seconds: float
     rate: int
@@ -115,160 +84,98 @@ def _either(in_part: T, at_length: T) -> T:
 
 
 NOTICED: Final = 10_000
-"""Examples among which a planted bug that shows in one of seven hundred is missed once in a million times; what is found ends
-the search."""
+"""A bug that shows in one of 700 is missed once in a million times; a finding ends the search."""
 
 # On a real replica set.
 RACING_TRANSITIONS: Final = _either(300, 2_000)
-"""Each run of racing clients, with and without retryable writes: rarer interleavings."""
 SEQUENCES: Final = _either(40, 1_000)
-"""Random sequences of operations on a real MongoDB and on the embedded store, compared: rarer combinations."""
 PAIRS: Final = _either(600, 10_000)
-"""Random pairs of values that both compare."""
 EDGES_STEP: Final = _either(4, 1)
-"""Every so many of the updates of one edge alone, and of the filters by which many are deleted."""
 BULK_EDGES_STEP: Final = _either(2, 1)
-"""Every so many of the updates of many edges at once."""
 SIZES_BEYOND: Final = _either((0, 1), (-1, 0, 1, 20_000))
-"""How many bytes beyond the largest document: no doubt about -1, and 20,000 the server refuses as no document at all."""
+"""Bytes beyond the largest document. The server refuses 20,000 as no document at all."""
 COUNTED: Final = _either(40, 1_000)
-"""How many collections of records are counted on a server and by the core."""
 PROJECTED: Final = _either(400, 2_000)
-"""Random documents that both project."""
 FILTERED: Final = _either(6, 40)
-"""Batches of random documents for each filter."""
 PAYLOAD_MIB: Final = _either(80, 500)
-"""How large the payload is that is put and read while it is looked at how much memory that takes."""
 PAYLOAD_FAULTS_STEP: Final = _either(4, 1)
-"""Every so many of the commands for a payload that are made to fail: the others after they are carried out, or before."""
 PAYLOAD_RACES: Final = _either(12, 200)
-"""Payloads that are put by each of those who race for a key: rarer interleavings."""
 MONGO_CODES_STEP: Final = _either(10, 1)
-"""Every so many of the codes that MongoDB is made to say."""
 OUTCOMES_STEP: Final = _either(13, 1)
-"""Every so many of the ways that a request may go, of all operations at once, by each kind of client."""
 PROGRAM_FAULTS: Final = _either(1, 1_000)
-"""So many of the commands of each program are made to fail in each way, spread over it, as far as there are so many."""
 PROGRAM_FAULT_KINDS_STEP: Final = _either(4, 1)
-"""Every so many of those ways; the next programs fail in the others."""
 REACTIVE_RUNS: Final = _either(12, 500)
-"""Short runs of applications of reactive tasks by seed, for each kind of fault: rarer interleavings."""
 ORCHESTRATOR_RUNS: Final = _either(12, 500)
-"""The same of applications of tasks."""
 STORIES_STEP: Final = _either(3, 1)
-"""Every so many of their faults under which a seed is run twice."""
 PLANNER_SEEDS: Final = _either(12, 1_000)
-"""So many runs of two planners of reactive tasks on a simulated event loop."""
 LEASE_FAULTS_STEP: Final = _either(6, 1)
-"""Every so many of the ways in which each command of a block under a lease fails."""
 PROGRAM_CUTS_STEP: Final = _either(9, 1)
-"""Every so many of the programs whose connections are cut, too: half a second each time."""
 PROGRAM_KINDS_STEP: Final = _either(14, 1)
-"""Every so many of the programs that run with an asynchronous client, or one that sends again by itself, too."""
 TRANSACTION_FAULTS_STEP: Final = _either(9, 1)
-"""Every so many of the faults that strike a transaction, for each kind of client."""
 RESILIENCE_STEP: Final = _either(58, 1)
-"""Every so many of the faults in each call of the resilience kit."""
 RESILIENCE_FAILOVERS: Final = _either((True,), (False, True))
-"""With and without `retryWrites`: half a minute each."""
-
 FAILOVERS: Final = _either(1, 10)
-"""Of a set of three nodes, of each kind: rarer moments."""
 CUTS_OFF: Final = _either(("refused",), ("refused", "hanging", "hanging both ways"))
-"""How the primary of such a set is cut off: the last one takes a quarter of a minute."""
-
 # Of the HTTP server.
 HALF_OPEN: Final = _either(200, 1_000)
-"""Connections that do not ask."""
-
 # Of crons.
 CRONS: Final = _either(300, 5_000)
-"""Random expressions around changes of the clocks of random zones; `make thorough` takes every change of 2024 to 2030."""
+"""Random crons around clock changes; `make thorough` adds every change of 2024 to 2030."""
 
 # Of the simulated MongoDB.
 MONGO_SCRIPTS: Final = _either(10, 300)
-"""Random scripts of calls that a real server and the simulated one are compared by: rarer combinations."""
 MONGO_NETWORK_STEP: Final = _either(9, 1)
-"""Every so many of the ways in which the network may lose what is sent for an operation, told apart by both."""
 MONGO_RUNS: Final = _either(40, 5_600)
-"""Short runs on the simulated MongoDB by seed, for each of nine workloads, whose thirteen faults take turns: rarer interleavings."""
+"""For each of nine workloads, whose thirteen faults alternate."""
 
 MONGO_TRANSACTION_CODES_STEP: Final = _either(3, 1)
-"""Every so many of the codes that are said in a transaction."""
 MONGO_STEP_DOWNS: Final = _either(
     ("after the commit",), ("between statements", "before the commit", "after the commit")
 )
-"""When a primary steps down while there is a transaction: three seconds each."""
 MONGO_STORIES_STEP: Final = _either(3, 1)
-"""Every so many of the faults under which each workload is run twice, and others for the next one."""
 REQUESTS_READ: Final = _either(20, int(os.environ.get("TIDEGATE_EXAMPLES", "50")))
-"""Random operations as they go over the wire, read back."""
-
 # Of the search.
 SMALL_LOCK: Final = _either(1, 3)
-"""Scopes of the small lock whose states are counted as TLC counts them: 170,000; then 952,000 and 1,118,000."""
+"""Scopes of the small lock counted against TLC: 170,000 states; then 952,000 and 1,118,000."""
 LITTLE_SCENARIOS: Final = _either(300, 20_000)
-"""Random little scenarios, searched by an interpreter that shares no code with the simulator: rarer combinations."""
+"""Searched by a second interpreter that shares no code with the simulator."""
 CONFIRMED_STEP: Final = _either(30, 10)
-"""Every so many of them are confirmed, too, in a second process, which takes four times as long."""
+"""Of those, how many are also confirmed in a second process, which takes four times as long."""
 RANDOM_TABLES: Final = _either(80, 1_500)
-"""Random actors over random tables, searched with and without merging."""
 RANDOM_PROGRAMS: Final = _either(60, 300)
-"""Random programs, likewise."""
 LIVELOCKS: Final = _either(80, 200)
-"""Random scenarios in which a livelock is found exactly where there is one."""
 GIVES_UP: Final = _either(in_part=False, at_length=True)
-"""Whether a partition whose drain is given up is searched without merging, too."""
+"""Whether a partition whose drain is given up is also searched without merging."""
 THOROUGH_SCOPES: Final = _either(in_part=False, at_length=True)
-"""Whether every scenario is explored in its thorough scope, one of them of more than a million states, and its states
-compared with those on record."""
+"""Whether every scenario is explored in its thorough scope, one of them beyond a million states."""
 LONG_COUNTEREXAMPLES: Final = _either(in_part=False, at_length=True)
-"""Whether two counterexamples of 16 and 18 steps are shown to be shortest by a search without merging."""
+"""Whether two counterexamples of 16 and 18 steps are proven shortest without merging."""
 HASH_SEEDS: Final = _either(2, 10)
-"""Processes under different hash seeds that explore the same five scenarios: rarer orders of sets."""
-
 # Of the simulated Kafka.
 KAFKA_SCRIPTS: Final = _either(2, 200)
-"""Random scripts of calls that a real broker and the simulated one are compared by: rarer combinations."""
 KAFKA_TABLE_STEP: Final = _either(45, 1)
-"""Every so many of the ways in which a request may fail, told apart by both."""
 KAFKA_HAND_STEP: Final = _either(4, 1)
-"""Every so many of the scripts by hand."""
 KAFKA_WAIT_S: Final = _either(3.0, 60.0)
-"""Scripts that wait longer are left out: sessions and transactions that time out."""
+"""Scripts that wait longer are left out: session and transaction timeouts."""
 KAFKA_RUNS: Final = _either(20, 2_000)
-"""Short runs of workers on the simulated Kafka by seed, for each kind of fault: rarer interleavings."""
 ONCE_RUNS: Final = _either(30, 2_000)
-"""The same with answers in transactions: rarer moments at which one is cut off."""
-
 # On a real broker.
 STORM: Final = _either(Storm(5_000, 3, 4, 3, 0.5, (0.0,)), Storm(200_000, 4, 60, 50, 2.0, (0.0, 20.0, 0.0)))
-"""A storm over a group: rarer strikes at rarer moments, and outages of the broker beyond all sessions."""
 BRIEF_SOAK: Final = Soak(10.0, 300, 0.2, 0.4)
 SOAK: Final = _either(BRIEF_SOAK, Soak(1_200.0, 500, 2.0, 15.0))
-"""What a worker takes: slower leaks."""
-
 # Of reactive tasks, on a real replica set.
 REACTIVE_STORM: Final = _either(
     ReactiveStorm(100, 600, 4, 400, 2, 1, 0.5, 1), ReactiveStorm(20_000, 100_000, 8, 800, 4, 40, 4.0, 3)
 )
-"""A storm over an application: rarer strikes at rarer moments, and more records than one look takes."""
-
 # Of an orchestrator, on a real replica set.
 ORCHESTRATOR_STORM: Final = _either(OrchestratorStorm(100, 2, 2, 0.5, 1), OrchestratorStorm(10_000, 8, 45, 3.0, 3))
-"""A storm over an application: rarer strikes at rarer moments, of the store as well, and more records than one look takes."""
-
 # Of the pages.
 REBUILT: Final = _either(30, 60)
-"""States of random documents that a browser rebuilds: rarer values."""
-
 # Of the command line.
 APART_STEP: Final = _either(25, 10)
-"""Every so many of the commands with bad input that run in a process of their own, too."""
-
-# What `make thorough` alone runs.
+# `make thorough` alone.
 STATES_MAX: Final = _either(sys.maxsize if os.environ.get("TIDEGATE_GOLDEN") else 20_000, sys.maxsize)
-"""A specimen, or a variant of a design, with more states is not explored: one in ten of them has half of all states."""
+"""A tenth of the specimens and variants, not explored, has half of all states."""
 _SLOW: Final[Mapping[str, tuple[str, ...]]] = {
     "/consumer/test_partition_bugs.py::test_a_planted_bug_breaks_the_law_in_some_mode": (
         "drops what is before",
@@ -411,7 +318,7 @@ _SLOW: Final[Mapping[str, tuple[str, ...]]] = {
         "threads-without retryWrites",
     ),
 }
-"""Planted bugs that a test finds in half a second or more, and others that take long, by the test."""
+"""Planted bugs that take half a second or more to find, and other slow cases, by test."""
 LONG: Final = (
     *(f"{test}[{name}]" for test, names in _SLOW.items() for name in names),
     "/test_benchmarks.py::test_a_benchmark_on_mongodb_runs[benchmarks.reactive]",
@@ -428,4 +335,3 @@ LONG: Final = (
     "/test_reactive_storm.py::test_a_new_version_does_again_once_what_its_policy_says",
     "/test_resilience.py::test_a_primary_that_dies_and_one_that_steps_down_lose_and_double_nothing[True]",
 )
-"""How the ids of tests end that are marked `long`."""

@@ -1,4 +1,4 @@
-"""No test of `make test` is slow: `make durations` records how long each function of tests takes."""
+"""`make durations` records how long each test function takes; `make test` allows no slow ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pytest
 
 RECORD: Final = Path(__file__).with_name("durations.json")
 SLOWEST_S: Final = 5.0
-"""A test that takes longer is marked `long`, so that only `make thorough` runs it."""
 KEPT: Final = {
     "tests/integration/test_benchmarks.py::test_a_benchmark_of_the_core_runs": 10.0,
     "tests/integration/test_benchmarks.py::test_a_benchmark_on_kafka_runs": 15.0,
@@ -51,9 +50,8 @@ KEPT: Final = {
     "tests/properties/sim/test_search.py::test_both_searches_find_the_same_in_random_tables": 10.0,
     "tests/properties/test_scenarios.py::test_every_shipped_scenario_meets_its_expectation": 10.0,
 }
-"""One of each kind that runs although it takes longer, and how long it may take."""
+"""One of each kind that may take longer, and its limit."""
 MISSING_MAX: Final = 0.05
-"""The share of tests that the record may lack."""
 
 
 def test_no_test_is_slow() -> None:
@@ -65,7 +63,6 @@ def test_no_test_is_slow() -> None:
 
 
 def test_the_record_is_complete(request: pytest.FixtureRequest) -> None:
-    """Run `make durations` after you add many tests."""
     recorded = json.loads(RECORD.read_text(encoding="utf-8"))
     run = [item.nodeid.partition("[")[0].rpartition("::") for item in request.session.items]
     missing = [name for file, _, name in run if name not in recorded.get(file, {})]
@@ -74,7 +71,6 @@ def test_the_record_is_complete(request: pytest.FixtureRequest) -> None:
 
 
 def write(junit: Path) -> None:
-    """Write the record: by file and function, the seconds of the slowest case."""
     recorded: dict[str, dict[str, float]] = {}
     for case in ET.parse(junit).iter("testcase"):  # noqa: S314  pytest has written it
         file = case.attrib["classname"].replace(".", "/") + ".py"

@@ -1,7 +1,7 @@
-"""A real browser for tests: a headless Chromium, spoken to over two pipes in its own protocol.
+"""A headless Chromium for tests, controlled over two pipes with its own protocol.
 
-Nothing but the standard library is needed, and no port is opened. Whatever the browser says on the way (an error in the
-console, an exception, a request) is kept, so that a test can claim that there was none.
+It needs only the standard library and opens no port. It keeps console errors, exceptions and
+requests, so that a test can assert that there were none.
 """
 
 from __future__ import annotations
@@ -61,21 +61,17 @@ CODES: Final = {
     "ArrowRight": 39,
     "ArrowDown": 40,
 }
-"""Of keys to which an input reacts by itself."""
 
 
 def chromium() -> str | None:
-    """Where the browser is, if there is one."""
     return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
 
 
 class BrowserError(Exception):
-    """The browser refused, or the page raised."""
+    pass
 
 
 class Browser:
-    """One running browser."""
-
     def __init__(self, to: int, replies: int) -> None:
         self.to, self.replies = to, replies
         self.rest = b""
@@ -83,7 +79,6 @@ class Browser:
         self.events: list[Message] = []
 
     def ask(self, method: str, session: str | None = None, /, **given: object) -> Message:
-        """Ask for something and wait for the answer."""
         self.count += 1
         message: Message = {"id": self.count, "method": method, "params": given}
         if session is not None:
@@ -111,30 +106,19 @@ class Browser:
         return cast("Message", json.loads(first))
 
     def open(self, file: Path | str, **how: object) -> Tab:
-        """Open a page in a tab of its own.
-
-        Args:
-            file: A page on disk, or where one is served.
-            how: See `Tab.__init__`.
-        """
         return Tab(self, file, **how)  # type: ignore[arg-type]
 
 
 @contextmanager
 def running(profile: Path) -> Iterator[Browser]:
-    """A browser with a fresh profile; it ends with the block.
-
-    Raises:
-        BrowserError: it does not start.
-    """
     browser = chromium()
     if browser is None:
         raise BrowserError(HOW_TO)
     its_in, to = os.pipe()
     replies, its_out = os.pipe()
-    high = [fcntl(each, F_DUPFD_CLOEXEC, 10) for each in (its_in, its_out)]  # out of the way of 3 and 4
+    high = [fcntl(each, F_DUPFD_CLOEXEC, 10) for each in (its_in, its_out)]  # keep clear of 3 and 4
     quiet = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    places = [*((quiet, fd) for fd in (0, 1, 2)), *zip(high, (3, 4), strict=True)]  # the protocol is on 3 and 4
+    places = [*((quiet, fd) for fd in (0, 1, 2)), *zip(high, (3, 4), strict=True)]  # the protocol uses 3 and 4
     process = os.posix_spawn(
         browser,
         [browser, *FLAGS[:-1], f"--user-data-dir={profile}", FLAGS[-1]],
@@ -157,7 +141,6 @@ def running(profile: Path) -> Iterator[Browser]:
 
 
 def ended(process: int) -> None:
-    """Wait until it has ended; after some time, end it and what it started."""
     deadline = time.monotonic() + 10
     while os.waitpid(process, os.WNOHANG)[0] == 0:
         if time.monotonic() > deadline:
@@ -166,8 +149,6 @@ def ended(process: int) -> None:
 
 
 class Tab:
-    """A page that is open, and all that went wrong in it since."""
-
     def __init__(
         self,
         browser: Browser,
@@ -176,7 +157,7 @@ class Tab:
         width: int = 1440,
         height: int = 900,
         dark: bool = False,
-        hash: str = "",  # noqa: A002  what it is called
+        hash: str = "",  # noqa: A002  the protocol's name
     ) -> None:
         self.browser = browser
         target = browser.ask("Target.createTarget", url="about:blank")["targetId"]
@@ -199,7 +180,6 @@ class Tab:
         return self.browser.ask(method, self.session, **given)
 
     def until(self, method: str) -> Message:
-        """The first event of that name since the page was asked for."""
         deadline = time.monotonic() + PATIENCE_S
         seen = self.start
         while True:
@@ -213,7 +193,6 @@ class Tab:
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def run(self, expression: str) -> object:
-        """The value of an expression in the page, as JSON."""
         done = self.ask(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True, userGesture=True
         )
@@ -222,7 +201,7 @@ class Tab:
         return cast("Message", done["result"]).get("value")
 
     def press(self, *keys: str) -> None:
-        """Press keys as a person would; `Shift+j` holds Shift."""
+        """Press keys; `Shift+j` holds Shift."""
         for key in keys:
             name = key.removeprefix("Shift+")
             text = " " if name == "Space" else name if len(name) == 1 else "\r" if name == "Enter" else ""
@@ -232,13 +211,12 @@ class Tab:
             self.ask("Input.dispatchKeyEvent", type="keyUp", **given)
 
     def reload(self) -> None:
-        """Load the page anew."""
         self.start = len(self.browser.events)
         self.ask("Page.reload")
         self.until("Page.loadEventFired")
 
     def visible(self) -> str:
-        """The text that is laid out; it is found without a script."""
+        """The rendered text, read without a script."""
         seen = self.ask("DOMSnapshot.captureSnapshot", computedStyles=[])
         documents, strings = (
             cast("list[dict[str, dict[str, list[int]]]]", seen["documents"]),
@@ -247,7 +225,6 @@ class Tab:
         return "\n".join(strings[number] for number in documents[0]["layout"]["text"] if number >= 0)
 
     def middle(self, which: str) -> tuple[float, float]:
-        """Where on the screen the first such element is."""
         found = self.run(
             f"(box => [box.x + box.width / 2, box.y + box.height / 2])(document.querySelector({json.dumps(which)}).getBoundingClientRect())"
         )
@@ -255,7 +232,6 @@ class Tab:
         return x, y
 
     def drag(self, which: str, by: float) -> None:
-        """Drag the first such element sideways with the mouse."""
         x, y = self.middle(which)
         for kind, at in (
             ("mousePressed", x),
@@ -269,18 +245,15 @@ class Tab:
         self.drag(which, 0)
 
     def texts(self, which: str) -> list[str]:
-        """What the elements say."""
         found = self.run(f"[...document.querySelectorAll({json.dumps(which)})].map(each => each.textContent)")
         return cast("list[str]", found)
 
     def picture(self, file: Path) -> Path:
-        """A screenshot."""
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(b64decode(str(self.ask("Page.captureScreenshot", format="png")["data"])))
         return file
 
     def paper(self, file: Path) -> bytes:
-        """The page as it is printed."""
         file.parent.mkdir(parents=True, exist_ok=True)
         data = b64decode(
             str(self.ask("Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.69)["data"])
@@ -289,7 +262,7 @@ class Tab:
         return data
 
     def wrong(self) -> list[str]:
-        """All that the console, the policy or an exception said, and every request but that of the page itself, or to its server."""
+        """Console messages, policy violations, exceptions, and requests to other servers."""
         found = []
         for event in self.browser.events[self.start :]:
             given = cast("Message", event.get("params", NONE))
@@ -307,7 +280,6 @@ class Tab:
         return found
 
     def is_own(self, url: str) -> bool:
-        """Is it the page itself, made by it, or of the server that it is from?"""
         if self.address.startswith("http:"):
             return urlsplit(url)[:2] == urlsplit(self.address)[:2]
         return url.partition("#")[0] == self.address.partition("#")[0] or url.startswith("blob:")

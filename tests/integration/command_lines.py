@@ -1,5 +1,3 @@
-"""Apps of `tidegate` commands as operators meet them: processes that run, and who asks about them."""
-
 from __future__ import annotations
 
 import json
@@ -23,8 +21,6 @@ from tidegate_adapters.exploring import targets
 
 @final
 class Running:
-    """An app of `app.py` as a process, run by a command; what it prints and logs goes to one file."""
-
     def __init__(self, command: str, folder: Path, target: str, *options: str, **environment: str) -> None:
         self.log = folder / "log"
         arguments = (*INTERRUPTIBLE, command, "run", f"app.py:{target}", *options)
@@ -49,20 +45,18 @@ class Running:
         self.until(answer)
 
     def code(self) -> int:
-        """Within less than the twenty seconds of a drain."""
+        """The exit code, within less than the 20 s of a drain."""
         return self.process.wait(timeout=18)
 
 
 class Said(NamedTuple):
-    """What the command line has answered."""
-
     code: int
     out: str
     err: str
 
 
 def said_here(arguments: Sequence[str], folder: Path, capsys: pytest.CaptureFixture[str], **environment: str) -> Said:
-    """Call the command line in this process, as if in that folder, which saves a second; nothing of it stays loaded."""
+    """Call the command line in this process, which saves 1 s, and unload the app's modules."""
     root = logging.getLogger()
     level, handlers = root.level, [*root.handlers]
     with pytest.MonkeyPatch.context() as patched:
@@ -75,7 +69,7 @@ def said_here(arguments: Sequence[str], folder: Path, capsys: pytest.CaptureFixt
             patched.setenv(name, value)
         _, before = capsys.readouterr(), {*sys.modules}
         said = Said(main([*arguments]), *capsys.readouterr())
-    targets._from_file.cache_clear()  # noqa: SLF001  a process reads the file of a target anew
+    targets._from_file.cache_clear()  # noqa: SLF001  each process loads the target's file
     root.setLevel(level)
     root.handlers[:] = handlers
     for name in {*sys.modules} - before:
@@ -86,18 +80,12 @@ def said_here(arguments: Sequence[str], folder: Path, capsys: pytest.CaptureFixt
 
 @final
 class Asking:
-    """The command line, called within this process: whoever asks about tasks needs none of the app.
-
-    Args:
-        command: Which command asks: it answers with the schema of that name.
-        capsys: What it says.
-    """
+    """The command line, called in this process: queries need none of the app's code."""
 
     def __init__(self, command: str, capsys: pytest.CaptureFixture[str]) -> None:
         self.command, self.capsys = command, capsys
 
     def main(self, *arguments: str) -> Said:
-        """One call of the command line; no secret is in what it says, and no traceback."""
         _ = self.capsys.readouterr()
         said = Said(main([*arguments]), *self.capsys.readouterr())
         assert not [each for each in ("hunter2", "Traceback") if each in said.out + said.err], said

@@ -1,10 +1,10 @@
-"""Fixtures with real servers; each is started when the first test asks for it.
+"""Fixtures with real servers, each started when the first test needs it.
 
-With `TIDEGATE_MONGODB_URI` or `TIDEGATE_KAFKA_BOOTSTRAP` set, `mongodb` and `kafka` are those servers instead.
-Tests that fault, proxy or kill a server ask for `mongod` or `disposable_mongod`, which are always our own.
+`TIDEGATE_MONGODB_URI` and `TIDEGATE_KAFKA_BOOTSTRAP` replace the servers of `mongodb` and `kafka`.
+`mongod` and `disposable_mongod` are always local: tests inject faults into them, proxy or kill
+them.
 
-Under pytest-xdist every worker that runs such a test has servers of its own.
-`--dist loadgroup` puts all tests of Kafka on one worker, so that only one broker is started.
+Each worker of pytest-xdist has its own servers. `--dist loadgroup` keeps the tests of Kafka on one.
 """
 
 from __future__ import annotations
@@ -27,14 +27,13 @@ from tidegate_adapters.testing.black_pipe import BlackPipe, MakePipe
 _MONGO: Final = {"mongodb", "mongod", "disposable_mongod"}
 _REAL: Final = _MONGO | {"kafka", "browser"}
 _OWN: Final = {"MongoServer", "KafkaServer"}
-"""What tests that start servers of their own import."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks what needs a server, so that `-m "not kafka"` leaves it out.
+    """Marks tests that need a server, so that `-m "not kafka"` leaves them out.
 
-    What needs a server or a browser waits in real time on a machine that may be busy: one that fails is run once more, and what it said
-    stands at the end. What is simulated says the same each time, and is not run again.
+    Tests with a server or a browser wait in real time, perhaps on a busy machine: they are rerun
+    once, and the first failure is reported. Simulated tests are deterministic and not rerun.
     """
     for item in items:
         fixtures: list[str] = getattr(item, "fixturenames", [])
@@ -51,28 +50,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def mongod() -> Iterator[MongoServer]:
-    """A replica set of one node, shared by all tests; who faults it heals it."""
+    """One node, shared by all tests. A test that injects a fault removes it."""
     with MongoServer() as server:
         yield server
 
 
 @pytest.fixture(autouse=True)
 def _looks_again_soon(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client may look for its real server each 20 ms, and not each half a second: after a loss it waits as long (`make_proxy`)."""
+    """Clients may check for their server every 20 ms, not 0.5 s: `make_proxy` causes losses."""
     if not (_MONGO | {"striking"}).isdisjoint(request.fixturenames):
         monkeypatch.setattr(common, "MIN_HEARTBEAT_INTERVAL", 0.02)
 
 
 @pytest.fixture
 def disposable_mongod() -> Iterator[MongoServer]:
-    """A replica set of one node for this test alone, to be killed."""
+    """One node for this test alone, which may kill it."""
     with MongoServer() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def mongodb(request: pytest.FixtureRequest) -> str:
-    """The URI of a replica set that is only used, never faulted."""
     given = os.environ.get("TIDEGATE_MONGODB_URI")
     if given:
         return given
@@ -82,7 +80,7 @@ def mongodb(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def database(mongodb: str) -> Iterator[str]:
-    """The name of a database that is new for this test, and dropped after it unless the server is our own and ends soon."""
+    """A new database, dropped after the test on a server that outlives the run."""
     name = f"tidegate-{uuid.uuid4().hex}"
     yield name
     if "TIDEGATE_MONGODB_URI" in os.environ:
@@ -92,13 +90,12 @@ def database(mongodb: str) -> Iterator[str]:
 
 @pytest.fixture
 def make_proxy(mongod: MongoServer, black_pipe: MakePipe) -> Callable[..., BlackPipe]:
-    """Makes pipes in front of `mongod`: `make_proxy(Rule("update", Action.CUT_REPLY, times=1), seed=7)`."""
+    """Proxies to `mongod`: `make_proxy(Rule("update", Action.CUT_REPLY, times=1), seed=7)`."""
     return partial(black_pipe, mongod.uri.replace("heartbeatFrequencyMS=500", "heartbeatFrequencyMS=30"))
 
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[str]:
-    """The bootstrap address of a broker."""
     given = os.environ.get("TIDEGATE_KAFKA_BOOTSTRAP")
     if given:
         yield given
@@ -109,7 +106,7 @@ def kafka() -> Iterator[str]:
 
 @pytest.fixture
 def make_topic(kafka: str) -> Callable[[int], str]:
-    """Makes topics with as many partitions as given, under new names. Not for a running event loop."""
+    """Topics under new names. Not for a running event loop."""
 
     def make(partitions: int) -> str:
         name = f"tidegate-{uuid.uuid4().hex}"
@@ -121,9 +118,7 @@ def make_topic(kafka: str) -> Callable[[int], str]:
 
 @pytest.fixture
 def collected() -> Iterator[None]:
-    """What a run by seed leaves behind is collected with it, and not in another test; what was there before, not again and
-    again. What fails in it on purpose is not logged.
-    """
+    """Collects the garbage of a simulated run with it; expected failures are not logged."""
     logging.disable(logging.CRITICAL)
     gc.freeze()
     yield
@@ -134,7 +129,7 @@ def collected() -> Iterator[None]:
 
 @pytest.fixture
 def set_aside() -> Iterator[None]:
-    """Pytest has all garbage collected, twice, when it ends: within this process, which holds all tests, that took seconds."""
+    """At its end pytest collects all garbage twice, which took seconds with all tests loaded."""
     gc.freeze()
     yield
     gc.unfreeze()
@@ -142,14 +137,12 @@ def set_aside() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """One browser for all tests of a file."""
     with running(tmp_path_factory.mktemp("browser") / "profile") as found:
         yield found
 
 
 @pytest.fixture
 def open_page(browser: Browser) -> Iterator[Callable[..., Tab]]:
-    """Opens what is served at a port; at the end no page has had an error, a message in its console, or a request elsewhere."""
     tabs: list[Tab] = []
 
     def opened(port: int, **how: object) -> Tab:

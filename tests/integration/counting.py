@@ -1,5 +1,3 @@
-"""A document that counts, by a plain `$inc`: whatever is done twice to it can be seen."""
-
 from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
@@ -17,7 +15,6 @@ def client(uri: str, **options: Any) -> MongoClient[Raw]:
 
 
 def counter(client: MongoClient[Raw], database: str) -> Collection[Raw]:
-    """A collection, acknowledged by a majority, of one document that counts from 0."""
     collection = client[database].get_collection("counters", write_concern=MAJORITY)
     collection.insert_one({"_id": 1, "n": 0})
     return collection

@@ -1,6 +1,6 @@
-"""The embedded store in short runs of applications (`mongo_runs`): each process reaches it after a while, and may lose what it sends."""
+"""The embedded store in short runs (`mongo_runs`): requests take time, and faults lose them."""
 
-# ruff: noqa: SLF001  the store tells nobody else what a document was before
+# ruff: noqa: SLF001  only the store knows the previous document
 
 from __future__ import annotations
 
@@ -23,28 +23,20 @@ from tidegate_adapters.testing.mongo import Change, Code, Outcome
 from tidegate_adapters.testing.mongo.connection import Strike
 
 REFUSED: Final = 13
-"""The code of a no that lasts."""
 DELAY_S: Final = (0.000_2, 0.002)
 LATE_S: Final = (0.001, 3.0)
 GIVES_UP_S: Final = 5.0
-"""How long a process waits for a reply."""
 COMMANDS: Final[Mapping[type, str]] = {
     **dict.fromkeys({*get_args(Operation)} - {FindOne, FindAll}, "update"),
     CommitTransaction: "commitTransaction",
     AbortTransaction: "abortTransaction",
 }
-"""What a client of MongoDB would send, as far as faults tell commands apart; all else is a "find"."""
+"""The command of each effect, as far as faults distinguish them; the rest is a "find"."""
 
 
 @final
 class EmbeddedSet:
-    """An embedded store with the history of its documents, which a simulated replica set has.
-
-    Args:
-        random: Draws how long requests take.
-        documents: What it holds, by namespace ("database.collection").
-        strike: What becomes of a command of a client.
-    """
+    """An embedded store with the history of its documents."""
 
     def __init__(self, random: Random, documents: Mapping[str, tuple[Document, ...]], strike: Strike) -> None:
         self.random, self.strike, self.loop = random, strike, asyncio.get_running_loop()
@@ -56,7 +48,6 @@ class EmbeddedSet:
 
     @property
     def cells(self) -> Mapping[tuple[str, ...], Any]:
-        """All that it holds."""
         return self.store._cells
 
     def _kept(self, after: Any) -> None:
@@ -70,8 +61,6 @@ class EmbeddedSet:
 
 @final
 class Process:
-    """The store as one process reaches it; applications take it for an embedded one."""
-
     def __init__(self, there: EmbeddedSet, name: str) -> None:
         self._there, self._name = there, name
 
@@ -79,7 +68,6 @@ class Process:
         return self._there.store.changes(watched)
 
     async def awaited(self, effect: Any) -> object:
-        """What becomes of a request, as `simulated_mongo.connection` says of its outcomes."""
         there, command = self._there, COMMANDS.get(type(effect), "find")
         struck = there.strike(self._name, {command: ""})
         await self._pass(DELAY_S)

@@ -1,4 +1,4 @@
-"""A member that answers each record with one, exactly once, as a process of its own: `exactly_once_member.py BOOTSTRAP TOPIC OUT NAME`."""
+"""Answers each record exactly once: `exactly_once_member.py BOOTSTRAP TOPIC OUT NAME`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from tidegate_adapters.kafka.worker import Worker
 
 
 async def main() -> None:
-    """Consume until SIGTERM."""
     bootstrap, topic, out, name = sys.argv[1:]
     stalls = random.Random(name)
 

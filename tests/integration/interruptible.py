@@ -1,4 +1,4 @@
-"""The command, such that SIGINT interrupts it even where the tests run in the background, where it would be ignored."""
+"""The command with SIGINT enabled: processes started in the background ignore it by default."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from tidegate.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
 INTERRUPTIBLE: Final = (sys.executable, "-u", "-c", _CODE)
-"""What stands before the arguments of `tidegate`."""
 
 
 def impatient(grace_s: float) -> tuple[str, ...]:
-    """The same, where what does not end after a signal is ended sooner than after five seconds."""
+    """The same, with a shorter grace period than 5 s after a signal."""
     patched = f"from tidegate_adapters.cli import exploring\nexploring.GRACE_S = {grace_s}\n"
     return (*INTERRUPTIBLE[:-1], _CODE.replace("sys.exit", f"{patched}sys.exit"))

@@ -1,6 +1,6 @@
-"""A member of a group, as a process of its own: `kafka_member.py BOOTSTRAP TOPIC GROUP NAME LOG`.
+"""A member of a group in its own process: `kafka_member.py BOOTSTRAP TOPIC GROUP NAME LOG`.
 
-It writes a line a fact into LOG, each with one system call, so that a kill loses nothing that was done:
+It writes one fact a line into LOG, each with one system call, so that a kill loses no fact:
 
     assigned P GENERATION COMMITTED      delivered P OFFSET...      processed P OFFSET      closed
 """
@@ -30,7 +30,6 @@ RULES = ConsumerRules(
 
 
 async def main() -> None:
-    """Consume until SIGTERM."""
     bootstrap, topic, group, name, path = sys.argv[1:]
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     stalls = random.Random(name)

@@ -1,52 +1,58 @@
-"""Short runs of real workers on the simulated Kafka: two members, 40 records, a rebalance and a fault, by seed.
+"""Short runs of real workers on the simulated Kafka, by seed: two members, 40 records and a fault.
 
-    python -m tests.integration.kafka_runs 17               what is wrong with run 17, if anything, and its story
-    python -m tests.integration.kafka_runs 17 --record D    the decisions of each member as well, for `tidegate replay`
-    python -m tests.integration.kafka_runs 17 --page D      its trace and its page as well, up to what is wrong
-    python -m tests.integration.kafka_runs 0 --runs 10000   so many runs from there on; a line for each that is wrong
+    python -m tests.integration.kafka_runs 17             runs 17 and prints what is wrong
+    python -m tests.integration.kafka_runs 17 --record D  also records members for `tidegate replay`
+    python -m tests.integration.kafka_runs 17 --page D    also writes the trace and its page
+    python -m tests.integration.kafka_runs 0 --runs 10000 that many runs, a line for each wrong one
 
-The seed draws the course of a run: the fault, when it strikes and whom, how long user code takes; the order of all that
-happens on the event loop; and how long requests take. A run has three parts: the members work, with the fault, until all is
-committed or they have had time enough; they are asked to stop; a fresh member does what is left.
+The seed draws the fault, its time and target, how long user code and requests take, and the order
+of the event loop. The members work under the fault until all is committed or time runs out, then
+they stop, then a fresh member handles the rest.
 
-Judges, after the laws of `tidegate.consumer`:
-    J1  Every record is finished in the end, and committed (P7). Where something is sent of it, that is when it is finished.
+Judges, by the laws of `tidegate.consumer`:
+    J1  Every record is finished, with its answers sent, and committed in the end (P7).
     J2  No position is committed while a record before it is unfinished (P1).
-    J3  No committed position falls (P1), but by a commit of the very member and generation whose commit came before: a
-        broker does not fence those.
-    J4  No two members work on one record, but where the first was not heard of, or does not care that it is interrupted.
-    J5  `run` ends when it is asked to, in the time to drain and to leave (SD4), by itself or with an error of ours, where the
-        client has raised one of its own.
-    J6  Whatever a member takes to be in work is: no slot is lost.
-    J7  No more handlers run than there are executors (AS1), but for the instant at which some are being interrupted; what
-        a hook is at and another has answered for counts no more.
-    J8  Whatever struck is over by the end of the first part: all is finished and committed by then, but for records that
-        user code failed, or holds, and what their partitions hold back for them.
-    J9  No member is put out because it has not let go in time (DR2), whatever user code does.
-    J10 What ends in the time to drain is not interrupted (DR3).
-    J11 Whoever ends has stopped its client and producers, whatever has failed, and leaves nothing running.
-    J12 Whoever goes on keeps no records of partitions that are not its own, and nothing that has ended, but for this instant.
-    J13 Commits that fail are sent again ever more slowly, and not at once (P12), but for those that are too long; whoever joins anew
-        begins anew.
-    J14 The record that cannot be decoded is handed over in its place.
-    J15 What is told as committed is.
-    J16 Where answers are committed together with positions (`--kinds once`), nobody sees those of a record twice (EO1), and in the end those of
-        each record are seen (EO2).
-    J17 And nobody fences who knows that it is no member.
-    J18 No record fails at a send that nobody has answered, and no more attempts fail than sends: not what waits while another's
-        failure closes the producer.
-    J19 Of a group that begins at the end of a log that grows (`latest`), J1 and J2 hold from the first record on that anybody was handed.
-    J20 Of two members with one name (`named`) one goes on, and the other ends with an error of ours that says so (SD8).
-    J21 Whoever has partitions revoked and knows that it is no member lets go at once: there is nothing to drain.
-    J22 What is to be tried again after a while is not tried before.
-    J23 Of the records of a key, or of the partition, as the order says (`ordered`), one is in work at a time, and each only after
-        those before it were settled (P8); the rest of a key that is held back or dead-lettered is not begun (P9).
-    J24 Of a partition whose undone records span its limit no more is fetched (P6), and of none where the undone records of all
-        have reached that of the gate (AS2): both are exceeded by one poll at most (`held`).
-    J25 Where logs lose their starts (`retained`), J1 and J2 hold for the records that are left. Those that are removed and that nobody
-        has finished are told as removed by the time that the committed position is beyond them.
-    J26 Of a group that has a position, or begins at the end of a log, nothing is begun before it is committed where its partition begins (P16).
-    J27 A record at which the event loop stands for longer than a session is handled once by each member at most (AS10).
+    J3  A committed position never falls (P1), except by the member and generation that committed
+        before: a broker does not fence those.
+    J4  Two members work on one record only if the first is cut off or ignores cancellation.
+    J5  `run` ends within the time to drain and leave after a stop (SD4), without an error or with
+        one of tidegate's that the client caused.
+    J6  Every record that a member counts as in work is in work: no slot leaks.
+    J7  No more handlers run than `concurrency` allows (AS1), except at the instant of an
+        interruption. Hooks whose tasks another hook has reported do not count.
+    J8  All is finished and committed by the end of the first part, except records that user code
+        failed or holds, and those that wait behind them in their partitions.
+    J9  No member is evicted for releasing partitions too late (DR2), whatever user code does.
+    J10 A handler that ends within the time to drain is not interrupted (DR3).
+    J11 A member that ends has closed its client and producers and leaves no task running.
+    J12 A member that continues keeps no records of partitions it does not own, and no finished
+        requests beyond this instant.
+    J13 Failed commits are resent with growing delays (P12), except those that are too long. A
+        member that rejoins starts with the first delay.
+    J14 The undecodable record is handled in its place.
+    J15 Every position reported as committed is committed.
+    J16 Where answers commit together with positions (`--kinds once`), those of each record are seen
+        (EO2), and never twice (EO1).
+    J17 A member that knows it has left the group fences no producer.
+    J18 No record fails because a send has no reply yet. No more attempts fail than sends: one that
+        waits while another closes the producer is no failure.
+    J19 In a group that begins at the end of a growing log (`latest`), J1 and J2 hold from the first
+        record handled.
+    J20 Of two members with one name (`named`) one continues, the other ends with an error of
+        tidegate (SD8).
+    J21 A member that knows it has left the group releases revoked partitions at once.
+    J22 A delayed retry does not start early.
+    J23 Of the records of a key, or of a partition by offset (`ordered`), one is in work at a time,
+        after those before it are settled (P8). The rest of a blocked or dead-lettered key does not
+        start (P9).
+    J24 A partition whose undone records span its limit fetches no more (P6), and none does at the
+        limit of the gate (AS2). One poll may exceed either (`held`).
+    J25 Where logs lose their starts (`retained`), J1 and J2 hold for the records left. Unfinished
+        records that were removed are reported before the committed position passes them.
+    J26 In a group that has a position, or begins at the end of a log, a partition commits its start
+        before it starts a record (P16).
+    J27 Each member handles a record that blocks the event loop beyond a session at most once
+        (AS10).
 """
 
 from __future__ import annotations
@@ -125,27 +131,22 @@ from tidegate_adapters.testing.kafka.requests import (
 
 PARTITIONS, RECORDS, KEYS = 4, 10, 3
 AT_ONCE: Final = ("J2", "J3", "J4", "J7", "J10", "J13", "J15", "J23", "J24")
-"""Laws that are judged whenever something happens; others where a part of the run ends."""
 TURNS_MAX: Final = 50_000
-"""Of the loop in a run: ten times what the longest takes."""
+"""Event-loop turns in a run: ten times those of the longest."""
 LAST: Final = "z"
-"""Who does what is left."""
 PACES: Final = 4
-"""How many paces records have: those that begin at once often end at once, in one turn of the event loop."""
+"""Records have few distinct durations, so that those that start together often end in one turn."""
 ENOUGH_S: Final = 60.0
-"""The longest first part, and the longest third."""
 ENOUGH_FOR_USERS_S: Final = 20.0
-"""The same where user code may keep records for ever."""
 OPEN_MAX_S: Final = 80
-"""For how long a transaction is open at most: a minute, and a round of the broker's."""
+"""A transaction stays open for at most a minute plus one check by the broker."""
 AWAY_S: Final = 1.2
-"""The shortest time for which a topic is away: each client has asked by then which topics there are."""
+"""The shortest time without the topic: within it every client refreshes its metadata."""
 HEARD_S: Final = 1.0
-"""By when each member has sent a heartbeat, where these are as told here, and has asked what its answer means."""
+"""Within this time members send a heartbeat and handle the reply, at the client settings below."""
 QUIET_S: Final = 2.0
-"""And if nothing is told for so long, and the time to drain, nothing will be."""
 _LATE_S: Final = 1.0
-"""What it takes at most beyond what the rules say, for code that has been cancelled, and by 30 s it is killed."""
+"""Slack beyond the rules' own timeouts, for cancelled code."""
 DRAIN: Final = Budget(3 * SECOND, cancel=SECOND, commit=SECOND)
 LOGS: Final = ("tidegate_adapters.kafka", "tidegate_adapters.runtime.reducers")
 _TESTING: Final = Path(event_loop.__file__).parent
@@ -158,11 +159,10 @@ CLIENT: Final[Mapping[str, Any]] = {
 Record_: TypeAlias = tuple[int, int]
 Answer: TypeAlias = Outcome | Code | None
 Hooked: TypeAlias = tuple[TopicPartition, int, int, frozenset[int]]
-"""Partition, generation, window, and the numbers of the tasks."""
 
 
 class Boom(BaseException):
-    """What user code may raise beside exceptions."""
+    pass
 
 
 KINDS: Final = (
@@ -171,28 +171,20 @@ KINDS: Final = (
     "log", "exits", "asks",
 )  # fmt: skip
 OF_REQUESTS: Final = ("request", "requests", "commits", "log")
-"""Faults that strike requests: one, all of a kind for a while, all commits for a while, with a log that raises at each line."""
 ONCE: Final = ("once",)
-"""Answers and positions in transactions; what strikes besides is one of the following. They have seeds of their own."""
 LATEST: Final = ("latest",)
-"""The group begins at the end of logs that grow; these have seeds of their own."""
 GROWS: Final = ("grows",)
-"""The topic gets another partition, which the leader of the group comes to know of; they have seeds of their own, too."""
 BEYOND: Final = ("beyond",)
-"""The group has committed positions beyond the ends of logs, which grow past them later; these have seeds of their own, too."""
 RETAINED: Final = ("retained",)
-"""Logs lose their starts, below the positions that the group has committed and those at which members read. Seeds of their own, too."""
+"""Logs lose records below the committed positions, and below those at which members read."""
 GROWING: Final = (*LATEST, *BEYOND, *RETAINED)
 NAMED: Final = ("named",)
-"""Members have names, and another comes under that of one; these have seeds of their own, too."""
 ORDERED: Final = ("ordered",)
-"""Records wait for each other, and every seventh fails for good; the seed says which order, and what follows. Seeds of their own."""
+"""Every seventh record fails permanently. The seed draws the ordering and `OnFailure`."""
 ORDERS: Final = (*product((Ordering.BY_KEY, Ordering.BY_OFFSET), OnFailure),)
 HELD: Final = ("held",)
-"""Partitions are held again and again, each by itself or all, for what is undone; these have seeds of their own, too."""
 SPAN_MAX: Final = Thresholds(3, 1)
 POLLED_MAX: Final = 2
-"""At which span of undone records such a partition is held and let go, and how many records a poll brings."""
 OF_MEMBERS: Final = (
     "named",
     "stall",
@@ -207,33 +199,23 @@ OF_MEMBERS: Final = (
     "cancel",
     "kill",
 )
-"""Faults that strike a member, or the group, at an instant; others strike what comes along."""
 RECREATED: Final = ("recreated",)
-"""The topic is deleted, and after a while there is one of its name with other records; they have seeds of their own, too."""
 BACK: Final = ("blocks", "anew")
-"""A record holds up the event loop for longer than a session, whenever it is handled; or all are put out, and the topic is made anew at
-the same time. Seeds of their own."""
+"""A blocked event loop beyond a session; or all evicted while the topic is recreated."""
 BLOCKS_S, STANDS_S = 7.0, 2.0
-"""For how long the event loop stands still."""
 MEMBER_STRIKES: Final = ("evicted", "kill", "stall", "rebalance", "stop")
-"""What strikes where a kind is not of a fault."""
 LOST_FROM, COMMITTED_AT = 3, 5
-"""Where logs end that have lost their ends, and what the group has committed of them."""
 KEPT_FROM, FILLED_TO, DONE_TO = 2, 4, 0
-"""Where half of the logs start that lose their starts, where all end at first, and what the group has committed of them."""
 RESETS: Final = ("earliest", "latest", "none")
-"""What their workers are told to do without a position, which they have."""
 LOOKED_S: Final = 15.0
-"""By when somebody has begun with each of those."""
 NAMED_STRIKES: Final = ("named", "named", "named", "evicted")
-"""What strikes members with names: another of one, or the loss of a session, which leaves a member its name."""
+"""A second member with the name, or the loss of a session, which leaves a member its name."""
 STRIKES: Final = ("fenced", "evicted", "kill", "stall", "rebalance", "stop")
 UNHEARD: Final = (*BACK, *ONCE, *RECREATED, *OF_REQUESTS, *GROWING, *NAMED, *ORDERED, *HELD, "stall", "evicted")
-"""Faults after which a member may not know that it is none any more."""
+"""Faults after which a member may not know that it has left the group."""
 NOT_GIVEN: Final = ((OffsetFetch, "UnknownTopicOrPartitionError"),)
-"""What Kafka 4.1 does not answer: aiokafka takes it for nothing committed, and the position falls."""
+"""Kafka 4.1 never answers so: aiokafka reads it as "nothing committed", and the position falls."""
 CALM: Final = ("nothing", "stop", "cancel", "rebalance", "observer", "recorder", "gaps", "exits")
-"""Faults under which all that is begun ends in the time to drain."""
 MORE: Final[Mapping[str, Mapping[str, Any]]] = {
     "letters": {"on_failure": OnFailure.DEAD_LETTER, "dead_letter": "{topic}.dead"},
     "once": {"exactly_once": True},
@@ -242,43 +224,25 @@ MORE: Final[Mapping[str, Mapping[str, Any]]] = {
     "latest": {"auto_offset_reset": "latest"},
     "held": {"max_poll_records": POLLED_MAX},
 }
-"""What workers are told besides."""
 COMMITS_MAX: Final = 2 * 5
-"""How many commits of a partition a member may send in a second, in vain: by its back-off, where each delay is half as long by chance,
-5, along with others and by itself.
-"""
+"""In a second, of one partition: 5 by the back-off with jitter, each with others and alone."""
 JITTER: Final = PPM // 2
-"""Of retries."""
 TINY_S: Final = 0.000_01
-"""What is rounded away."""
 EXITS: Final = 4
-"""At how many records user code exits."""
 OF_TEXT: Final = (errors.OffsetMetadataTooLargeError, errors.InvalidCommitOffsetSizeError)
-"""After which a commit is sent at once, with less."""
 OF_USERS: Final = ("raises", "hangs", "slow", "stubborn", "partial")
-"""Faults that a partition may wait for until it comes to somebody else."""
 
 
 @final
 @attrs.frozen
 class Course:
-    """What happens in a run.
+    """The plan of a run.
 
     Attributes:
-        seed: Draws all of it.
-        kind: Of the fault.
-        whom: Which member it strikes, "a" or "b".
-        at_s: When, in seconds after the start of the first member.
-        lasts_s: For how long, where it lasts.
-        request: The kind of request that it strikes, of those that a member sends.
-        number: Which one of those.
-        outcome: What becomes of that request, of all that may; how an answer of a hook is wrong.
-        record: Which record's handling is struck.
-        error: What user code raises.
-        joins_s: When the second member joins.
-        pace_s: The longest that a record takes.
-        default: Are the rules and the client's options the default ones?
-        executors: How many records a member handles at once: few wait for each other, many end together.
+        at_s: In seconds after the first member starts.
+        outcome: Chooses the reply to the request, or the mistake in the answer of a hook.
+        pace_s: The longest time that a record takes.
+        executors: The concurrency: few make records wait, many end together.
     """
 
     seed: int
@@ -298,7 +262,6 @@ class Course:
 
 
 def course(seed: int, kinds: tuple[str, ...] = KINDS) -> Course:
-    """The course of a run."""
     random = Random(f"course {seed}")
     kind, pace_s = random.choice(kinds), random.choice((0.1, 0.3))
     return Course(
@@ -322,7 +285,6 @@ def course(seed: int, kinds: tuple[str, ...] = KINDS) -> Course:
 
 
 def hooked(worker: Any, hooks: Any, rules: ConsumerRules) -> Worker:
-    """A worker with code for whatever these rules ask for besides handlers, as a pipeline will have it."""
     worker.settings, code = attrs.evolve(worker.settings, consumer=rules), worker._code  # noqa: SLF001
     worker._code = code._replace(hooks=hooks)  # noqa: SLF001
     return cast("Worker", worker)
@@ -330,34 +292,22 @@ def hooked(worker: Any, hooks: Any, rules: ConsumerRules) -> Worker:
 
 @final
 class Story:
-    """What happened, and what is wrong about it."""
-
     def __init__(self, told: Course) -> None:
         self.course = told
         self.wrong: list[str] = []
         self.told: list[Told] = []
         self.is_seen = False
-        """Is it looked at each time what can be seen from outside?"""
         self.begun: dict[Record_, dict[str, int]] = {}
-        """Who works on each record, and how many of its handlers do."""
         self.finished: set[Record_] = set()
         self.firsts: dict[int, int] = {}
-        """The first record of each partition that was handled."""
         self.committed: dict[int, tuple[int, str, int]] = {}
-        """The position, and by whom and in which generation it was committed."""
         self.life = 0
-        """How often the topic was deleted."""
         self.taken: set[tuple[int, int]] = set()
-        """Each position that was ever committed."""
         self.struck: set[Record_] = set()
-        """Records whose handling was struck already."""
         self.parked: dict[Record_, int] = {}
-        """How often each was parked."""
         self.all_done = asyncio.Event()
         self.removed: set[Record_] = set()
-        """What members have told as removed."""
         self.told_s = 0.0
-        """When the last line was."""
 
     @property
     def lines(self) -> list[str]:
@@ -372,12 +322,10 @@ class Story:
         self.wrong.append(f"{law}: {what}")
 
     def is_stuck(self, what: str) -> None:
-        """The loop goes on no more."""
         self.told.append(Told(self.told_s, JUDGE, f"J5: {what}", StepKind.OTHER, "", "J5", self._seen()))
         self.wrong.append(f"J5: {what}")
 
     def _seen(self) -> Document:
-        """What can be seen from outside."""
         finished = {
             number: tuple(sorted(at for of, at in self.finished if of == number)) for number in range(PARTITIONS)
         }
@@ -400,8 +348,6 @@ def _document(items: Mapping[str, Value]) -> Document:
 
 @final
 class Member:
-    """One process with a worker."""
-
     def __init__(self, name: str, run_: Run) -> None:
         self.name, self.run = name, run_
         self.is_dead = False
@@ -411,25 +357,19 @@ class Member:
         self.sends_failed = 0
         self.in_work = 0
         self.hooked: set[Hooked] = set()
-        """What hooks are at."""
         self.claimed: Hooked | None = None
-        """What a hook has answered for that was another's to answer for."""
         self.exit: BaseException | None = None
-        """With what it has exited, as its user code has told it to."""
         self.has_exited = False
         self.stopped_s: float | None = None
         self.is_stopped_at_once = False
         self.due_s: dict[Record_, float] = {}
-        """Before when it may not try a record again, in this life of its partition."""
+        """The earliest retry of each record, in this assignment of its partition."""
         self.tried: set[Record_] = set()
         self.failed: set[Record_] = set()
-        """What it has begun and what has failed for good, where records have an order, likewise."""
+        """Started records and permanent failures under an ordering, in this assignment."""
         self.blocked: set[Record_] = set()
-        """At what it has held up the event loop."""
         self.begins: dict[int, int] = {}
-        """Where its partitions have begun."""
         self.fetched: dict[tuple[TopicPartition, int], set[int]] = {}
-        """What came of a partition in each of its lives."""
         kind, mine = run_.course.kind, name == run_.course.whom
         self._once = {"observer": mine and kind == "observer", "recorder": mine and kind == "recorder"}
         self.rules, more = self._told()
@@ -460,7 +400,6 @@ class Member:
         self.task = asyncio.get_running_loop().create_task(self._run(), name=f"run of {name}")
 
     def _told(self) -> tuple[ConsumerRules, dict[str, Any]]:
-        """Its rules, and what its worker is told besides."""
         told, kind, order = self.run.course, self.run.course.kind, self.run.order
         more: dict[str, Any] = {**MORE.get(kind, {})}
         rules = PartitionRules() if told.default else PartitionRules(drain=DRAIN)
@@ -490,7 +429,6 @@ class Member:
         return ConsumerRules(told.executors, partition=rules), more
 
     async def _run(self) -> None:
-        """As a process: whoever exits stops no loop but its own."""
         try:
             await self.worker.run(self._connect, lambda *_: Sends(self), self._transact)
         except (SystemExit, KeyboardInterrupt) as error:
@@ -510,11 +448,11 @@ class Member:
 
     async def _started(self, client: Any, start: Callable[[], Awaitable[None]]) -> None:
         await start()
-        for of, name in ((client._coordinator, "fetch_committed_offsets"), (client, "end_offsets")):  # noqa: SLF001  it asks there
+        for of, name in ((client._coordinator, "fetch_committed_offsets"), (client, "end_offsets")):  # noqa: SLF001  the worker calls these
             setattr(of, name, self._late_answers(getattr(of, name)))
 
     def _late_answers(self, ask: Callable[[Any], Awaitable[object]]) -> Callable[[Any], Awaitable[object]]:
-        """The same call, of which one in two is not answered in time, until half of the first part is over."""
+        """Half of the calls time out, until half of the first part is over."""
 
         async def asked(what: Any) -> object:
             if self.run.random.random() < 0.5 and asyncio.get_running_loop().time() < ENOUGH_S / 2:
@@ -541,7 +479,7 @@ class Member:
     async def _handle(self, record: Record) -> Send | None:
         at = (record.partition, record.offset)
         if self.is_dead:
-            raise asyncio.CancelledError  # nobody sees it
+            raise asyncio.CancelledError  # the process is dead
         story = self.run.story
         self._begin(at)
         try:
@@ -576,7 +514,7 @@ class Member:
             story.accuse("J22", f"{self.name} tries {at} again {early_s:.3f} s before it may")
 
     def _judge_order(self, at: Record_, ordering: Ordering, then: OnFailure) -> None:
-        """J23; who begins anew begins with the first that is not committed, whoever has finished it."""
+        """J23. A new owner starts with the first uncommitted record, finished or not."""
         story, line = self.run.story, self.run.line_of(at, ordering)
         opened = {each[1] for each in line if each not in story.finished or self.name in story.begun.get(each, ())}
         failed = [each[1] for each in self.failed & {*line} if then not in (OnFailure.SKIP, OnFailure.DEAD_LETTER)]
@@ -643,7 +581,7 @@ class Member:
         return Send("out", b"%d %d" % at) if is_sent else None
 
     def _exits(self, at: Record_) -> bool:
-        """Whether it does so here: at several records, in several partitions, as who calls the same function in each."""
+        """At several records of several partitions, like one function called from each."""
         story, (number, offset) = self.run.story, self.run.course.record
         return (
             self.name != LAST
@@ -680,7 +618,7 @@ class Member:
                 pass
 
     async def _hooked(self, work: Work, given: tuple[Record, ...]) -> object:
-        """Each record is a task; asked for the struck one, it answers for the first task only."""
+        """Each record is a task. For the struck one the report is partial, or of other work."""
         match work.request:
             case Arrange():
                 return Tasks(tuple((record.offset,) for record in given))
@@ -712,7 +650,6 @@ class Member:
                 return None
 
     def _unasked(self) -> int:
-        """How many hooks are at what another has answered for, once the worker has heard of that."""
         if self.claimed is None:
             return 0
         *of, numbers = self.claimed
@@ -741,7 +678,7 @@ class Member:
         load = 0
         for part in state.partitions:
             if part.phase is Phase.DRAINING:
-                continue  # what waited of it is dropped
+                continue  # its waiting records are dropped
             came = self.fetched.get((part.partition, part.generation), set())
             undone = {each for each in came if (part.partition.partition, each) not in self.run.story.finished}
             load += len(undone)
@@ -752,10 +689,10 @@ class Member:
             self.run.story.accuse("J24", f"{self.name} fetches {event}, and {load} are undone of all")
 
     def _sends_failed(self, event: WorkReported, state: ConsumerState) -> None:
-        """J18; who drains is interrupted, too."""
+        """J18. A draining partition interrupts its sends."""
         part = state[event.partition]
         if self.run.course.kind == "sends" and isinstance(part, Owned) and part.phase is not Phase.DRAINING:
-            inner = self.worker._member  # noqa: SLF001  it tells nobody
+            inner = self.worker._member  # noqa: SLF001  no public access
             failed = 0 if inner is None else inner.status.sinks[0].attempts.get("unanswered", 0)
             if (isinstance(event.what, RecordsHandled) and event.what.failed) or failed > self.sends_failed:
                 self.run.story.accuse(
@@ -773,7 +710,7 @@ class Member:
             self.run.story.tell(self.name, f"has its {who} raise", fault=who)
             raise OSError("no space left on device")
 
-    # --- what is done to it ---------------------------------------------------------------------------------------------
+    # --- faults ---------------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
         if self.stopped_s is None:
@@ -795,12 +732,11 @@ class Member:
         self.task.cancel()
 
     def kept(self) -> set[TopicPartition]:
-        """The partitions of which it keeps records."""
-        inner = self.worker._member  # noqa: SLF001  it tells nobody
+        inner = self.worker._member  # noqa: SLF001  no public access
         return set() if inner is None else {partition for (partition, _), each in inner._records._lives.items() if each}  # noqa: SLF001
 
     def over(self) -> int:
-        """How many questions it keeps that have been answered; one for each partition may have been at this instant."""
+        """Finished requests that it keeps; each partition may have one at this instant."""
         inner = self.worker._member  # noqa: SLF001
         return 0 if inner is None else sum(task.done() for task in inner.life._tasks)  # noqa: SLF001
 
@@ -840,8 +776,6 @@ class Member:
 
 @final
 class Heard:
-    """A listener that is looked at: J21, and what is put off is put off for this life alone."""
-
     def __init__(self, member: Member, listener: Any) -> None:
         self.member, self.on_partitions_assigned = member, listener.on_partitions_assigned
         self._listener = listener
@@ -855,14 +789,14 @@ class Heard:
         finally:
             member.due_s.clear()
         took_s = loop.time() - began_s
-        if is_lost and took_s > TINY_S and member.run.course.kind not in NAMED:  # who has a name asks whose it is
+        if (
+            is_lost and took_s > TINY_S and member.run.course.kind not in NAMED
+        ):  # a static member first asks for the owner of its name
             member.run.story.accuse("J21", f"{member.name} is no member, and lets go {took_s:.3f} s later")
 
 
 @final
 class Sends(Producer):
-    """A producer that takes its time, and fails now and then, before it has sent or after."""
-
     def __init__(self, member: Member) -> None:
         self.member, self.run = member, member.run
         self.is_closed = False
@@ -873,7 +807,7 @@ class Sends(Producer):
 
     async def stop(self) -> None:
         self.is_closed = True
-        if self.run.random.random() < 0.2:  # aiokafka's waits for what it has not sent
+        if self.run.random.random() < 0.2:  # aiokafka's waits for unsent records
             self.run.hangs = True
             await self.member._alive(asyncio.get_running_loop().create_future())  # noqa: SLF001
         await self._late()
@@ -905,15 +839,11 @@ class Sends(Producer):
 @final
 @attrs.frozen
 class _Running:
-    """As much of a consumer's state as law AS1 looks at."""
-
     running: int
 
 
 @final
 class Run:
-    """One run."""
-
     def __init__(self, told: Course, random: Random, folder: Path | None) -> None:
         self.course, self.random, self.folder = told, random, folder
         self.story = Story(told)
@@ -932,21 +862,14 @@ class Run:
         self.reader = Reader(self.network, OUT) if answers else None
         self.dead: set[str] = set()
         self._sent = self._count = 0
-        """How many requests of the kind that is struck."""
         self.begun_s = 0.0
         self.hangs = False
-        """Does a producer not end?"""
         self._failed_commits: dict[tuple[Partition, int], list[float]] = {}
-        """When commits of an assignment were sent of which nobody knows what became."""
         self.records = {number: self._filled(number) for number in range(PARTITIONS)}
-        """The offsets that have a record."""
         self.order = ORDERS[told.seed % len(ORDERS)] if told.kind in ORDERED else None
-        """Which records wait for each other, and what follows where one fails for good."""
         self.held_back = self._held_back()
-        """What need not be done in the first part."""
 
     def line_of(self, at: Record_, ordering: Ordering) -> list[Record_]:
-        """The records that wait for each other, this one included."""
         number, offset = at
         return [
             (number, each)
@@ -955,11 +878,9 @@ class Run:
         ]
 
     def fails(self, at: Record_) -> bool:
-        """Whether it does so for good, until all but the last have gone."""
         return self.order is not None and (sum(at) + self.course.seed // len(ORDERS)) % 7 == 0
 
     def _held_back(self) -> set[Record_]:
-        """What may stay undone: records that fail for good, where that stands, and those behind them."""
         if self.order is None or self.order[1] not in (OnFailure.STOP, OnFailure.BLOCK_KEY):
             return set()
         ordering = Ordering.BY_OFFSET if self.order[1] is OnFailure.STOP else self.order[0]
@@ -974,7 +895,7 @@ class Run:
                 self.broker.append("t", number, b"0.%d" % (at % KEYS))
             if self.course.kind in RETAINED and number % 2:
                 self.broker.delete_below("t", number, KEPT_FROM)
-            return tuple(range(RECORDS))  # of which others come later
+            return tuple(range(RECORDS))  # some are appended later
         entries: list[LogEntry] = []
         for at in range(RECORDS):
             entries.append(b"%d.%d" % (self.story.life, at % KEYS))
@@ -995,7 +916,7 @@ class Run:
             self.story.tell("network", f"answers {type(request).__name__} of {client} by {struck}", fault=str(struck))
             return struck
         if client == told.whom and isinstance(request, JoinGroup):
-            self._failed_commits.clear()  # it begins anew with what it is given, as its generation may be the same
+            self._failed_commits.clear()  # it rejoins, perhaps in the same generation
         if client != told.whom or told.kind not in OF_REQUESTS or type(request) is not told.request:
             return None
         now = asyncio.get_running_loop().time()
@@ -1036,7 +957,7 @@ class Run:
         story, number, after = self.story, partition.partition, position.offset
         if isinstance(request, OffsetCommit):
             member, generation = request.member_id, request.generation
-        else:  # the fence of its producer orders it, so it is judged as one that never falls
+        else:  # its producer's fence orders it, so it may never fall
             self._count += 1
             member, generation = request.transactional_id, self._count
         client = member.rpartition("-")[0] or "no member"
@@ -1058,7 +979,6 @@ class Run:
     def _decided(
         self, name: str, offsets: Mapping[Partition, tuple[int, ...]], positions: Mapping[Partition, Position]
     ) -> None:
-        """A transaction is committed; its answers and its position will be seen."""
         answers = [at for each, written in offsets.items() for at in places_in(self.broker, each, written)]
         told = [f"{each.partition}@{at.offset}" for each, at in positions.items()]
         self.story.tell("run", f"{name} commits {told} with the answers of {answers}", StepKind.COMMIT)
@@ -1067,19 +987,17 @@ class Run:
         self.story.taken.update((each.partition, at.offset) for each, at in positions.items())
 
     def owed(self, number: int) -> list[int]:
-        """The records of a partition that are to be finished: J19 and J25."""
+        """Records of a partition that must be finished (J19 and J25)."""
         first = self._start(number)
         if self.course.kind in LATEST:
             first = self.story.firsts.get(number, RECORDS)
         return [offset for offset in self.records[number] if offset >= first]
 
     def _start(self, number: int) -> int:
-        """The first offset of a log."""
         log = self.broker.logs.get(Partition("t", number))
         return 0 if log is None else log.start
 
     async def _produce(self) -> None:
-        """Records come while members begin; where logs have lost an end or a start, once somebody has begun with each."""
         by_s = asyncio.get_running_loop().time() + LOOKED_S * (self.course.kind not in LATEST)
         while len(self.story.firsts) < PARTITIONS and asyncio.get_running_loop().time() < by_s:  # noqa: ASYNC110
             await asyncio.sleep(self.course.pace_s / 5)
@@ -1095,7 +1013,6 @@ class Run:
                 self.broker.append("t", number, b"0.%d" % (end % KEYS))
 
     def _retain(self, number: int, end: int) -> None:
-        """Some records come, and the first of them are removed with all before, before anybody reads them."""
         until = self.random.randint(end + 1, RECORDS - 1)
         start = self.random.randint(end + 1, until)
         self.story.tell("faults", f"append {number}@{end} to @{until}, and remove what is before @{start}")
@@ -1106,7 +1023,6 @@ class Run:
         self.broker.delete_below("t", number, start)
 
     def left(self) -> list[Record_]:
-        """What is not committed."""
         return [
             (number, offset)
             for number in self.records
@@ -1147,7 +1063,6 @@ class Run:
         return story
 
     async def _all_done(self, members: Iterable[Member]) -> None:
-        """Until all is committed, nobody is left, or there was time enough."""
         waits = asyncio.get_running_loop().create_task(self.story.all_done.wait())
         tasks = {member.task for member in members if not member.is_dead}
         everyone: asyncio.Future[Any] = asyncio.gather(*(asyncio.wait({task}) for task in tasks))
@@ -1163,14 +1078,12 @@ class Run:
             await everyone
 
     def _enough_s(self) -> tuple[float, float]:
-        """How long it may take until all is committed, and how long until anything is told."""
         if self.course.kind not in ("hangs", "raises", "partial", "poison"):
             return ENOUGH_S, ENOUGH_S
         drain = PartitionRules().drain if self.course.default else DRAIN
         return ENOUGH_FOR_USERS_S, QUIET_S + drain.total / SECOND
 
     def _judge_names(self, alike: list[Member]) -> None:
-        """J20; who is alone goes on."""
         ended = [each for each in alike if each.task.done()]
         errors_ = [None if each.task.cancelled() else each.task.exception() for each in ended]
         told = [error for error in errors_ if isinstance(error, Misuse) and "group_instance_id" in error.where]
@@ -1178,7 +1091,6 @@ class Run:
             self.story.accuse("J20", f"of {len(alike)} with one name these end: {[each.name for each in ended]}")
 
     def _judge_the_rest(self, members: Iterable[Member]) -> None:
-        """J6, J8, J9 and J12."""
         late = [each for each in self.broker.group("g").late if each.partition("-")[0] not in self.dead]
         if late and self.course.kind not in UNHEARD:
             self.story.accuse("J9", f"{late} had not let go in time, and were put out")
@@ -1200,7 +1112,7 @@ class Run:
             self.story.accuse("J8", f"{left} are not committed, though nothing keeps them")
 
     def _judge_what_runs(self) -> None:
-        """J11, but for code that will not be cancelled, and for what the client runs."""
+        """J11, except for code that ignores cancellation and for the client's own tasks."""
         if self.dead or self.hangs or self.course.kind == "stubborn":
             return
         codes = [cast("Any", task.get_coro()).cr_code for task in asyncio.all_tasks()]
@@ -1235,7 +1147,7 @@ class Run:
             await self._read(self.reader)
 
     async def _read(self, reader: Reader) -> None:
-        """J16, once the reader has read all, or the broker has ended whatever nobody else did."""
+        """J16, after the reader has read all, or the broker has ended the open transactions."""
         for _ in range(OPEN_MAX_S):
             if reader.seen.keys() >= self.story.finished:
                 break
@@ -1247,7 +1159,6 @@ class Run:
             self.story.accuse("J16", f"the answers of {sorted(differs)} are not seen, or are not committed")
 
     async def _fault(self, members: dict[str, Member]) -> None:
-        """What is done to a member, or to the group."""
         told, story = self.course, self.story
         strikes = {"once": STRIKES, "named": NAMED_STRIKES}.get(
             told.kind, MEMBER_STRIKES if told.kind in (*GROWING, *ORDERED, *HELD) else (told.kind,)
@@ -1308,7 +1219,6 @@ class Run:
         self._make_anew()
 
     def _put_out_and_made_anew(self) -> None:
-        """No member may see that the topic was away."""
         group = self.broker.group("g")
         for member_id in [*group.members]:
             group.put_out(member_id)
@@ -1317,7 +1227,6 @@ class Run:
         self._make_anew()
 
     def _delete(self) -> None:
-        """What was handled and committed of the topic before counts for nothing."""
         story = self.story
         story.tell("faults", "delete the topic")
         self.broker.delete("t")
@@ -1332,7 +1241,6 @@ class Run:
 
 
 def _hears(story: Callable[[], Story], line_: logging.LogRecord) -> bool:
-    """Whether a line goes on, which none does; what it tells as removed is noted."""
     match line_.args:
         case (int(), TopicPartition() as partition, str(), int(position), int(start), *_):
             story().tell("log", line_.getMessage())
@@ -1347,14 +1255,6 @@ def _raises(_: logging.LogRecord) -> bool:
 
 
 def judged(seed: int, kinds: tuple[str, ...] = KINDS, folder: Path | None = None, *, is_seen: bool = False) -> Story:
-    """The story of a run; `wrong` in it says what the judges found.
-
-    Args:
-        seed: Of the run.
-        kinds: The kinds of faults to draw from.
-        folder: Where the decisions of the members are recorded, if anywhere.
-        is_seen: Whether it is told each time what can be seen from outside.
-    """
     told = course(seed, kinds)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -1369,9 +1269,9 @@ def judged(seed: int, kinds: tuple[str, ...] = KINDS, folder: Path | None = None
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(event_loop, "TURNS_MAX", TURNS_MAX)
-            patch.setattr(say, "lost", 0)  # and what this run has lost, no other one tells
+            patch.setattr(say, "lost", 0)  # lines lost here belong to this run alone
             for each in map(logging.getLogger, LOGS) if told.kind == "log" else ():
-                patch.setattr(each, "isEnabledFor", lambda _: True)  # whatever is disabled for all
+                patch.setattr(each, "isEnabledFor", lambda _: True)  # overrides logging.disable
                 patch.setattr(each, "filters", [_raises])
             if told.kind in RETAINED:
                 heard = logging.getLogger("tidegate_adapters.kafka")
@@ -1385,13 +1285,11 @@ def judged(seed: int, kinds: tuple[str, ...] = KINDS, folder: Path | None = None
 
 
 def line(seed: int, kinds: tuple[str, ...] = KINDS) -> str:
-    """What runs it again."""
     more = "" if kinds == KINDS else f" --kinds {','.join(kinds)}"
     return f"python -m tests.integration.kafka_runs {seed}{more}"
 
 
 def page_of(seed: int, kinds: tuple[str, ...], folder: Path) -> Path:
-    """Run it once more, and write its trace, up to what is wrong, as text, as JSON and as a page; the path of the page."""
     story = judged(seed, kinds, is_seen=True)
     trace = trace_of(
         story.told,
@@ -1406,7 +1304,6 @@ def page_of(seed: int, kinds: tuple[str, ...], folder: Path) -> Path:
 
 
 def found(seeds: Iterable[int], kinds: tuple[str, ...] = KINDS, why: str = "") -> Story | None:
-    """The first of these runs that a judge, or the one whose finding begins so, has found wrong."""
     for seed in seeds:
         story = judged(seed, kinds)
         if any(each.startswith(why) for each in story.wrong):
@@ -1415,7 +1312,6 @@ def found(seeds: Iterable[int], kinds: tuple[str, ...] = KINDS, why: str = "") -
 
 
 def main(arguments: Callable[[], argparse.Namespace] | None = None) -> int:
-    """Run, and tell."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("seed", type=int)
     parser.add_argument("--runs", type=int, default=1)
@@ -1424,7 +1320,7 @@ def main(arguments: Callable[[], argparse.Namespace] | None = None) -> int:
     parser.add_argument("--page", type=Path)
     told = arguments() if arguments is not None else parser.parse_args()
     logging.disable(logging.CRITICAL)
-    gc.freeze()  # or what is there already is looked at again and again
+    gc.freeze()  # spare older objects each collection
     wrong = 0
     for seed in range(told.seed, told.seed + told.runs):
         story = judged(seed, told.kinds, told.record)

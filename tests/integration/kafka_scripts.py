@@ -1,10 +1,8 @@
-"""Scripts of calls of Kafka's clients, played against a real broker with aiokafka, or against the simulated ones.
+"""Scripts of calls of Kafka's clients, for a real broker with aiokafka or for the simulated ones.
 
-A script is a tuple of steps; each names the member that does it. What a step saw goes into the account of its member, what its
-listener was told into another, for which of the two comes first is often open; at the end the committed positions are looked
-at. Two accounts that differ show that the simulated client or broker is wrong.
-
-A step that polls goes on until nothing has come for a while, for how records are cut into fetches is nobody's promise.
+Each member has an account of its results and another of its listener, because their relative order
+is often open. Committed positions come last. A difference of two accounts shows a mistake of the
+simulation. Polls continue until no record arrives: Kafka does not define the size of fetches.
 """
 
 from __future__ import annotations
@@ -50,8 +48,6 @@ OPTIONS: Mapping[str, Any] = {
 
 @attrs.frozen
 class Step:
-    """Something that a member does."""
-
     member: str = "a"
 
 
@@ -61,10 +57,8 @@ class Start(Step):
     """A consumer starts and subscribes.
 
     Attributes:
-        options: More options.
-        raises: What its listener raises: at "revoked" or "assigned", the exception, and how often.
-        sleeps: How long its listener takes when partitions are revoked, in seconds, the first time that it had any.
-        commits: Its listener commits this offset of each partition that is revoked.
+        raises: What its listener raises: at "revoked" or "assigned", what, and how often.
+        sleeps: Seconds that its listener takes for the first non-empty revocation.
     """
 
     options: Mapping[str, Any] = attrs.field(factory=dict)
@@ -76,33 +70,31 @@ class Start(Step):
 @final
 @attrs.frozen
 class Stop(Step):
-    """It stops, and leaves its group."""
+    pass
 
 
 @final
 @attrs.frozen
 class Kill(Step):
-    """It is gone, and the broker is not told."""
+    """It disappears without leaving the group."""
 
 
 @final
 @attrs.frozen
 class Settle(Step):
-    """Wait until every member is one of this generation, and nothing has happened for a while."""
+    """Wait until every member has this generation and is idle."""
 
 
 @final
 @attrs.frozen
 class Wait(Step):
-    """Let time pass."""
-
     seconds: float = 1.0
 
 
 @final
 @attrs.frozen
 class Produce(Step):
-    """Records go to a partition: plain, in a transaction that leaves a mark behind it, or with a header that is not UTF-8."""
+    """Records: plain, in a transaction with its marker, or with a header name that is not UTF-8."""
 
     partition: int = 0
     count: int = 3
@@ -112,8 +104,6 @@ class Produce(Step):
 @final
 @attrs.frozen
 class DeleteBelow(Step):
-    """Records before an offset are deleted."""
-
     partition: int = 0
     offset: int = 0
 
@@ -121,36 +111,30 @@ class DeleteBelow(Step):
 @final
 @attrs.frozen
 class Grow(Step):
-    """The topic has so many partitions from now on."""
-
     partitions: int = PARTITIONS + 1
 
 
 @final
 @attrs.frozen
 class Remove(Step):
-    """The topic is deleted."""
+    pass
 
 
 @final
 @attrs.frozen
 class Create(Step):
-    """There is a topic of that name again."""
+    pass
 
 
 @final
 @attrs.frozen
 class Poll(Step):
-    """Poll these partitions, or all, until nothing comes any more."""
-
     partitions: tuple[int, ...] = ()
 
 
 @final
 @attrs.frozen
 class Commit(Step):
-    """Commit an offset; perhaps cancelled as soon as it is under way, or in a task of its own that is looked at later."""
-
     partition: int = 0
     offset: int = 1
     metadata: str = ""
@@ -160,19 +144,12 @@ class Commit(Step):
 @final
 @attrs.frozen
 class Outcomes(Step):
-    """What has become of calls in tasks of their own."""
+    pass
 
 
 @final
 @attrs.frozen
 class Begin(Step):
-    """A producer starts under a transactional id, perhaps in a task of its own that is looked at later.
-
-    Attributes:
-        name: The transactional id.
-        options: More options.
-    """
-
     name: str = "x"
     options: Mapping[str, Any] = attrs.field(factory=dict)
     way: str = "await"
@@ -181,7 +158,7 @@ class Begin(Step):
 @final
 @attrs.frozen
 class Transact(Step):
-    """One call of a producer: begin, send, position, commit, abort, stop or kill; perhaps in a task of its own."""
+    """Begin, send, position, commit, abort, stop or kill; optionally in its own task."""
 
     call: str = "begin"
     partition: int = 0
@@ -193,7 +170,7 @@ class Transact(Step):
 @final
 @attrs.frozen
 class Call(Step):
-    """One call of the client on a partition: committed, position, end_offsets, beginning_offsets, pause, resume, paused; or `log_ends`."""
+    """A call of the client by name, such as `end_offsets`; or `log_ends`."""
 
     call: str = "committed"
     partition: int = 0
@@ -202,14 +179,12 @@ class Call(Step):
 @final
 @attrs.frozen
 class Ask(Step):
-    """Ask whether another has the name of this member, as whom the group knew it last."""
+    """Ask the coordinator whether another process has the static name of this member."""
 
 
 @final
 @attrs.frozen
 class Seek(Step):
-    """Go to an offset."""
-
     partition: int = 0
     offset: int = 0
 
@@ -227,15 +202,13 @@ class Strike(Step):
 @final
 @attrs.frozen
 class Heal(Step):
-    """No more of them fail."""
+    pass
 
 
 Script: TypeAlias = tuple[Step, ...]
 
 
 class Kafka(Protocol):
-    """A broker and its clients, real or simulated."""
-
     topic: str
     group: str
     struck: dict[tuple[str, str], tuple[str, int]]
@@ -257,8 +230,6 @@ class Kafka(Protocol):
 
 
 class _Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
-    """Writes down what it is told."""
-
     def __init__(self, start: Start, played: _Play) -> None:
         self._start, self._played, self._left = start, played, start.raises[2] if start.raises else 0
         self._slept = False
@@ -289,17 +260,13 @@ class _Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # it
 
 @final
 class _Play:
-    """One script, as far as it was played."""
-
     def __init__(self, kafka: Kafka) -> None:
         self.kafka = kafka
         self.consumers: dict[str, Any] = {}
         self.producers: dict[str, Any] = {}
         self.opened: list[Any] = []
-        """All producers that there were."""
         self.account: dict[str, list[str]] = {}
         self.later: dict[str, list[tuple[str, asyncio.Task[Any]]]] = {}
-        """Calls in tasks of their own, and what they are told as."""
         self._changes = 0
         self._seats: dict[str, Seat] = {}
 
@@ -308,14 +275,12 @@ class _Play:
         self.account.setdefault(member, []).append(what)
 
     def hear(self, member: str, what: str) -> None:
-        """What a listener is told; the same two things told again and again are told once."""
         self.tell(f"{member}'s listener", what)
         heard = self.account[f"{member}'s listener"]
         if heard[-4:-2] == heard[-2:] and len(heard) > 3:
             del heard[-2:]
 
     async def saw(self, call: Any, *, is_explained: bool = False) -> str:
-        """What a call answered, or the type of what it raised, and perhaps of what was the cause of that."""
         task = asyncio.ensure_future(call)
         try:
             async with asyncio.timeout(LIMIT_S):
@@ -324,7 +289,7 @@ class _Play:
             return "no answer"
         except asyncio.CancelledError:
             return "CancelledError"
-        except Exception as error:  # noqa: BLE001  whatever it is, is what was seen
+        except Exception as error:  # noqa: BLE001  any exception is a result
             because = "" if error.__cause__ is None else f" for {type(error.__cause__).__name__}"
             return f"{type(error).__name__}{because if is_explained else ''}"
 
@@ -414,7 +379,6 @@ class _Play:
             self.tell(member, f"{name}: {await self.saw(task, is_explained=True)}")
 
     async def transacted(self, step: Transact) -> object:
-        """A call of a producer; of what is sent, the offset is answered."""
         producer, partition = self.producers[step.member], self.partition(step.partition)
         match step.call:
             case "send":
@@ -453,7 +417,6 @@ class _Play:
                 return await self.saw(told())
 
     async def polled(self, consumer: Any, partitions: tuple[int, ...]) -> str:
-        """The offsets of each partition, in order, and the exceptions, each kind once."""
         named = [self.partition(number) for number in partitions]
         found: dict[int, list[int]] = {}
         raised: dict[str, None] = {}
@@ -470,7 +433,7 @@ class _Play:
             except asyncio.CancelledError:
                 raised["CancelledError"] = None
                 break
-            except Exception as error:  # noqa: BLE001  whatever it is, is what was seen
+            except Exception as error:  # noqa: BLE001  any exception is a result
                 if type(error).__name__ not in raised:
                     raised[type(error).__name__] = None
                     last = loop.time()  # records may follow
@@ -497,12 +460,11 @@ class _Play:
 
 
 async def log_end(consumer: Any, partition: Any) -> int:
-    """Where a log ends for readers of all records, as the worker asks for it."""
+    """The end of a log for readers of all records, as the worker queries it."""
     return (await log_ranges(consumer, (partition,)))[partition].end
 
 
 async def play(script: Script, kafka: Kafka) -> Account:
-    """What each member saw; what is committed stands under "committed"."""
     played = _Play(kafka)
     for step in script:
         await played.step(step)
@@ -526,8 +488,6 @@ def _numbers(partitions: Collection[Any]) -> list[int]:
 
 @final
 class SimulatedKafka:
-    """A broker in this process."""
-
     topic, group = "t", "g"
 
     def __init__(self, random: Any) -> None:
@@ -553,7 +513,7 @@ class SimulatedKafka:
         producer.kill()
 
     def is_settled(self, consumer: SimulatedConsumer) -> bool:
-        return consumer._coordinator is not None and consumer._coordinator.is_settled  # noqa: SLF001  as in the real one
+        return consumer._coordinator is not None and consumer._coordinator.is_settled  # noqa: SLF001  as for the real one
 
     async def kill(self, consumer: SimulatedConsumer) -> None:
         consumer.kill()
@@ -580,7 +540,6 @@ class SimulatedKafka:
 
 
 def _taken(struck: dict[tuple[str, str], tuple[str, int]], member: str, request: str) -> str | None:
-    """The outcome of the next request of the kind, if one was chosen."""
     outcome, times = struck.get((member, request), ("", 0))
     if not times:
         return None
@@ -611,7 +570,7 @@ REQUESTS = {
 
 @final
 class RealKafka:
-    """A broker of the tests'; requests that are to fail never reach it, or their replies are thrown away."""
+    """A real broker. Failing requests never reach it, or their replies are dropped."""
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
         self.bootstrap, self.topic, self.group = bootstrap, topic, group
@@ -623,7 +582,7 @@ class RealKafka:
             client_id=member,
             **{**options, "group_id": self.group + options.get("group_id", "")},
         )
-        self._strikes(consumer._client, member)  # noqa: SLF001  what fails is chosen where requests are sent
+        self._strikes(consumer._client, member)  # noqa: SLF001  faults are chosen where requests are sent
         return consumer
 
     def producer(self, member: str, name: str, options: Mapping[str, Any]) -> Any:
@@ -634,7 +593,7 @@ class RealKafka:
         return producer
 
     async def kill_producer(self, producer: Any) -> None:
-        producer._closed = True  # noqa: SLF001  it sends nothing as it goes
+        producer._closed = True  # noqa: SLF001  no request on the way out
         if (task := producer._sender.sender_task) is not None:  # noqa: SLF001
             task.cancel()
             await asyncio.wait({task})
@@ -670,7 +629,7 @@ class RealKafka:
         for task in tasks:
             if task is not None:
                 task.cancel()
-        coordinator.generation = -1  # it sends nothing as it goes
+        coordinator.generation = -1  # no request on the way out
         with contextlib.suppress(BaseException):
             await consumer.stop()
         await consumer._fetcher.close()  # noqa: SLF001
@@ -685,7 +644,7 @@ class RealKafka:
         async with self._producer(transactional_id=id_) as producer, producer.transaction():
             await self._send(producer, step)
         async with self._producer(transactional_id=id_) as producer, producer.transaction():
-            pass  # it begins when the mark of the one before is written, which is some time after that is committed
+            pass  # it starts once the marker of the one before is written, after its commit
 
     async def _send(self, producer: Any, step: Produce) -> None:
         for _ in range(step.count):
@@ -736,8 +695,6 @@ class RealKafka:
 
 
 class _NotUtf8(str):
-    """A header's name that other producers may write."""
-
     __slots__ = ()
 
     def encode(self, *_: object) -> bytes:
@@ -746,7 +703,7 @@ class _NotUtf8(str):
 
 @contextlib.contextmanager
 def _in_python() -> Any:
-    """Batches are built in Python, for aiokafka's compiled builder takes no such name."""
+    """Build batches in Python: aiokafka's compiled builder refuses such a name."""
     from aiokafka.producer import message_accumulator, producer
     from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy as Builder
 
@@ -761,7 +718,6 @@ def _codes() -> Counter[Any]:
 
 
 def _refused(request: Any, code: int) -> Any:
-    """A response with that error, as far as aiokafka looks at it."""
     topics = []
     for name in ("_topics", "_partitions"):
         for topic, partitions in getattr(request, name, None) or ():

@@ -1,7 +1,6 @@
-"""What is kept of tidegate's in this process: its objects, and what stands in containers of theirs.
+"""Tidegate's live objects and the sizes of their containers: a leak adds one each time.
 
-A leak of an object, or of a number in a table, is one more each time; nothing else is, where nothing is in work. What is
-simulated keeps all that happened, and is not counted.
+Simulated parts keep their history and do not count.
 """
 
 from __future__ import annotations
@@ -16,12 +15,10 @@ _OURS: Final = ("tidegate", "aiokafka")
 _SIMULATED: Final = ("tidegate.sim.", "tidegate_adapters.testing.kafka")
 _CONTAINERS: Final = (dict, list, set, deque)
 _CACHED: Final = "Instant"
-"""Of milliseconds, of which a cache has some hundred, sooner or later."""
 
 
 @contextmanager
 def no_others() -> Iterator[None]:
-    """What is there already does not count."""
     gc.collect()
     gc.freeze()
     try:
@@ -31,7 +28,6 @@ def no_others() -> Iterator[None]:
 
 
 def kept() -> Counter[str]:
-    """How many objects of ours there are that somebody refers to, and how much is in containers that they refer to, by class."""
     gc.collect()
     ours = [each for each in gc.get_objects() if _is_ours(type(each).__module__)]
     found = Counter(type(each).__qualname__ for each in ours if type(each).__qualname__ != _CACHED)

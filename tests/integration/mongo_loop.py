@@ -1,5 +1,3 @@
-"""An event loop for tests with AsyncMongoClient."""
-
 from __future__ import annotations
 
 import asyncio
@@ -12,10 +10,7 @@ T = TypeVar("T")
 
 
 def in_loop(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Runs it, and forgives the driver the socket of a connection that it was making when it was closed (PYTHON-5867).
-
-    The socket is collected here. What was there before is not looked through: after some thousand tests it takes a second.
-    """
+    """Runs it, and collects the socket that the driver leaves open on close (PYTHON-5867)."""
     gc.freeze()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)

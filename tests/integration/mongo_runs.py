@@ -1,29 +1,37 @@
-"""Short runs on the simulated MongoDB: a few tasks that use the adapters, and a fault, by seed.
+"""Short runs on the simulated MongoDB, by seed: a few tasks that use the adapters, and a fault.
 
-    python -m tests.integration.mongo_runs 17                 what is wrong with run 17, if anything, and its story
-    python -m tests.integration.mongo_runs 17 --page D        its trace and its page as well, up to what is wrong
-    python -m tests.integration.mongo_runs 0 --runs 10000     so many runs from there on; a line for each that is wrong
+    python -m tests.integration.mongo_runs 17              runs 17 and prints what is wrong
+    python -m tests.integration.mongo_runs 17 --page D     also writes the trace and its page
+    python -m tests.integration.mongo_runs 0 --runs 10000  that many runs, a line for each wrong one
 
-The seed draws the course of a run: what the tasks do (`mongo_workloads`), the fault, when it strikes and whom; the order of all
-that happens on the event loop; how long messages take, a majority, an election. The clients are pymongo's own. A run has
-two parts: the tasks, with the fault, until they end; and when all is well again and what was late has arrived, a client
-that is not struck looks at what is left.
+The seed draws the workload (`mongo_workloads`), the fault, its time and target, the order of the
+event loop, and how long messages, majorities and elections take. The clients are pymongo's. The
+tasks run under the fault until they end. After recovery, a client without faults reads the final
+state.
 
 Judges:
-    M1  A transition happens at most once, is an edge of the table, and each answer is the truth (TR1 to TR4, TR6).
-    M2  What the kit says is so: what is Done, a majority has when it is said; of what is NotDone nothing is ever done (RS1, RS2).
-    M3  Each increment counts once: a token is taken away by the change that counts it, and what is Counted is (CN2, CN4).
-    M4  Leases: nobody is inside with another, each epoch is given once, and epochs grow (EL1, LE6).
-    M5  What is written under an epoch is refused after a newer one.
-    M6  A payload is read as it was put, whole, and never as one that was replaced before the reading began.
-    M7  A change stream tells each change once and in its order, and a position is saved when all before it was looked at (CS1).
-    M8  In the end, each document was looked at as it is (CS2).
-    M9  What strikes once is survived: the answer is definite.
-    M10 Every task ends: with an answer, or as cancelled if that was what was done to it.
-    M11 Nothing is left: no session, no cursor, no task.
-    M12 What a sweep leaves is what is used: no chunk of a payload and no token of a counter is left.
-    M13 A transfer is done whole or not at all, once at most, and each answer is true; no transaction is left open (TF1 to TF4).
-    M14 What a transition is denied for was so while it was asked, also just after an election.
+    M1  A transition happens at most once, is an edge of the table, and each answer is true (TR1 to
+        TR4, TR6).
+    M2  The kit's answers are true: a majority has a Done write when the kit returns, and a NotDone
+        write never happens (RS1, RS2).
+    M3  Each increment counts once: the change that counts a token removes it, and a Counted
+        increment is counted (CN2, CN4).
+    M4  Leases: one holder at a time is inside, each epoch is granted once, and epochs grow (EL1,
+        LE6).
+    M5  A write under an epoch is refused after a write under a newer one.
+    M6  A read returns a payload whole, as it was put, and none that was replaced before the read
+        began.
+    M7  A change stream reports each change once and in order, and saves a position after all
+        changes before it were processed (CS1).
+    M8  In the end each document was processed in its final state (CS2).
+    M9  A single fault is survived: the answer is definite.
+    M10 Every task ends: with an answer, or as cancelled if it was cancelled.
+    M11 No session, cursor or task is left.
+    M12 A sweep leaves what is used: no stray chunk of a payload or token of a counter remains.
+    M13 A transfer is done whole, at most once, or not at all; each answer is true; no transaction
+        stays open (TF1 to TF4).
+    M14 A transition is denied for a state that the record had during the request, also just after
+        an election.
 """
 
 from __future__ import annotations
@@ -60,7 +68,6 @@ from tidegate_adapters.testing.mongo import Change, Code, Network, Outcome, Simu
 
 DATABASE: Final = "db"
 AT_ONCE: Final = ("M4", "M7")
-"""Laws that are judged whenever something happens; others where a part of the run ends."""
 WORKLOADS: Final = (
     "transitions",
     "settling",
@@ -73,7 +80,6 @@ WORKLOADS: Final = (
     "transfers",
 )
 APPLICATIONS: Final = ("reactive", "orchestrator")
-"""Workloads of whole applications, which have modules of their own."""
 FAULTS: Final = (
     "nothing", "command", "command", "command", "overtaken", "storm", "step_down", "die", "lost_and_die", "closed", "cancel",
     "cursors", "forget",
@@ -82,40 +88,29 @@ REACTIVE_FAULTS: Final = (
     "nothing", "kill", "kill", "stop", "forget", "cut", "robbed", "unheard", "command", "storm", "step_down", "die", "lost_and_die", "closed",
     "cursors", "holds",
 )  # fmt: skip
-"""Those of applications of reactive tasks."""
 ORCHESTRATOR_FAULTS: Final = (
     "nothing", "kill", "kill", "stop", "cut", "command", "command", "unheard", "storm", "step_down", "die", "lost_and_die", "closed",
 )  # fmt: skip
-"""And of those of an orchestrator."""
 FAULTS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(WORKLOADS, FAULTS),
     "reactive": REACTIVE_FAULTS,
     "orchestrator": ORCHESTRATOR_FAULTS,
 }
-"""What is drawn from for each workload, unless it is told."""
 ON_EMBEDDED: Final = ("nothing", "kill", "stop", "command")
-"""Faults under which four of five applications run on the embedded store, which takes a third of the time: they strike processes,
-handlers or one command, and neither the driver nor what a replica set does."""
+"""Where four of five applications run on the embedded store, in a third of the time."""
 ONCE: Final = ("nothing", "command")
-"""Faults after which nothing is uncertain for long."""
 OF_WRITES: Final = ("overtaken", "lost_and_die")
 OF_COMMANDS: Final = ("command", "storm", "unheard", *OF_WRITES)
-"""Faults that strike commands."""
 ENOUGH_S: Final = 200.0
-"""Longer than any task takes."""
 LATE_S, GIVEN_UP_S = 4.0, 6.0
-"""Within so long all that is late has arrived, and an application that has ended waits for no reply any more."""
 HELD_S: Final = 20.0
-"""How long a transaction is open that nobody ends: a server's 60 s would make runs twice as long."""
+"""How long an abandoned transaction stays open; a server's 60 s would double the runs."""
 CANCELLED_S: Final = 12.0
-"""So long a task may go on that is cancelled: to release its lease, for one."""
 TURNS_MAX: Final = 100_000
 INDEXED: Final = 8
-"""Every so many runs applications make their indexes; in the others they are there."""
 NOT_DONE: Final = (6, 7, 13, 50, 89, 91, 112, 189, 262, 462, 8000, 9001, 10107, 11600, 11602, 13435, 13436)
-"""Codes of commands that were not carried out."""
 DONE: Final = (6, 7, 50, 89, 91, 262, 9001, 11600, 11602)
-"""Codes that a server may say of what it has carried out, too: none of them is a no."""
+"""Ambiguous codes, which a server may also send for a command that it carried out."""
 CONCERNS: Final = (64, 91, 100, 189, 11600)
 COMMANDS: Final = (
     "find",
@@ -137,20 +132,7 @@ Way: TypeAlias = Outcome | Code
 @final
 @attrs.frozen
 class Course:
-    """What happens in a run.
-
-    Attributes:
-        seed: Draws all of it.
-        workload: What the tasks do.
-        fault: What is done to them.
-        whom: Which client it strikes, "a" or "b".
-        at_s: When it strikes, where it is not a command that is struck.
-        lasts_s: For how long, where it lasts.
-        number: Which command of the client's is struck.
-        way: What becomes of it, of all that may.
-        retries: Whether the driver sends writes again by itself.
-        tasks: How many there are.
-    """
+    """The plan of a run; `way` chooses the outcome of the command with `number`."""
 
     seed: int
     workload: str
@@ -165,12 +147,10 @@ class Course:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether it runs on the embedded store."""
         return self.workload in APPLICATIONS and self.fault in ON_EMBEDDED and self.seed % 5 > 0
 
 
 def course(seed: int, workloads: tuple[str, ...] = WORKLOADS, faults: tuple[str, ...] | None = None) -> Course:
-    """The course of a run; the fault is one of the workload's, or of these, which each of the workloads must have."""
     random = Random(f"course {seed}")
     return Course(
         seed,
@@ -188,14 +168,11 @@ def course(seed: int, workloads: tuple[str, ...] = WORKLOADS, faults: tuple[str,
 
 @final
 class Story:
-    """What happened, and what is wrong about it."""
-
     def __init__(self, told: Course) -> None:
         self.course = told
         self.wrong: list[str] = []
         self.told: list[Told] = []
         self.see: Any = None
-        """Gives what can be seen from outside, where that is told each time."""
         self.told_s = 0.0
 
     @property
@@ -211,7 +188,6 @@ class Story:
         self.wrong.append(f"{law}: {what}")
 
     def is_stuck(self, what: str) -> None:
-        """The loop goes on no more."""
         self.told.append(Told(self.told_s, JUDGE, f"M10: {what}", StepKind.OTHER, "", "M10", self._seen()))
         self.wrong.append(f"M10: {what}")
 
@@ -220,19 +196,16 @@ class Story:
 
 
 COLLATED: Final = (f"{DATABASE}.orders",)
-"""Collections of the user's that have a collation."""
 
 
 @final
 class Run:
-    """One run: the set, its network, two clients that may be struck and one that is not."""
-
     def __init__(self, told: Course, random: Random, story: Story, there: Mapping[str, tuple[Document, ...]]) -> None:
         self.course, self.random, self.story = told, random, story
         lag_s = (0.05, 1.0) if told.fault == "lost_and_die" else (0.000_5, 0.005)
         late_s = {"robbed": (0.8, 1.6), "unheard": (0.005, 0.2)}.get(told.fault, (0.001, 3.0))
         self.set = SimulatedReplicaSet(random, there, lag_s=lag_s, lifetime_s=HELD_S)
-        if told.workload in APPLICATIONS:  # a command that leaves the collation to the collection is not understood
+        if told.workload in APPLICATIONS:  # commands need an explicit collation here
             self.set.collated.update({each: {"locale": "en", "strength": 2} for each in COLLATED})
         self.net = Network(self.set, random, strike=self._struck, late_s=late_s)
         self.embedded = EmbeddedSet(random, there, self._struck) if told.is_embedded else None
@@ -240,37 +213,28 @@ class Run:
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.cancelled: set[str] = set()
         self.dead: set[str] = set()
-        """Clients whose processes are gone: nothing that they send arrives."""
         self._sessions: list[Any] = []
         self._sent = 0
         self._began_s: float | None = None
         self._ways = Random(f"ways {told.seed}")
         self._number = told.number * (8 if told.workload in APPLICATIONS else 1)  # applications send more
-        self._number += told.workload == "transfers"  # behind the first `hello`, or commits are struck too rarely
+        self._number += told.workload == "transfers"  # after the first `hello`: commits are rare
 
     @property
     def is_calm(self) -> bool:
-        """Whether nothing strikes."""
         return self.course.fault == "nothing"
 
     @property
     def is_survived(self) -> bool:
-        """Whether what strikes is over at once, and refuses nothing."""
         return self.course.fault in ONCE and not self.refuses
 
     cut_until_s: float = 0.0
-    """Until then the client that is struck reaches nobody, where it is cut off; the workload says when."""
     rob: Callable[[], None] = staticmethod(lambda: None)
-    """Has the lease taken from whoever leads, where that is what strikes."""
     kept: int = 0
-    """So many sessions are kept for transactions whose abort was cut off."""
     refuses: bool = False
-    """A command was answered by a no that lasts."""
     lives: int = 2
-    """So many consumers there are in all, at most."""
 
     def client(self, name: str) -> AsyncMongoClient[dict[str, Any]]:
-        """The client of that name: "a", "b", or another one, which nothing strikes but what strikes all."""
         if name not in self.clients:
             patience_ms = 700 if self.course.workload == "leases" else 5_000  # less than a lease lasts
             options = {
@@ -284,11 +248,9 @@ class Run:
         return self.clients[name]
 
     def store(self, name: str) -> AsyncMongoClient[dict[str, Any]] | Process:
-        """What the application of that name is given: its client, or the embedded store as it reaches it."""
         return self.client(name) if self.embedded is None else Process(self.embedded, name)
 
     def asking(self, name: str) -> Callable[[Any], Awaitable[object]]:
-        """What carries out the operations of whoever has that name."""
         return (
             AsyncMongo(self.client(name), DATABASE) if self.embedded is None else Process(self.embedded, name).awaited
         )
@@ -299,11 +261,9 @@ class Run:
 
     @property
     def history(self) -> list[Change]:
-        """What has happened to documents."""
         return (self.embedded or self.set).history
 
     def changes(self, collection: str) -> list[Change]:
-        """What has happened to documents of a collection."""
         return [each for each in self.history if each.collection == collection]
 
     def contents(self, collection: str) -> tuple[Document, ...]:
@@ -312,7 +272,6 @@ class Run:
         return self.set.contents(DATABASE, collection)
 
     def begin(self, name: str, body: Any) -> None:
-        """Begin a task of the run."""
         self.tasks[name] = asyncio.get_running_loop().create_task(body, name=name)
 
     def _struck(self, client: str, command: Mapping[str, Any]) -> Way | None:
@@ -342,7 +301,6 @@ class Run:
         return self._way(name, command, self._ways.random())
 
     def _robbed(self, name: str, command: Mapping[str, Any]) -> Way | None:
-        """A write that plans and claims is slow, and the lease is another's before it is done."""
         self._sent += _sets(command, "changed_at", "owner")
         if self._began_s is not None or self._sent <= self._number // 32:
             return None
@@ -351,7 +309,7 @@ class Run:
         return self._told(name, Outcome.SLOW)
 
     def _unheard(self, name: str) -> Way | None:
-        """An update is done, with no reply to it nor when it is sent again, and the find that is to tell is refused for good."""
+        """An update and its retry lose their replies, and the find that would tell is refused."""
         number = self.course.number // 2
         self._sent += name == "update" or (name == "find" and self._sent > number)
         if name == "update" and number < self._sent <= number + 2:
@@ -360,9 +318,7 @@ class Run:
         return self._told(name, Code(REFUSED)) if is_first else None
 
     def _unclaimed(self, name: str, command: Mapping[str, Any]) -> Way | None:
-        """A claim of reactive tasks is done without a reply, and the look that is to tell is refused for good; or it arrives late. So
-        is what the driver sends again. Or the end of a run is refused.
-        """
+        """A claim loses its replies and the find that would tell is refused, or it is late."""
         number = self._number // 32
         if self.course.way > 0.7:
             self._sent += (is_end := _removes(command, "owner"))
@@ -377,7 +333,7 @@ class Run:
         return self._told(name, Code(REFUSED)) if is_first and not is_late else None
 
     def _of_a_write(self, name: str) -> Way | None:
-        """A write that is late, and the next one is told a no; or one whose reply is lost, and then the primary dies."""
+        """A late write and a refused one; or a lost reply, and then the primary dies."""
         told = self.course
         if self._sent == self._number + 2 and told.fault == "overtaken":
             return self._told(name, Code((REFUSED, REFUSED, 112, 10107)[int(told.way * 4)]))
@@ -401,14 +357,13 @@ class Run:
 
     def _told(self, name: str, way: Way) -> Way:
         if name == "commitTransaction" and way == Code(112):
-            way = Code(10107)  # what a server says 112 of is over, and not open as it is here
+            way = Code(10107)  # after 112 a server's transaction is over; here it is open
         self.refuses |= isinstance(way, Code) and way.number == REFUSED
         said = way.value if isinstance(way, Outcome) else way
         self.story.tell("network", f"strikes {name} of {self.course.whom}: {said}", fault=str(said))
         return way
 
     async def fault(self) -> None:
-        """What strikes, where that is not a command."""
         told, story = self.course, self.story
         await asyncio.sleep(told.at_s)
         match told.fault:
@@ -423,11 +378,11 @@ class Run:
                 self.net.close()
                 await asyncio.sleep(
                     told.lasts_s * (12 if told.workload in APPLICATIONS else 1)
-                )  # or all is tried again in time
+                )  # so that retries run out
                 story.tell("faults", "the set is reached again")
                 self.net.open()
             case "cancel":
-                names = sorted(self.tasks.keys() - {"judge"})  # who ends the others of an application
+                names = sorted(self.tasks.keys() - {"judge"})  # it ends the application's other tasks
                 name = names[told.number % len(names)]
                 if not self.tasks[name].done():
                     story.tell("faults", f"{name} is cancelled", fault="cancel")
@@ -442,12 +397,10 @@ class Run:
                 pass
 
     def forget(self) -> None:
-        """What has happened until now, no stream tells any more."""
         self.story.tell("faults", "the set forgets its history", fault="forget")
         self.set.forget()
 
     async def played(self, workload: Any) -> None:
-        """Play the tasks of a workload, and judge."""
         await workload.begin()
         fault = asyncio.get_running_loop().create_task(self.fault(), name="fault")
         await self._ended()
@@ -483,7 +436,7 @@ class Run:
                 self.story.accuse("M10", f"{name} was cancelled, and ends as if it was not")
 
     def _judge_what_is_left(self) -> None:
-        """M11, but for cursors of reads that were given up, one in each life of a consumer: the server ends them."""
+        """M11, except for cursors of abandoned reads, which the server ends."""
         left = [each for each in self._sessions if not each.has_ended]
         if len(left) > self.kept and not self.dead:
             self.story.accuse("M11", f"{len(left)} sessions are left")
@@ -503,13 +456,11 @@ _ADAPTERS: Final = _TESTING.parent
 
 
 def _sets(command: Mapping[str, Any], *fields: str) -> bool:
-    """Whether it writes all of these fields of some document."""
     sets = (*command.get("documents", ()), *(each["u"].get("$set", {}) for each in command.get("updates", ())))
     return any({*fields} <= each.keys() for each in sets)
 
 
 def _removes(command: Mapping[str, Any], field: str) -> bool:
-    """Whether it takes this field away from some document."""
     return any(field in each["u"].get("$unset", {}) for each in command.get("updates", ()))
 
 
@@ -527,14 +478,6 @@ def judged(
     *,
     is_seen: bool = False,
 ) -> Story:
-    """The story of a run; `wrong` in it says what the judges found.
-
-    Args:
-        seed: Of the run.
-        workloads: What to draw from.
-        faults: Likewise; None for those of the workload.
-        is_seen: Whether it is told each time what can be seen from outside.
-    """
     from tests.integration.mongo_workloads import WORKLOAD
     from tests.integration.orchestrator_workload import Orchestrating
     from tests.integration.reactive_workload import Reactively
@@ -566,7 +509,6 @@ def judged(
 
 
 def _seen(run: Run) -> Document:
-    """What a majority has, and how much more the primary."""
     held: dict[str, Value] = {}
     stable = {name: entry for name, (_, entry) in run.set.stable.world.cells.items()}
     for name, entry in (stable if run.embedded is None else run.embedded.cells).items():
@@ -578,14 +520,12 @@ def _seen(run: Run) -> Document:
 
 
 def line(seed: int, workloads: tuple[str, ...] = WORKLOADS, faults: tuple[str, ...] | None = None) -> str:
-    """What runs it again."""
     more = "" if workloads == WORKLOADS else f" --workloads {','.join(workloads)}"
     more += "" if faults is None else f" --faults {','.join(faults)}"
     return f"python -m tests.integration.mongo_runs {seed}{more}"
 
 
 def page_of(seed: int, workloads: tuple[str, ...], faults: tuple[str, ...] | None, folder: Path) -> Path:
-    """Run it once more, and write its trace, up to what is wrong, as text, as JSON and as a page; the path of the page."""
     from tests.integration import orchestrator_workload, reactive_workload
 
     story = judged(seed, workloads, faults, is_seen=True)
@@ -606,12 +546,11 @@ def page_of(seed: int, workloads: tuple[str, ...], faults: tuple[str, ...] | Non
 def found(
     seeds: Iterable[int], workloads: tuple[str, ...] = WORKLOADS, faults: tuple[str, ...] | None = None
 ) -> Story | None:
-    """The first of these runs that a judge has found wrong."""
     return next((story for seed in seeds if (story := judged(seed, workloads, faults)).wrong), None)
 
 
 def _refused(workloads: tuple[str, ...], faults: tuple[str, ...] | None) -> str:
-    """What cannot be drawn from, and what can; nothing where all can. A workload's judges hold under the faults it has."""
+    """What cannot be drawn: judges hold only under a workload's own faults."""
     for workload in workloads:
         if workload not in FAULTS_OF:
             return f"no workload is named {workload!r}: there are {', '.join(FAULTS_OF)}"
@@ -623,7 +562,6 @@ def _refused(workloads: tuple[str, ...], faults: tuple[str, ...] | None) -> str:
 
 
 def main() -> int:
-    """Run, and tell."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("seed", type=int)
     parser.add_argument("--runs", type=int, default=1)
@@ -634,7 +572,7 @@ def main() -> int:
     if refused := _refused(told.workloads, told.faults):
         parser.error(refused)
     logging.disable(logging.CRITICAL)
-    gc.freeze()  # or what is there already is looked at again and again
+    gc.freeze()  # spare older objects each collection
     wrong = 0
     for seed in range(told.seed, told.seed + told.runs):
         story = judged(seed, told.workloads, told.faults)

@@ -1,8 +1,8 @@
-"""Scripts of calls for a real MongoDB and for the simulated one, and what both say to them.
+"""Scripts of calls for a real MongoDB and for the simulated one, and the accounts of both.
 
-A script is played by the adapters themselves, on a client each: on the real server by way of a black pipe, which loses what the
-script says, and with a fail point, which says the codes; on the simulated one by its network. An account has, for each
-step, what the adapter answered and which requests the driver sent for it with what came of each, and in the end the documents.
+The adapters play a script on a client each. On the real server a proxy loses messages and a fail
+point sends codes; on the simulated one its network does. An account has the answer to each step,
+the driver's requests with their outcomes, and the final documents.
 """
 
 from __future__ import annotations
@@ -35,34 +35,27 @@ from tidegate_adapters.testing.mongo import Code, Network, Outcome, SimulatedRep
 
 COLLECTION: Final = "things"
 THERE: Final = ({"_id": "a", "n": 1}, {"_id": "b", "n": 2})
-"""What the collection holds when a script begins; whoever makes one anew waits for longer than a client does."""
+"""The initial documents. A script that recreates the collection waits longer than a client does."""
 PATIENCE_MS: Final = 700
-"""How long a client waits for a reply."""
 SOON_S: Final = 0.2
-"""Within so long an operation is done that waits for nothing."""
 LATE_S: Final = 1.2
-"""And how late is what is slow."""
 Account: TypeAlias = tuple[str, ...]
 
 
 class Ask(NamedTuple):
-    """Have an operation carried out, or a statement of a transaction, or its end."""
-
     operation: Operation | FindChanged | FindOrphaned | InTransaction[Any] | CommitTransaction | AbortTransaction
 
 
 class Begin(NamedTuple):
-    """Have an operation carried out, and wait for no answer."""
-
     operation: Operation
 
 
 class Finish(NamedTuple):
-    """Wait for the answer to what was begun."""
+    pass
 
 
 class Strike(NamedTuple):
-    """Have a command fail, once or so many times: the next one of that name but so many."""
+    """The next command of that name fails, after so many; once or several times."""
 
     command: str
     how: Outcome | Code
@@ -71,27 +64,23 @@ class Strike(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Until what is late has arrived."""
+    pass
 
 
 class Read(NamedTuple):
-    """Read the change stream until nothing more comes; the first time from where it stands."""
+    pass
 
 
 class Damage(NamedTuple):
-    """Damage the resume token that is kept."""
+    pass
 
 
 class Call(NamedTuple):
-    """Call the resilience kit."""
-
     name: str
     arguments: tuple[Any, ...]
 
 
 class Admin(NamedTuple):
-    """What an administrator does: "drop", "rename", "dropDatabase" or "stepDown"."""
-
     what: str
 
 
@@ -100,8 +89,6 @@ Script: TypeAlias = Sequence[Step]
 
 
 class Place(Protocol):
-    """Where a script is played."""
-
     client: AsyncMongoClient[dict[str, Any]]
     database: str
 
@@ -113,13 +100,10 @@ class Place(Protocol):
 
 @final
 class Heard(CommandListener):
-    """Which requests were sent, and what came of each."""
-
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def started(self, event: CommandStartedEvent) -> None:
-        """Is told by its end."""
+    def started(self, event: CommandStartedEvent) -> None: ...
 
     def succeeded(self, event: CommandSucceededEvent) -> None:
         reply = event.reply
@@ -140,8 +124,6 @@ class Heard(CommandListener):
 
 @final
 class Real:
-    """A database of a real server, behind a pipe."""
-
     def __init__(
         self, server: MongoServer, database: str, pipe: BlackPipe, heard: Heard, options: Mapping[str, Any]
     ) -> None:
@@ -186,13 +168,11 @@ ACTIONS: Final[Mapping[Outcome, Action]] = {
     Outcome.SILENCE: Action.HANG_REPLY,
     Outcome.SLOW: Action.DELAY_REQUEST,
 }
-"""What the pipe does for it. (`LATE` is `SLOW` for a client that has broken the connection.)"""
+"""What the proxy does for an outcome. (`LATE` is `SLOW` for a client that broke the connection.)"""
 
 
 @final
 class Simulated:
-    """The same in memory."""
-
     def __init__(self, random: Random, database: str, heard: Heard, options: Mapping[str, Any]) -> None:
         docs = tuple(Document.of(each) for each in THERE)
         self._set, self.database = SimulatedReplicaSet(random, {f"{database}.{COLLECTION}": docs}), database
@@ -233,7 +213,6 @@ class Simulated:
 
 
 async def play(script: Script, place: Place, heard: Heard) -> Account:
-    """What is said to a script."""
     told: list[str] = []
     mongo = AsyncMongo(place.client, place.database)
     kit = AsyncKit(place.client, place.database)
@@ -300,7 +279,6 @@ async def administered(place: Place, what: str) -> None:
 
 
 async def followed(stream: ChangeStream, position: Position) -> tuple[Position, str]:
-    """What the stream tells until nothing more comes; how it breaks."""
     changes: list[str] = []
     while True:
         page = await stream.read(position)

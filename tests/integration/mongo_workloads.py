@@ -1,8 +1,4 @@
-"""What the tasks of a short run on the simulated MongoDB do, and what their judges hold against what was done (`mongo_runs`).
-
-Each workload begins tasks, which use clients "a" and "b", and says in the end, by the history of the set and by what a client
-reads that is not struck, what was wrong.
-"""
+"""Workloads of `mongo_runs`; the judges read the history, and a client without faults."""
 
 from __future__ import annotations
 
@@ -56,8 +52,6 @@ IMPATIENT: Final = attrs.evolve(RETRIES, attempts_max=2)
 
 
 class Work:
-    """What all workloads have."""
-
     documents: ClassVar[Documents] = {}
     is_patient = True
 
@@ -65,7 +59,6 @@ class Work:
         self.run, self.story, self.random = run, run.story, run.random
 
     async def begin(self) -> None:
-        """Begin a task for each of those there are; clients are shared."""
         for number in range(self.run.course.tasks):
             client = "ab"[number % 2]
             self.run.begin(f"{client}{number}", self.task(f"{client}{number}", client))
@@ -73,18 +66,15 @@ class Work:
     async def task(self, name: str, client: str) -> None:
         raise NotImplementedError
 
-    async def end(self) -> None:
-        """Judge."""
+    async def end(self) -> None: ...
 
     async def a_while(self) -> None:
         await asyncio.sleep(self.random.random() * self.random.choice((0.0, 0.01, 0.1)))
 
     def asked(self, program: Program[T], client: str) -> Any:
-        """What a program comes to, on that client."""
         return run_async(program, choosing(documents(self.run.asking(client)), local_async()))
 
     def kit(self, client: str) -> AsyncKit:
-        """One that is patient, or one that soon gives up."""
         self.is_patient = self.run.course.seed % 2 == 0
         rules = (
             Rules()
@@ -97,7 +87,6 @@ class Work:
         return self.run.changes(collection)
 
     def held(self, key: str, collection: str = THINGS) -> Document | None:
-        """What a majority has now."""
         return next((doc for doc in self.run.contents(collection) if doc.items[0][1] == key), None)
 
 
@@ -109,8 +98,6 @@ MADE: Final = Instant(0)
 
 
 class Records(Work):
-    """What both that move records have: their answers, and the laws of transitions."""
-
     keys: ClassVar[tuple[str, ...]] = ("one",)
     documents: ClassVar[Documents] = {
         THERE: tuple(new_record(key, FIRST, "made", MADE) for key in ("one", "two", "three"))
@@ -151,8 +138,6 @@ def _version(doc: Document) -> Version:
 
 @final
 class Transitions(Records):
-    """One record is moved to and fro, by those who know it and those who do not."""
-
     async def task(self, name: str, client: str) -> None:
         known: StatusRecord | None = FIRST
         for turn in range(self.random.randint(1, 3)):
@@ -173,7 +158,7 @@ class Transitions(Records):
             known = _learned(answer, known)
 
     def _check_so(self, request: str, answer: object, since: int) -> None:
-        """What is denied is denied for what the record was while it was asked."""
+        """M14."""
         docs = [self.documents[THERE][0], *(each.after for each in self.changes() if each.number < since)][-1:]
         docs += [each.after for each in self.changes() if each.number >= since]
         records = [_version(doc).record for doc in docs if doc is not None]
@@ -191,8 +176,6 @@ def _learned(answer: object, known: StatusRecord | None) -> StatusRecord | None:
 
 @final
 class InBulk(Records):
-    """Three records are settled in bulk."""
-
     keys: ClassVar[tuple[str, ...]] = ("one", "two", "three")
 
     async def task(self, name: str, client: str) -> None:
@@ -218,19 +201,17 @@ class InBulk(Records):
 
 
 class Counting(Work):
-    """What both that count have."""
-
     documents: ClassVar[Documents] = {THERE: (new_counter("counter"),)}
 
     def __init__(self, run: Run) -> None:
         super().__init__(run)
         self.is_swept = False
-        """Two sweeps make a token forgotten."""
+        """After two sweeps a token is forgotten."""
         self.counted: list[str] = []
         self.not_counted: list[str] = []
 
     def check(self, token: str, answer: object) -> None:
-        """What is counted is, with a majority, when it is said."""
+        """M3, as soon as the answer is there."""
         self.story.tell("run", f"{token}: {answer}")
         if isinstance(answer, (Counted, Done)):
             self.counted.append(token)
@@ -238,7 +219,6 @@ class Counting(Work):
                 self.story.accuse("M3", f"{token} is told as counted, and is not")
 
     def taken(self, until: int) -> list[str]:
-        """Tokens that were counted, by the changes up to then."""
         found: list[str] = []
         for change in self.changes():
             if (
@@ -274,8 +254,6 @@ class Counting(Work):
 
 @final
 class Increments(Counting):
-    """Increments by the program, and sweeps beside them."""
-
     async def task(self, name: str, client: str) -> None:
         for turn in range(self.random.randint(1, 3)):
             await self.a_while()
@@ -295,8 +273,6 @@ class Increments(Counting):
 
 @final
 class KitCounters(Counting):
-    """Increments by the kit."""
-
     async def task(self, name: str, client: str) -> None:
         kit = self.kit(client)
         for turn in range(self.random.randint(1, 3)):
@@ -321,19 +297,15 @@ ENTRIES: Final = "entries"
 BEGAN: Final = {"one": 3, "two": 3}
 HASTY: Final = attrs.evolve(RETRIES, attempts_max=1)
 OF_A_TRANSFER: Final = 3
-"""So many changes one is: who gives, who takes, and the entry."""
 
 
 async def summed() -> int:
-    """What both accounts hold, each by a read of its own."""
     held = [await find_one(ACCOUNTS, Eq(ID, key)) for key in BEGAN]
     return sum(each[BALANCE] for each in held if each is not None)
 
 
 @final
 class Transfers(Work):
-    """Amounts are moved between two documents in transactions, and asked for again; others read both."""
-
     documents: ClassVar[Documents] = {
         f"{DATABASE}.{ACCOUNTS}": tuple(account(key, balance) for key, balance in BEGAN.items()),
         f"{DATABASE}.{ENTRIES}": (),
@@ -345,7 +317,7 @@ class Transfers(Work):
         self.policy = CONTENDING if self.is_patient else HASTY
         self.stores = {each: AsyncMongo(run.client(each), DATABASE) for each in "ab"}
         self.answers: dict[Transfer, Sent[Transferred]] = {}
-        """The last one to each; and no NotDone but of who has asked once, for it says nothing of another run."""
+        """The last answer of each. A NotDone counts only after a single request."""
 
     async def task(self, name: str, client: str) -> None:
         handle = choosing(documents(self.stores[client]), local_async())
@@ -362,7 +334,7 @@ class Transfers(Work):
                 answer = await run_async(transfer(ACCOUNTS, ENTRIES, asked, session, self.policy), handle)
                 self._check(name, asked, answer, is_again=again > 0)
                 if isinstance(answer, NotDone):
-                    break  # which is judged as it is
+                    break  # judged as it is
 
     def _check_sum(self, name: str, answer: Sent[int]) -> None:
         self.story.tell(name, f"the sum: {answer}")
@@ -371,7 +343,7 @@ class Transfers(Work):
         self._check_survived(name, answer)
 
     def _check(self, name: str, asked: Transfer, answer: Sent[Transferred], *, is_again: bool) -> None:
-        """What is told as moved is, with a majority, when it is said."""
+        """M13, as soon as the answer is there."""
         self.story.tell(name, f"{asked}: {answer}")
         if not (is_again and isinstance(answer, NotDone)):
             self.answers[asked] = answer
@@ -399,7 +371,6 @@ class Transfers(Work):
         self._judge_history()
 
     def _judge_history(self) -> None:
-        """After each transaction all of it is there."""
         accounts = {key: account(key, balance) for key, balance in BEGAN.items()}
         entries: list[Document] = []
         for number, change in enumerate(self.run.set.history, 1):
@@ -427,8 +398,6 @@ def survived(work: Work, name: str, sent: Sent[Any]) -> None:
 
 @final
 class KitWrites(Work):
-    """Inserts and deletions by the kit, each of documents that nothing else is about."""
-
     documents: ClassVar[Documents] = {
         THERE: tuple(
             Document.of({"_id": f"{of}.{each}", "of": of, "n": each})
@@ -440,7 +409,6 @@ class KitWrites(Work):
     def __init__(self, run: Run) -> None:
         super().__init__(run)
         self.not_done: list[tuple[str, str]] = []
-        """Kind and id of what is never to be done."""
 
     async def task(self, name: str, client: str) -> None:
         kit = self.kit(client)
@@ -482,8 +450,6 @@ PATIENCE: Final = timedelta(seconds=40)
 
 @final
 class Leases(Work):
-    """Blocks under one lease, which write under its epoch."""
-
     documents: ClassVar[Documents] = {THERE: (Document.of({"_id": "work", "n": 0, "fence": 0}),)}
 
     def __init__(self, run: Run) -> None:
@@ -555,13 +521,10 @@ async def _written(epoch: int) -> int:
 
 @final
 class Uploads(Work):
-    """Payloads under one key, put and read at the same time."""
-
     def __init__(self, run: Run) -> None:
         super().__init__(run)
         self.begun: dict[bytes, float] = {}
         self.put: dict[bytes, tuple[float, float]] = {}
-        """When each put that has ended well began, and ended."""
 
     def payloads(self, client: str) -> AsyncPayloads:
         return AsyncPayloads(self.run.client(client), DATABASE, threshold=12, chunk_bytes=8, codec="none")
@@ -577,7 +540,7 @@ class Uploads(Work):
                     await self._read(payloads, name)
             except (PayloadUnsettled, Refused, Failure) as error:
                 self._not(name, error)
-            except Exception as error:  # noqa: BLE001  whatever else is told of what is stored
+            except Exception as error:  # noqa: BLE001  any other error about stored data
                 if self.run.refuses:
                     continue
                 self.story.accuse("M6", f"{name} is told {error!r}")
@@ -634,14 +597,11 @@ CAUGHT_UP_S, STOPPED_S = 60.0, 12.0
 
 @final
 class Streams(Work):
-    """One who consumes a stream of changes, and those who make them; the consumer is cut off once, and begins anew."""
-
     def __init__(self, run: Run) -> None:
         super().__init__(run)
         self.looked: dict[tuple[str, object], int] = {}
-        """How many changes there were, when a look at each document began that has ended."""
+        """The number of changes when a finished processing of each document began."""
         self.saved: tuple[int, Position | None] = (0, None)
-        """Its history and its position."""
         self.reconciled = -1
 
     async def begin(self) -> None:
@@ -729,7 +689,6 @@ class Streams(Work):
         return page
 
     def _number(self, position: Position) -> int:
-        """How many changes are before it."""
         if isinstance(position, After):
             return int(cast("Document", cast("Document", position.token)[TOKEN])[Field[str]("_data")], 16)
         begun = _ticks_of(cast("Document", position.time)[TIME])
@@ -790,4 +749,3 @@ WORKLOAD: Final[Mapping[str, type[Work]]] = {
     "streams": Streams,
     "transfers": Transfers,
 }
-"""By name."""

@@ -1,16 +1,16 @@
-"""Mutants of the core and of the adapters: how many of a sample do the tests kill that execute their lines?
+"""Mutants of the core and of the adapters: does a test of their line kill them?
 
-    python -m tests.integration.mutants --record                   runs all tests once, to know which execute which line: half an hour
-    python -m tests.integration.mutants                            judges 120 of the core and 40 of the adapters: up to three hours
+    python -m tests.integration.mutants --record  runs all tests once for their lines: half an hour
+    python -m tests.integration.mutants           judges 120 of the core, 40 of adapters: to 3 hours
     python -m tests.integration.mutants --seed 1 --core 9 --adapters 0
 
-A mutant is a module with one place changed: a comparison, a condition, a number, a sign, or a statement left out. Lines of
-the log, annotations and texts are not changed, for nothing that is promised hangs on them. It is written into a copy of both
-packages and judged by what `make test` runs, the fastest first, then by the same files at full length, each for some minutes.
-A test that fails with a mutant is run without it, too: where it fails then, it has killed nothing.
+A mutant is a module with one change: a comparison, condition, number or sign, or a statement left
+out. Log lines, annotations and texts stay: no promise depends on them. It is written into a copy of
+both packages. `make test` judges it, the fastest tests first, then the same files at full length,
+each for minutes. A test that also fails without the mutant kills nothing.
 
-What is judged is kept, so that the same command goes on where it was ended. A survivor is either the same program, or what no
-test looks at: read it.
+Verdicts are kept, so the same command resumes. A survivor is an equivalent program or a gap in the
+tests: read it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / ".tidegate" / "mutants"
 SOURCES: Final = {"core": ROOT / "src" / "core", "adapters": ROOT / "src" / "adapters"}
 PATIENCE_S: Final = {"make test": 150.0, "at length": 240.0}
-"""How long each judge may take for a mutant."""
 _MEASURE: Final = """[run]
 source_pkgs = tidegate, tidegate_adapters
 parallel = true
@@ -46,7 +45,7 @@ data_file = {folder}/data
 """
 _PYTEST: Final = ("-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "--maxfail", "1", "--timeout", "120")
 _UNSAID: Final = {"say", "_say", "_say_of", "log", "assert_never"}
-"""Calls that say something to people, or to mypy."""
+"""Calls that inform people or mypy."""
 _OTHER: Final[Mapping[type[ast.AST], type[ast.AST]]] = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
@@ -56,16 +55,7 @@ _OTHER: Final[Mapping[type[ast.AST], type[ast.AST]]] = {
 
 @final
 class Mutant(NamedTuple):
-    """A place of a module, and what stands there instead.
-
-    Attributes:
-        module: Its path, such as `tidegate/sim/aging.py`.
-        tree: All of it, as it is.
-        parent: Below which node the place is, and in which field.
-        field: The same.
-        node: What stands there.
-        other: What is to.
-    """
+    """A place of a module: the node in a `field` of its `parent`, and the replacement `other`."""
 
     module: str
     tree: ast.Module
@@ -79,12 +69,10 @@ class Mutant(NamedTuple):
 
     @property
     def line(self) -> int:
-        """Where it is; 0 for none."""
         return getattr(self.node, "lineno", 0)
 
     @property
     def text(self) -> str:
-        """The module with it."""
         held = getattr(self.parent, self.field)
         changed = [self.other if each is self.node else each for each in held] if isinstance(held, list) else self.other
         setattr(self.parent, self.field, changed)
@@ -95,7 +83,6 @@ class Mutant(NamedTuple):
 
 
 def others(node: ast.AST) -> Iterator[ast.AST]:
-    """What may stand in the place of a node."""
     match node:
         case ast.Compare(ops=[op]) if type(op) in _OTHER:
             yield _with(node, ops=[_OTHER[type(op)]()])
@@ -116,7 +103,6 @@ def others(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_said(node: ast.AST) -> bool:
-    """Whether it is a line of the log, or of types."""
     call = node.value if isinstance(node, ast.Expr) else None
     names = (getattr(call.func, "id", ""), getattr(call.func, "attr", "")) if isinstance(call, ast.Call) else ()
     return not _UNSAID.isdisjoint(names)
@@ -130,7 +116,6 @@ def _with(node: ast.AST, **fields: object) -> ast.AST:
 
 
 def mutants(module: str, source: str) -> Iterator[Mutant]:
-    """All mutants of a module, in the order of its nodes."""
     tree = ast.parse(source)
     for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]:
         for statement in function.body:  # neither annotations nor decorators
@@ -157,7 +142,6 @@ def _short(node: ast.AST) -> str:
 
 
 def record() -> None:
-    """Run all tests of `make test` once, and keep which functions of them execute which lines."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     settings = FOLDER / "coveragerc"
@@ -186,7 +170,6 @@ def _test_of(context: str) -> str:
 
 
 def executed() -> Mapping[str, Mapping[int, Sequence[str]]]:
-    """By module and line: the tests."""
     kept = json.loads((FOLDER / "lines.json").read_text(encoding="utf-8"))
     return {module: {int(line): tests for line, tests in lines.items()} for module, lines in kept.items()}
 
@@ -195,7 +178,6 @@ def executed() -> Mapping[str, Mapping[int, Sequence[str]]]:
 
 
 def sample(seed: int, count: int, source: Path, lines: Mapping[str, Mapping[int, Sequence[str]]]) -> list[Mutant]:
-    """So many of all mutants of a package whose line some test executes, by a seed."""
     known = [
         each
         for file in sorted(source.rglob("*.py"))
@@ -211,14 +193,7 @@ def sample(seed: int, count: int, source: Path, lines: Mapping[str, Mapping[int,
 
 
 def failing(tests: Sequence[str], packages: Path | None, patience_s: float, **environ: str) -> str:
-    """The first test that fails, or hangs with all others; "" for none within its time.
-
-    Args:
-        tests: Ids of tests or files.
-        packages: The folder of the packages that they are to import; those here if None.
-        patience_s: How long they may take.
-        environ: For their processes.
-    """
+    """The first test that fails, or hangs with all others; "" for none in time."""
     path = [*([] if packages is None else [str(packages)]), str(ROOT), *sys.path]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path), **environ}
     with subprocess.Popen(
@@ -240,7 +215,7 @@ def failing(tests: Sequence[str], packages: Path | None, patience_s: float, **en
 
 
 def killer(mutant: Mutant, packages: Path, tests: Sequence[str], long_s: Mapping[str, float]) -> tuple[str, str]:
-    """Which judge kills it, and by which test; two empty texts for none."""
+    """The judge and the test that kill it; two empty texts for none."""
     ordered = sorted(tests, key=lambda each: long_s.get(each, 1.0))
     files = sorted({each.partition("::")[0] for each in tests})
     (packages / mutant.module).write_text(mutant.text, "utf-8")
@@ -255,7 +230,6 @@ def killer(mutant: Mutant, packages: Path, tests: Sequence[str], long_s: Mapping
 
 
 def main() -> int:
-    """Judge a sample, and tell."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--seed", type=int, default=0)

@@ -1,21 +1,21 @@
-"""A process of an orchestrator that a storm strikes: `orchestrator_member.py URI DATABASE NAME LOG VERSION SKEW_S`.
+"""A process of an orchestrator under a storm: `orchestrator_member.py URI DATABASE NAME LOG VERSION
+SKEW_S`.
 
-Its clock is set apart by so many seconds. What of it is read at all, by what runs here:
-    driver.py, `Now`     by `Taker`, as a part of a draw: who chooses among what is due; and by nobody as a time
-    workers.py           `_say_failed`, for how long it is until the next try, in a line of the log
-    crons.py             `check_cron` asks for the next instant of an expression, to see that it can be read
+Its clock is ahead by SKEW_S. Only these read it:
+    driver.py, `Now`     `Taker`, as part of a draw among the due invocations, not as a time
+    workers.py           `_say_failed`, to log the time until the next attempt
+    crons.py             `check_cron`, to check that an expression can be read
     logging              the times of lines
-All else goes by the store's clock, or measures by the monotonic one.
+The rest uses the store's clock or the monotonic one.
 
-It writes a line a fact into LOG, each with one system call, so that a kill loses nothing that was done; instants are the
-machine's monotonic clock in nanoseconds, which all processes share:
+It writes one fact a line into LOG, each with one system call, so that a kill loses no fact.
+Instants are in ns of the machine's monotonic clock:
 
-    began TASK ID VERSION LIMIT INSTANT     ended ID VERSION INSTANT                failed ID VERSION INSTANT
-    turn TOKEN ROUND SINCE INSTANT          turned TOKEN ROUND SINCE INSTANT        alive SENT INSTANT
+    began TASK ID VERSION LIMIT INSTANT   ended ID VERSION INSTANT       failed ID VERSION INSTANT
+    turn TOKEN ROUND SINCE INSTANT        turned TOKEN ROUND SINCE INSTANT    alive SENT INSTANT
 
-LIMIT is what limits the run with others, and `-` if nothing. SINCE is when the turn began, in us by the store's clock. `alive` is of a beat that says so, and of when it was sent.
-
-Version 2 of the application has another task.
+LIMIT is the run's concurrency group, `-` for none. SINCE is the start of the turn in us of the
+store's clock. `alive` is a confirmed heartbeat and when it was sent. Version 2 has another task.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.turns import ServiceRules
 
 AT_MOST: Final = 2
-"""How many of those run at a time that are limited with each other."""
 DEAD_AFTER: Final = 3 * SECOND
 TURNS: Final = ServiceRules(
     interval=timedelta(seconds=4),
@@ -58,8 +57,6 @@ TURNS: Final = ServiceRules(
 
 @final
 class Log:
-    """What the process writes."""
-
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._sent = 0
@@ -68,7 +65,6 @@ class Log:
         os.write(self._file, (" ".join(map(str, (*words, time.monotonic_ns()))) + "\n").encode())
 
     def observe(self, event: WorkerEvent, _: WorkerState, commands: Sequence[WorkerCommand]) -> None:
-        """Write down which beats say that it is alive."""
         if isinstance(event, HeartbeatAcked) and event.is_alive:
             self.write("alive", self._sent)
         if any(isinstance(each, Heartbeat) for each in commands):
@@ -76,7 +72,6 @@ class Log:
 
     @asynccontextmanager
     async def run(self, task: str, limited_by: object = "-") -> AsyncGenerator[str, None]:
-        """A run of a handler, named by its invocation and version."""
         run = CURRENT.get().run
         self.write("began", task, run.id, run.token, limited_by)
         how = "failed"
@@ -88,7 +83,6 @@ class Log:
 
 
 def of_instant(what: Happened) -> dict[str, object]:
-    """What a cron calls its task with."""
     assert what.due is not None
     return {"instant": what.due.isoformat()}
 
@@ -96,7 +90,6 @@ def of_instant(what: Happened) -> dict[str, object]:
 def application(
     store: str, database: str, log: Log, chance: random.Random, version: int
 ) -> tuple[Orchestrator, dict[str, Task[..., Any]]]:
-    """The application in this version, and its tasks."""
     settings = OrchestratorSettings(
         database=database, beat_every=timedelta(milliseconds=500), dead_after=timedelta(microseconds=DEAD_AFTER), services=TURNS, result_every=timedelta(milliseconds=100),
         polling=PollingBounds(least=50 * MILLISECOND, most=500 * MILLISECOND, jitter=20 * MILLISECOND),
@@ -107,7 +100,7 @@ def application(
     async def work() -> None:
         await asyncio.sleep(
             chance.expovariate(1 / (0.3 if chance.random() < 0.1 else 0.01))
-        )  # some are there to be struck
+        )  # so that some are running
         if chance.random() < 0.1:
             raise ArithmeticError("unlucky")
 
@@ -165,7 +158,6 @@ def application(
 
 
 def set_apart(seconds: float) -> None:
-    """The clock of this process is ahead by so much from now on."""
     real, real_ns = time.time, time.time_ns
     time.time = lambda: real() + seconds
     time.time_ns = lambda: real_ns() + round(seconds * 10**9)

@@ -1,26 +1,28 @@
-"""Applications of tasks in short runs on the simulated MongoDB (`mongo_runs`): two processes, five invocations, a fault.
+"""Applications of tasks in short runs on the simulated MongoDB (`mongo_runs`): two processes, five
+invocations, a fault.
 
     python -m tests.integration.mongo_runs 17 --workloads orchestrator
 
-Each process is a whole `Orchestrator`, which takes what is due, runs it and writes its end; a third one enqueues, waits, and now
-and then cancels, kills, holds and repeats. One process may be killed: from then on nothing that it sends arrives, and another one
-begins in its place. Handlers succeed, fail, call others and wait for them, some for a time only, outlast their limit, will not be
-cancelled; of some no two may run at one time. Some emit an event of which two conditions hold.
+Each process is a whole `Orchestrator`. A third one enqueues and waits, and at times cancels, kills,
+holds and repeats. A killed process sends nothing more, and another replaces it. Handlers succeed,
+fail, call others and wait for them, at times with a timeout, exceed their limit, or ignore
+cancellation; some exclude each other. Some emit an event that meets two conditions.
 
 Judges:
-    O1  In the end each invocation that was made has ended (RP3), and whoever waits for it is told how: with the result or the
-        error of the run that its record names (EN1).
-    O2  No two handlers run for one invocation at one time, but for one that will not be interrupted; nor for two of which no two
-        may run at one time (AD1).
-    O3  Each version of a record is one, is an edge of the table, by its owner where one is required, and has a due exactly while
-        a runner may take it (TR1, TR2, IV2). A final status is left by nobody.
-    O4  Where nothing strikes, a handler that has returned is not called again for that invocation; and none is called more
+    O1  In the end each invocation has ended (RP3). Each caller that waits gets the result or the
+        error of the run that the record names (EN1).
+    O2  Handlers of one invocation never overlap, unless one ignores cancellation; nor do handlers
+        that exclude each other (AD1).
+    O3  Each version of a record is unique, an edge of the table, by the owner where that is
+        required, and due exactly while a runner may take it (TR1, TR2, IV2). A final status stays.
+    O4  Without a fault, a handler that has returned is not called again; and none is called more
         often than its task allows (EN3).
-    O5  Who is made once under an id is there once, and what was said to be made is there.
-    O6  A process that is to stop ends in time, and gives back what it runs (WK7).
-    O7  What was said to be cancelled has ended, and no run of it begins after that (AK2).
-    O8  In a process no more handlers are active than there are slots, those that wait not counted (WK1).
-    O9  Both conditions have noticed what is emitted, or neither; both, where it was said to be kept (TE12).
+    O5  An invocation enqueued under an id exists once, and each confirmed one exists.
+    O6  A process that stops ends in time, and requeues its runs (WK7).
+    O7  An invocation confirmed as cancelled has ended, and no run of it begins after that (AK2).
+    O8  A process has no more active handlers than slots; those that wait do not count (WK1).
+    O9  Both conditions see an emitted event or neither does; both do where `emit` confirmed it
+        (TE12).
 """
 
 from __future__ import annotations
@@ -92,7 +94,7 @@ POLICY: Final = Policy(backoff=Fixed(200 * MILLISECOND), attempts_max=TRIES)
 FINAL: Final = frozenset(each.status for each in INVOCATION.definitions if each.final)
 AVAILABLE: Final = frozenset(each.status for each in INVOCATION.definitions if each.available)
 HEARD_S: Final = 2.5
-"""Within so long a runner hears what is asked of it."""
+"""Within this time a runner sees a cancellation."""
 PATIENCE: Final[tuple[tuple[float | None, bool], ...]] = (
     (None, True),
     (0.1, True),
@@ -100,13 +102,11 @@ PATIENCE: Final[tuple[tuple[float | None, bool], ...]] = (
     (0.7, False),
     (2.0, False),
 )
-"""How long a handler waits for another one at a time, in seconds, and whether `result` is told so."""
+"""How long a handler waits for another, in s, and whether `result` gets that timeout."""
 MANNERS: Final = ("well", "well", "well", "badly", "slowly", "too long", "for long", "stubbornly")
 
 
 class Handled(NamedTuple):
-    """A call of a handler that has ended, or whose process was killed."""
-
     began_s: float
     ended_s: float
     version: int
@@ -118,31 +118,22 @@ class Handled(NamedTuple):
 
 @final
 class Orchestrating(Work):
-    """Two processes that serve, one that enqueues and asks, and, now and then, one that is killed."""
-
     documents: ClassVar[Documents] = {}
 
     def __init__(self, run: Run) -> None:
         super().__init__(run)
         self.handled: dict[str, list[Handled]] = defaultdict(list)
-        """By the id of the invocation."""
         self.apps: dict[str, Orchestrator] = {}
         self.tasks: dict[str, dict[str, Task[Any, Any]]] = {}
         self.killed_s: dict[str, float] = {}
         self.slots: dict[str, set[str]] = defaultdict(set)
-        """By process, the runs whose handlers are active and do not wait."""
+        """The runs of each process whose handlers are active and do not wait."""
         self.made: set[str] = set()
-        """What was said to be there."""
         self.cancelled: dict[str, float] = {}
-        """What was said to be cancelled, and when."""
         self.told: dict[str, float] = {}
-        """Whose runner was asked to cancel it, and when."""
         self.disturbed: set[str] = set()
-        """What anything was asked of."""
         self.heard: dict[str, object] = {}
-        """What those who waited were told."""
         self.emitted: set[str] = set()
-        """The events that were said to be kept."""
         self._requests = iter(range(1_000))
 
     async def begin(self) -> None:
@@ -160,12 +151,11 @@ class Orchestrating(Work):
         except asyncio.CancelledError:
             if name not in self.killed_s:
                 raise
-        except (Refused, TidegateError):  # nothing is as it should be, so it does not begin
+        except (Refused, TidegateError):  # its checks fail, so it does not start
             if not self.run.refuses:
                 raise
 
     async def _replace(self) -> None:
-        """One process is gone: killed, so that what it sends is lost, or asked to stop. Another one comes."""
         told = self.run.course
         await asyncio.sleep(4 * told.at_s)
         self.story.tell("faults", f"{told.fault}: {told.whom}", fault=told.fault)
@@ -213,14 +203,12 @@ class Orchestrating(Work):
         return app
 
     async def _handle(self, process: str, manner: str, alone: str = "") -> str:
-        """A handler, as handlers are."""
         with self._handling(process, alone, is_stubborn=manner == "stubbornly") as run:
             await self._work(process, manner)
             return run
 
     @contextmanager
     def _handling(self, process: str, alone: str = "", *, is_stubborn: bool = False) -> Generator[str, None, None]:
-        """While a handler is called; it has a slot."""
         began_s, run, is_done = self._now(), CURRENT.get().run, False
         named = f"{run.id}@{run.token}"
         self._has_slot(process, named)
@@ -230,7 +218,7 @@ class Orchestrating(Work):
         finally:
             self.slots[process].discard(named)
             ended_s = min(self._now(), self.killed_s.get(process, self._now()))
-            if ended_s >= began_s:  # or it was killed before
+            if ended_s >= began_s:  # unless it was killed before
                 is_done &= process not in self.killed_s
                 call = Handled(began_s, ended_s, run.token, is_done, is_stubborn, alone, run.task)
                 self.handled[run.id].append(call)
@@ -243,7 +231,6 @@ class Orchestrating(Work):
             self.story.accuse("O8", f"{process} has {most} slots, and runs {sorted(slots)}")
 
     async def _work(self, process: str, manner: str) -> None:
-        """What it does."""
         if self.run.course.fault == "cut" and process == self.run.course.whom and not self.run.cut_until_s:
             self.story.tell("faults", f"{process} is cut off while it works", fault="cut")
             self.run.cut_until_s = self._now() + self.run.course.lasts_s
@@ -262,9 +249,8 @@ class Orchestrating(Work):
                 await asyncio.sleep(0.01)
 
     async def _emit(self, process: str) -> None:
-        """An event of which two conditions hold, and which no process that serves waits for, so it drops what is noticed.
-
-        Not within a limit: who is interrupted waits for its transaction to be ended.
+        """Each process drops the notice. A limit would interrupt the handler, which waits for its
+        transaction.
         """
         app, run = Orchestrator(self.run.store(process), settings=SETTINGS), CURRENT.get().run
         if run.task in ("limited", "hasty"):
@@ -280,11 +266,10 @@ class Orchestrating(Work):
         except (Refused, TidegateError):
             pass
         finally:
-            if not self.run.is_calm:  # nobody tells
+            if not self.run.is_calm:  # no event reports it
                 self.run.kept += sum(len(getattr(there.site.store, "sessions", ())) for there in app._open.values())  # noqa: SLF001
 
     async def _patient(self, process: str, run: str, handle: Handle[Any]) -> object:
-        """How an invocation has ended, as a handler is told that waits for it, as often as its patience ends."""
         while True:
             patience_s, is_told = self.random.choice(PATIENCE)
             self.slots[process].discard(run)
@@ -303,10 +288,9 @@ class Orchestrating(Work):
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    # --- those who enqueue ---
+    # --- callers -------------
 
     async def _enqueue(self) -> None:
-        """What is enqueued and asked, by a client that nothing strikes but what strikes all."""
         app = self.apps["w"] = self._application("w")
         waiting = []
         for number in range(INVOCATIONS):
@@ -318,7 +302,6 @@ class Orchestrating(Work):
         await app.close()
 
     async def _one(self, key: str) -> None:
-        """Make an invocation, ask something of it, and wait for it."""
         drawn, manner = self.random.random(), self.random.choice(MANNERS)
         name = self.random.choice(("plain", "plain", "limited", "alone", "parent", "hasty"))
         given = (manner, self.random.choice("xy")) if name == "alone" else (manner,)
@@ -335,7 +318,6 @@ class Orchestrating(Work):
         self.heard[key] = await self._heard(handle)
 
     async def _ask(self, key: str) -> None:
-        """What an operator asks; what is held is released again."""
         await asyncio.sleep(self.random.random() * self.random.choice((0.1, 0.5, 2.0)))
         self.disturbed.add(key)
         command = self.random.choice((Command.CANCEL, Command.CANCEL, Command.KILL, Command.HOLD))
@@ -348,7 +330,6 @@ class Orchestrating(Work):
             await self._asked(key, Command.RELEASE, query)
 
     async def _asked(self, key: str, command: Command, query: InvocationQuery) -> Asked:
-        """What became of it; it is asked again until that is known."""
         while True:
             asking = Asking(request=f"{key}.{next(self._requests)}", records=RECORDS)
             with suppress(Refused):
@@ -358,7 +339,6 @@ class Orchestrating(Work):
             await asyncio.sleep(0.5)
 
     async def _heard(self, handle: Handle[Any]) -> object:
-        """How an invocation has ended, as who waits for it is told."""
         while True:
             try:
                 return await handle.result()
@@ -370,13 +350,12 @@ class Orchestrating(Work):
     # --- judges ---
 
     async def _settle(self) -> None:
-        """Wait until nothing is left to do, and let all processes stop."""
         if self.run.course.fault in ("kill", "stop"):
             await self._replace()
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLED_S):
                 await asyncio.wait([self.run.tasks["w"]])
-                while self._left():  # noqa: ASYNC110  of records nobody tells
+                while self._left():  # noqa: ASYNC110  records report no changes
                     await asyncio.sleep(0.25)
         is_heard = self.run.tasks["w"].done()
         left = self._left()
@@ -396,7 +375,6 @@ class Orchestrating(Work):
                 self.story.accuse("O6", f"{task.get_name()} was asked to stop, and goes on")
 
     def _left(self) -> list[str]:
-        """What has not ended."""
         docs = self.run.contents(RECORDS)
         return [show(doc) for doc in docs if doc[STATUS] not in FINAL and doc[TASK] != RECOVERY]
 
@@ -460,7 +438,7 @@ class Orchestrating(Work):
             self.story.accuse("O3", f"{key}: {'nothing' if was is None else show(was)} became {show(after)}")
 
     def _judge_ends(self) -> None:
-        """O1, O5 and O7, of what is there in the end."""
+        """O1, O5 and O7, in the final state."""
         there = {str(doc[KEY]): doc for doc in self.run.contents(RECORDS) if doc[TASK] != RECOVERY}
         for key in self.made - there.keys():
             self.story.accuse("O5", f"{key} was said to be there, and is not")
@@ -497,7 +475,7 @@ class Orchestrating(Work):
                 self.story.accuse("O9", f"{len(by)} of two conditions have noticed {event}")
 
     def _was_done(self, key: str, doc: Document) -> bool:
-        """Whether the run before this version has returned, and its result is there."""
+        """Whether the run before this version has returned, and its result is stored."""
         version = doc[VERSION] - 1
         is_its = str(doc.held(RESULT)).startswith(f'"{key}@{version}')
         return is_its and any(each.is_done and each.version == version for each in self.handled[key])
@@ -513,7 +491,6 @@ def _of(manner: str, of: str) -> str:
 
 
 async def _stubbornly(seconds: float) -> None:
-    """Wait as long, and swallow what would end it."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     while (left := until - loop.time()) > 0:

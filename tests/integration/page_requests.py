@@ -1,5 +1,3 @@
-"""What a page that is served answers, as scripts ask it: with its token, its mark against other sites, and JSON both ways."""
-
 from __future__ import annotations
 
 import json
@@ -9,14 +7,7 @@ from typing import Any
 
 
 def answered(port: int, path: str, sent: object = None, token: str = "") -> tuple[int, Any]:
-    """The status and the content.
-
-    Args:
-        port: Where it is served on this machine.
-        path: What is asked for.
-        sent: What is sent, which makes it a POST; None for a GET.
-        token: Of the page, if it has one.
-    """
+    """The status and the content of a GET, or a POST if something is sent."""
     headers = {"X-Tidegate": "test", **({"Authorization": f"Bearer {token}"} if token else {})}
     data = None if sent is None else json.dumps(sent).encode()
     try:

@@ -1,5 +1,3 @@
-"""Runs made by hand for tests of the page: one that shows every sign, and long ones."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -115,7 +113,6 @@ BESIDE: Final = Option("w2", "read leases")
 
 
 def everything() -> Trace:
-    """Two workers, a log, a lease: every kind of step, every sign of a fault, four laws, three runs."""
     steps = tuple(plotted())
     other = TraceStep(
         "w2", "wait", "", (), 30_007_000, K.SLEEP, Choice((BESIDE, Option("w2", "wait")), 1), causes=(22,)
@@ -170,7 +167,6 @@ def plotted() -> Iterator[TraceStep]:
 
 
 def long(steps: int, workers: int = 8) -> Trace:
-    """Workers that move documents along, one step after the other; the last step breaks a law."""
     names = [f"worker-{number}" for number in range(workers)]
     law = NamedLaw("versions only grow", LawKind.ALWAYS)
     made = tuple(

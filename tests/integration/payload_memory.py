@@ -1,7 +1,4 @@
-"""Puts a payload and reads it piece by piece in a process of its own, and prints how much memory that took at most, in MiB.
-
-python payload_memory.py URI DATABASE MIB sync|async
-"""
+"""Prints a payload's peak memory in MiB: `payload_memory.py URI DATABASE MIB sync|async`."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ MIB = 1024 * 1024
 
 
 def mebibytes(digest: hashlib._Hash) -> Iterator[bytes]:
-    """What does not compress, and is never there as a whole."""
+    """Incompressible pieces, never in memory as a whole."""
     draw = Random(1)
     for _ in range(int(SIZE)):
         piece = draw.randbytes(MIB)
@@ -29,7 +26,7 @@ def mebibytes(digest: hashlib._Hash) -> Iterator[bytes]:
 
 
 def memory_mib(line: str) -> float:
-    """Resident, now (VmRSS) or at most since this program began (VmHWM); `getrusage` would count what the parent had."""
+    """Now (VmRSS) or at most since the start (VmHWM); `getrusage` counts the parent's."""
     status = dict(each.split(":") for each in Path("/proc/self/status").read_text().splitlines())
     return int(status[line].split()[0]) / 1024
 

@@ -1,4 +1,4 @@
-"""A bug that is planted into a function while runs by seed look for it: those runs that the test of no bug makes, too."""
+"""A bug planted into a function while runs by seed search for it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ import pytest
 
 
 class Judged(Protocol):
-    """What was found wrong about a run."""
-
     @property
     def wrong(self) -> list[str]: ...
 
@@ -24,14 +22,11 @@ class Judged(Protocol):
 @final
 @attrs.frozen
 class Bug:
-    """A line as it must not be.
+    """The text `right` in the source of `place`, and its faulty replacement.
 
     Attributes:
-        place: The function.
-        right: What stands there.
-        wrong: What is planted instead.
         kinds: Kinds of runs that show it.
-        shown_by: Kind and seed of a run that has shown it; the runs of no bug include it. None where any few seeds show it.
+        shown_by: Kind and seed of a run that showed it; None if any few seeds do.
     """
 
     place: Callable[..., object]
@@ -43,30 +38,26 @@ class Bug:
 
 @contextmanager
 def planted(bug: Bug) -> Iterator[None]:
-    """The function is as the bug has it."""
     source = textwrap.dedent(inspect.getsource(bug.place))
     assert source.count(bug.right) >= 1, f"{bug.place.__qualname__} says no longer {bug.right!r}"
     module = sys.modules[bug.place.__module__]
     made: dict[str, Any] = {}
     text = "from __future__ import annotations\n" + source.replace(bug.right, bug.wrong)
-    exec(text, vars(module), made)  # noqa: S102  it is ours
+    exec(text, vars(module), made)  # noqa: S102  our own source
     owner: Any = module
     *names, name = bug.place.__qualname__.split(".")
     for each in names:
         owner = getattr(owner, each)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(owner, name, made[name])
-        for other in [] if names else [*sys.modules.values()]:  # who has imported it by name
+        for other in [] if names else [*sys.modules.values()]:  # modules that imported it by name
             if vars(other).get(name) is bug.place and other.__name__.startswith("tidegate"):
                 patch.setattr(other, name, made[name])
         yield
 
 
 def own_seeds(kinds: Iterable[str], each: int, bugs: Iterable[Bug] = ()) -> Mapping[str, Sequence[int]]:
-    """So many seeds for each kind of run, none of which is another's, after those that have shown a bug of that kind.
-
-    A seed draws when and whom, whatever the kind.
-    """
+    """Distinct seeds for each kind, after those known to show a bug of that kind."""
     shown = {bug.shown_by for bug in bugs if bug.shown_by is not None}
     return {
         kind: (*sorted(seed for of, seed in shown if of == kind), *range(nth * each, (nth + 1) * each))
@@ -75,13 +66,7 @@ def own_seeds(kinds: Iterable[str], each: int, bugs: Iterable[Bug] = ()) -> Mapp
 
 
 def first(bug: Bug, judged: Callable[[int, str], Judged], seeds: Mapping[str, Sequence[int]]) -> int | None:
-    """The first seed whose run is wrong with the bug and right without: its own, then those of its kinds in turn.
-
-    Args:
-        bug: The bug.
-        judged: Runs a seed under a kind.
-        seeds: Those of each kind.
-    """
+    """The first seed whose run is wrong with the bug and right without it."""
     turns = product(range(min(len(seeds[kind]) for kind in bug.kinds)), bug.kinds)
     shown = [bug.shown_by] if bug.shown_by is not None else []
     for kind, seed in (*shown, *((kind, seeds[kind][nth]) for nth, kind in turns)):

@@ -1,12 +1,13 @@
-"""A process of an application of reactive tasks that a storm strikes: `reactive_member.py URI DATABASE NAME LOG VERSION [limited]`.
+"""A process of a reactive application under a storm: `reactive_member.py URI DATABASE NAME LOG
+VERSION [limited]`.
 
-It writes a line a fact into LOG, each with one system call, so that a kill loses nothing that was done; instants are the
-machine's monotonic clock in nanoseconds, which all processes share:
+It writes one fact a line into LOG, each with one system call, so that a kill loses no fact.
+Instants are in ns of the machine's monotonic clock:
 
-    began TASK ID VALUE TOKEN INSTANT      ended TASK ID TOKEN INSTANT      failed TASK ID TOKEN INSTANT
+    began TASK ID VALUE TOKEN INSTANT    ended TASK ID TOKEN INSTANT    failed TASK ID TOKEN INSTANT
 
-Version 2 of the application has another task, and another version of a handler. A limited application has a task that is given up
-after `ATTEMPTS_MAX` attempts, whose handler fails often.
+Version 2 has another task and another handler version. A limited application has a task with
+`ATTEMPTS_MAX` attempts, whose handler fails often.
 """
 
 from __future__ import annotations
@@ -34,7 +35,6 @@ PLANNER = PlannerRules(terms=Terms(ttl=3 * SECOND, heartbeat=SECOND, margin=500 
 
 
 def handler(name: str, path: str, pauses: random.Random, failing: float = 0.01) -> Callable[[Change], Awaitable[None]]:
-    """One that writes down what it does, takes a while, at times a long one, and fails at times."""
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     async def handle(change: Change) -> None:
@@ -55,7 +55,6 @@ def handler(name: str, path: str, pauses: random.Random, failing: float = 0.01) 
 
 
 def application(uri: str, database: str, name: str, path: str, version: int, *, is_limited: bool) -> Reactive:
-    """The application in this version."""
     settings = ReactiveSettings(database=database, uri=uri, concurrency=20, planner=PLANNER)
     app = Reactive(uri, settings=settings)
     pauses = random.Random(name)

@@ -1,26 +1,35 @@
-"""Applications of reactive tasks in short runs on the simulated MongoDB (`mongo_runs`): two processes, ten documents, a fault.
+"""Applications of reactive tasks in short runs on the simulated MongoDB (`mongo_runs`): two
+processes, ten documents, a fault.
 
     python -m tests.integration.mongo_runs 17 --workloads reactive
 
-Each process is a whole `Reactive`: it leads or waits to, plans, and handles. One may be killed: from then on nothing that it sends
-arrives, and another one begins in its place. Documents are changed, removed and made anew, in ways that are watched or not;
-handlers succeed, fail, ask for later, outlast their lease, will not be cancelled, throttle their task. In some runs a task is paused
-and resumed, whenever that is; in some one of the processes is of an older version of the application, which does not know a task, or has
-an older handler, and goes when another one has come; or it comes when the younger one has led, which goes, and comes back later.
+Each process is a whole `Reactive`. A killed process sends nothing more, and another replaces it.
+Documents are changed, removed and recreated, in watched fields or others. Handlers succeed, fail,
+postpone, outlast their lease, ignore cancellation, or throttle their task. Some runs pause and
+resume a task. In some, one process has an older version of the application, without a task or with
+an older handler. It leaves when a newer process has come, or it comes after the newer one has led,
+which leaves and returns later.
 
 Judges:
-    R1  In the end what each document says was handled by each task that it is for, and no record is left to be done (RT1).
-    R2  No two handlers run for one task and document at one time, but for one that will not be cancelled (RT2).
-    R3  Each version of a record is one, follows the one before, and no lease is taken from its holder (RT3, RT6, RT7).
-    R4  Where nothing strikes, what a document says is handled well once, and what has not changed is not (RT5).
-    R5  What is stored of the stream is never written under an epoch that is over (SR1), nor with a position of another history (SR2).
-    R6  A process that is to stop ends in time.
-    R7  Who is given up has had as many attempts as are allowed; and where no process is lost, nor what it sends, nor goes while
-        that is late, was called as often, and no lease ends of a run that nobody was called for, nor of one whose handler has
-        returned (RT5, RT8).
-    R8  What a new version of a handler does over, by its policy, is done over, once, and nothing else is (DEP1, DEP2).
-    R9  Where all are heard, no handler of a task begins that is paused, once its process has asked (PS1).
-    R10 While the transaction of a process that has died in it is open, all documents are handled but those whose records it holds.
+    R1  In the end each task has handled the final state of each of its documents, and no record is
+        open (RT1).
+    R2  Handlers of one task and document never overlap, unless one ignores cancellation (RT2).
+    R3  Each version of a record is unique and follows the one before, and no holder loses its lease
+        (RT3, RT6, RT7).
+    R4  Without a fault, each state of a document is handled successfully once, and again only after
+        a change (RT5).
+    R5  The stream's record is never written under an epoch that is over (SR1), nor with a position
+        of another history (SR2).
+    R6  A process that stops ends in time.
+    R7  A record that is given up has used all attempts. Unless a process or its requests are lost,
+        or it leaves while they are late, each attempt was a call, and no lease runs out without a
+        call or after the handler returned (RT5, RT8).
+    R8  What a new version of a handler reprocesses, by its policy, is reprocessed once, and nothing
+        else is (DEP1, DEP2).
+    R9  Where all are reachable, no handler of a paused task begins after its process has polled
+        (PS1).
+    R10 While the transaction of a dead process is open, all documents are handled except those
+        whose records it holds.
 """
 
 from __future__ import annotations
@@ -85,25 +94,18 @@ LEASE_S: Final = 2.0
 SETTLED_S, STOPPED_S = 120.0, 15.0
 POLICIES: Final = tuple(Policy(backoff=Fixed(200 * MILLISECOND), attempts_max=most) for most in (None, None, 1, 2))
 DIES_S: Final = 10.0
-"""How long it is waited for a process to die in a transaction."""
 OTHERS_S: Final = 12.0
-"""How long after its death, or after the last change, all else is handled: another leads by then, and leases have ended."""
+"""How long the rest takes after the death: a new leader, and the end of leases."""
 LONG: Final = ("x", 7)
-"""Documents whose handlers have transactions that are open for longer than a lease."""
+"""Documents whose handlers keep transactions open beyond a lease."""
 HEARD: Final = ("nothing", "stop", "robbed", "unheard", "cursors")
-"""Faults that take no run from whoever has claimed it."""
 PAUSED_S: Final = 0.5
-"""How often it is asked what is paused, in runs where something is."""
 ASKED: Final = ("nothing", "stop", "kill", "forget")
-"""Faults that keep nobody who lives from hearing that, and are not slow."""
 MORE_TASKS: Final = ("another task", "rolled back")
-"""Where the younger version of an application has one more."""
 REPROCESSING: Final = (OnNewVersion.REPROCESS_ALL, OnNewVersion.REPROCESS_FAILED)
 
 
 class Handled(NamedTuple):
-    """A call of a handler that has ended, or whose process was killed."""
-
     began_s: float
     ended_s: float
     token: int
@@ -113,14 +115,11 @@ class Handled(NamedTuple):
 
 
 def is_for(task: str, doc: Document) -> bool:
-    """Which documents a task is for."""
     return task == "all" or doc.held(KIND) == "big"
 
 
 @final
 class Reactively(Work):
-    """Two processes that serve, one that changes documents, and, now and then, one that is killed."""
-
     documents: ClassVar[Documents] = {
         f"{DATABASE}.{SOURCE}": tuple(
             Document.of({"_id": key, "n": 0, "kind": "big" if at % 3 == 0 else "small", "note": 0})
@@ -131,36 +130,30 @@ class Reactively(Work):
     def __init__(self, run: Run) -> None:
         super().__init__(run)
         self.handled: dict[str, list[Handled]] = defaultdict(list)
-        """By the id of the record."""
         self.done: dict[tuple[str, Value], list[int]] = defaultdict(list)
-        """What was handled well, by task and document."""
         self.called: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        """The token, and what the document says, of each run that began, by the id of the record."""
         self.tasks = self.random.choice((("all",), ("all",), ("big",), ("all", "big")))
         self.policy = self.random.choice(POLICIES)
         self.quiet = timedelta(milliseconds=self.random.choice((0, 20)))
         self.deploys = self.random.choice((*("",) * 6, "another task", "another version", "rolled back"))
-        """What the younger version of the application has, also another task where it is rolled back; nothing where there is one version."""
         self.older = self.random.choice("ab") if self.deploys else ""
         self.going = "ab" if self.deploys == "rolled back" else self.older
-        """Those that go, whatever strikes."""
         self.again = self.random.choice(REPROCESSING)
         if self.deploys in MORE_TASKS:
             self.tasks = ("all", "big")
         self.pauses = self.random.choice((0, 0, 0, 0, 1, 2))
         self.paused: list[tuple[str, float, float]] = []
-        """Which task, from when on whoever lives has heard of it, and until when."""
+        """The task, when every living process has learned of the pause, and its end."""
         self.begun: list[tuple[str, str, float]] = []
-        """By which process a handler was called, of which task, and when."""
         self.apps: dict[str, Reactive] = {}
         self.killed_s: dict[str, float] = {}
         self._values = iter(range(1, 1_000))
 
         self.insides = Random(f"insides {run.course.seed}")
-        """Draws what handlers do in transactions, where that is the fault: others draw as they do without."""
+        """Its own generator, so that other draws are those of runs without this fault."""
         self.dies = asyncio.Event()
         self.holding: set[str] = set()
-        """The records of runs that transactions of the process are to complete that dies in one of them."""
+        """Records that open transactions of the dying process will complete."""
         self.changed_s = 0.0
 
     async def begin(self) -> None:
@@ -184,12 +177,11 @@ class Reactively(Work):
         except asyncio.CancelledError:
             if name not in self.killed_s:
                 raise
-        except (Refused, TidegateError):  # nothing is as it should be, so it does not begin
+        except (Refused, TidegateError):  # its checks fail, so it does not start
             if not self.run.refuses:
                 raise
 
     def _rob(self) -> None:
-        """Another takes the lease, and lets it end."""
         self.story.tell("faults", "the lease is another's", fault="robbed")
         taken = {"$inc": {"version": 1, "token": 1}, "$set": {"holder": "thief", "request": "thief"}}
         leases = self.run.client("w")[DATABASE][LEASES]
@@ -198,9 +190,7 @@ class Reactively(Work):
         )
 
     async def _replace(self) -> None:
-        """One process is gone: killed, so that what it sends is lost, or asked to stop; where the history is to be forgotten,
-        that is while nobody follows it. Another one comes.
-        """
+        """A process is killed or stopped, and replaced. A history is truncated in between."""
         told = self.run.course
         await asyncio.sleep(4 * told.at_s)
         gone = ("a", "b") if told.fault == "forget" else (told.whom,)
@@ -217,7 +207,6 @@ class Reactively(Work):
         self.run.begin("c", self._live("c"))
 
     async def _retire(self) -> None:
-        """A younger one is there, and the older one is asked to stop."""
         if "c" not in self.run.tasks:
             self.run.begin("c", self._live("c"))
         await asyncio.sleep(self.random.random() * self.random.choice((0.5, 3.0)))
@@ -225,7 +214,6 @@ class Reactively(Work):
         self.apps[self.older].stop()
 
     async def _roll_back(self) -> None:
-        """The younger one goes, and the older one leads for a while."""
         await asyncio.sleep(self.random.random() * self.random.choice((0.5, 2.0)))
         (young,) = {*"ab"} - {self.older}
         self.story.tell("faults", f"{young} is of a version that is rolled back, and goes", fault="stop")
@@ -233,7 +221,6 @@ class Reactively(Work):
         await asyncio.sleep(self.random.random() * 4.0)
 
     async def _pause(self) -> None:
-        """An operator, who says each thing until he is answered."""
         for _ in range(self.pauses):
             task = self.random.choice(self.tasks)
             await asyncio.sleep(self.random.random() * self.random.choice((0.1, 2.0)))
@@ -267,7 +254,6 @@ class Reactively(Work):
         return app
 
     async def _handle(self, process: str, change: Change) -> None:
-        """A handler, as handlers are."""
         began_s, drawn = self._now(), self.random.random()
         id_, is_done = _value(change.id), False
         self.called[record_id(change.task, id_)].append((change.token, change.values["n"]))
@@ -294,7 +280,7 @@ class Reactively(Work):
             return
         finally:
             ended_s = min(self._now(), self.killed_s.get(process, self._now()))
-            if ended_s >= began_s:  # or it was killed before
+            if ended_s >= began_s:  # unless it was killed before
                 is_done = is_done and process not in self.killed_s
                 n = change.values["n"]
                 self.handled[record_id(change.task, id_)].append(
@@ -304,7 +290,6 @@ class Reactively(Work):
                     self.done[change.task, id_].append(n)
 
     async def _complete(self, process: str, change: Change) -> None:
-        """Complete the run in a transaction, which may be open for longer than the lease; or die in it."""
         client = self.run.client(process)
 
         async def inside(session: AsyncClientSession) -> None:
@@ -328,7 +313,6 @@ class Reactively(Work):
                 self.holding.discard(record)
 
     async def _change_held(self, key: Value) -> None:
-        """The document that a dead process was at changes, and another one after it."""
         other = self.insides.choice([each for each in KEYS if each != key])
         for each in (key, _value(other)):
             _ = await self.run.asking("w")(update_one(SOURCE, Eq(KEY, each), Put(N, next(self._values))))
@@ -341,7 +325,6 @@ class Reactively(Work):
     # --- documents ---
 
     async def _change(self) -> None:
-        """What happens to documents, by a client that nothing strikes but what strikes all."""
         asked = self.run.asking("w")
         for _ in range(self.random.randint(3, 8)):
             await asyncio.sleep(self.random.random() * self.random.choice((0.01, 0.1, 2.0)))
@@ -365,7 +348,6 @@ class Reactively(Work):
     # --- judges ---
 
     async def _settle(self) -> None:
-        """Wait until nothing is left to do, and let all processes stop."""
         if self.run.course.fault in ("kill", "stop", "forget"):
             await self._replace()
         if self.run.course.fault == "holds":
@@ -383,7 +365,7 @@ class Reactively(Work):
             await self._judge_others(self.killed_s[self.run.course.whom])
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLED_S):
-                while left := [*self._left()]:  # noqa: ASYNC110  of documents nobody tells
+                while left := [*self._left()]:  # noqa: ASYNC110  documents report no changes
                     await asyncio.sleep(0.25)
         if left:
             self.story.accuse("R1", f"after {SETTLED_S} s there is left to do: {left[:3]}")
@@ -405,7 +387,6 @@ class Reactively(Work):
             self.story.accuse("R10", f"{OTHERS_S} s after a process has died in its transaction: {left[:3]}")
 
     def _left(self, but: Collection[str] = ()) -> Iterator[str]:
-        """What is not handled, or not finished, but for these records."""
         docs, records = self.run.contents(SOURCE), self.run.contents(RECORDS)
         given_up = {
             (doc[TASK], exactly(doc[DOCUMENT])): _said(loaded(doc)) for doc in records if self._is_given_up(doc)
@@ -459,7 +440,7 @@ class Reactively(Work):
         if record_id(held[TASK], held[DOCUMENT]) != key:
             self.story.accuse("R3", f"{key} is of {held[TASK]} and {show(held[DOCUMENT])}")
         if was is None:
-            began = (0, TaskStatus.PENDING), (1, TaskStatus.PROCESSING)  # or claimed by who has planned it
+            began = (0, TaskStatus.PENDING), (1, TaskStatus.PROCESSING)  # or the planner claimed it
             is_right = after.version == 1 and (after.token, after.status) in began
         else:
             is_claim = after.token > was.token
@@ -468,7 +449,7 @@ class Reactively(Work):
                 due = was.next_run_at
                 is_due = due is not None and after.claimed_at is not None and after.claimed_at - due >= 0
                 is_news = (after.snapshot, after.changed_at) != (was.snapshot, was.changed_at)
-                is_right &= is_due or (was.owner is None and is_news)  # or claimed by who has planned it
+                is_right &= is_due or (was.owner is None and is_news)  # or the planner claimed it
             elif was.status in PROCESSED:
                 is_right &= after.owner in (None, was.owner)
             else:
@@ -480,7 +461,7 @@ class Reactively(Work):
     def _judge_calls_of(self, key: str, was: TaskRecord | None, after: TaskRecord) -> None:
         """R7."""
         told, calls = self.run.course, self.called[key]
-        # What a process sends late, and goes, is found in its name by nobody.
+        # A process that leaves never finds its own late writes.
         is_heard = told.fault in HEARD and (self.run.is_calm or told.whom not in self.going)
         if is_heard and was is not None and _lapsed(was.token, after) and not _lapsed(was.token, was):
             what = f"under token {was.token}, and its lease ran out"
@@ -488,7 +469,8 @@ class Reactively(Work):
                 self.story.accuse("R7", f"{key}: nobody was called {what}")
             if any(each.token == was.token and each.is_done and not each.is_stubborn for each in self.handled[key]):
                 self.story.accuse("R7", f"{key}: the handler has returned {what}")
-        # Nobody is called for what has left: where its lease runs out before that is seen, the policy may give it up.
+        # A document that is gone gets no call: the policy may give it up if its lease runs out
+        # first.
         is_given_up = after.status is TaskStatus.FAILED and after.snapshot is not None
         if is_given_up and (was is None or was.status is not TaskStatus.FAILED):
             number = sum(n == _said(after) for _, n in calls)
@@ -496,7 +478,7 @@ class Reactively(Work):
                 self.story.accuse("R7", f"{key} is given up after {number} calls: {after}")
 
     def _judge_versions(self) -> None:
-        """R8. What was over when its leader's epoch began, and is as it was when the version is remembered, was reset by then."""
+        """R8. Records over when the leader's epoch began are reset before it stores the version."""
         over, known, began = STATUSES[self.again], dict[str, Document](), dict[str, Document]()
         reset: dict[str, int] = {}
         for change in self.run.history:
@@ -549,23 +531,21 @@ class Reactively(Work):
 
 
 def _versioned(stream: Document) -> set[str]:
-    """The tasks of which it is remembered that they have their second version."""
     return {each[TASK] for each in stream.get(DEFINITIONS) or () if each[VERSION] > 1}
 
 
 def _is_reset(was: TaskRecord, after: TaskRecord) -> bool:
-    """Whether it is due again although nothing has changed."""
     is_again = was.status in FINISHED and after.status is TaskStatus.PENDING
     return is_again and was.snapshot is not None and was.snapshot == after.snapshot
 
 
 def _lapsed(token: int, record: TaskRecord) -> bool:
-    """Whether it says that the lease of this run has ended before the run; that another one's has, it says for long."""
+    """Whether the record newly says that this run's lease expired."""
     return any((run.token, run.ended) == (token, Ended.LOST) for run in record.history)
 
 
 def _said(record: TaskRecord) -> int | None:
-    """What the document says that a record is about; None where it has left."""
+    """The document's value in a record; None once it is gone."""
     if record.snapshot is None:
         return None
     assert isinstance(record.snapshot, Document)
@@ -577,12 +557,10 @@ async def _done(asked: Awaitable[object]) -> None:
 
 
 def _value(key: Any) -> Value:
-    """The id of a document as the core has it."""
     return Document.of({"_id": key})[KEY]
 
 
 async def _stubbornly(seconds: float) -> None:
-    """Wait as long, and swallow what would end it."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     while (left := until - loop.time()) > 0:

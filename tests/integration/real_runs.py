@@ -1,18 +1,17 @@
-"""Scenarios on a real MongoDB: their own programs, with faults of the network at any command, judged by their own laws.
+"""Scenarios on a real MongoDB: their own programs, a network fault at any command, their own laws.
 
-One process after the other does one effect, so a run is a sequence of steps, as in the simulator. What is asked of documents
-goes to the server, by way of a black pipe, and all else means what the scenario says. What a command has done is told by a
-change stream, with each document as it was left, and nothing else: the reply may be lost. Of what the simulated world says
-of the effect, the outcome is taken that comes to the very same documents; if none does, the simulator and the server do not
-agree, and that is an error. So the laws look at states that the server went through, all of them, and at whatever the
-scenario keeps beside the documents: journals, tallies, what processes note and answer.
+Processes take turns, one effect each, as in the simulator. Effects on documents go to the server
+through a proxy; the others are simulated. A change stream reports each command's documents, as the
+reply may be lost. Of the outcomes that the simulated world allows, the run takes the one with the
+same documents; if none has them, simulator and server disagree, which is an error. So laws see
+every state of the server, with the scenario's journals and notes.
 
     a command is done             its outcome, with the reply of the server
-    it is done, its reply lost    its outcome, and a failure that does not say that nothing was done
-    it is not done                nothing, and a failure that does not say that it was done
+    it is done, its reply lost    its outcome, and a failure that does not say it was not done
+    it is not done                nothing, and a failure that does not say it was done
 
-Instants that a world begins with are moved to now, for the clock is the server's. A sleep takes as long as it says where the
-scenario has a clock, and no time otherwise.
+Initial instants move to now: the clock is the server's. Sleeps are real only in scenarios with a
+clock.
 """
 
 from __future__ import annotations
@@ -46,9 +45,7 @@ from tidegate_adapters.mongo.bson import CODEC, loaded, stored
 
 Raw: TypeAlias = dict[str, Any]
 Contents: TypeAlias = dict[tuple[str, Key], Document]
-"""Documents by collection and id."""
 Changed: TypeAlias = tuple[tuple[str, Key], Document | None]
-"""Which document, and what was left of it."""
 Store: TypeAlias = Callable[[Any], object]
 V = TypeVar("V")
 
@@ -61,7 +58,7 @@ _PLANNING: Final = (FindChanged, FindOrphaned, CountRecords)
 _TRANSACTIONAL: Final = (InTransaction, CommitTransaction, AbortTransaction)
 _OPERATIONS: Final = (*get_args(Operation), StoreTime, *_PLANNING, *_TRANSACTIONAL)
 _READS: Final = (FindOne, FindAll, StoreTime, *_PLANNING)
-"""After which nobody asks what has changed: if one of them has written, it shows with the next write, or at the end."""
+"""Reads check no changes; a write by one of them shows with the next write, or at the end."""
 
 
 # --- the history of a database ------------------------------------------------------------------------------------------
@@ -69,12 +66,7 @@ _READS: Final = (FindOne, FindAll, StoreTime, *_PLANNING)
 
 @final
 class Watched:
-    """A database, and everything that happens to its documents, in order.
-
-    Args:
-        client: By which it is watched, and which is spared.
-        name: Of the database.
-    """
+    """A database and its document changes in order, followed by a client without faults."""
 
     def __init__(self, client: MongoClient[Raw], name: str) -> None:
         self.database = client.get_database(name, codec_options=CODEC, write_concern=WriteConcern("majority", j=True))
@@ -84,13 +76,11 @@ class Watched:
         self._stream = self.database.watch(full_document="required")
 
     def know(self, collection: str) -> None:
-        """Have a collection, of which each change tells what is left."""
         if collection not in self._known:
             self._known.add(collection)
             self.database.create_collection(collection, changeStreamPreAndPostImages={"enabled": True})
 
     def begin(self, contents: Contents) -> None:
-        """Let it hold these documents, and forget what was before."""
         for each in {name for name, _ in contents}:
             self.know(each)
         for each in self._known:
@@ -101,7 +91,6 @@ class Watched:
             pass
 
     def changes(self) -> Iterator[Changed]:
-        """What has happened since: to which document of which collection, and the document afterwards."""
         self._mark += 1
         self.database[_MARKS].insert_one({"_id": self._mark})
         for event in self._stream:
@@ -120,22 +109,19 @@ class Watched:
 
 @final
 class Broken(Exception):  # noqa: N818  control flow of a run
-    """A law is broken. Its arguments: the law, and where it shows."""
+    """A law is broken: its name, and where."""
 
 
 @final
 @attrs.frozen
 class Ended:
-    """What became of a run.
+    """The outcome of a run.
 
     Attributes:
-        law: The one that is broken; None if all hold.
-        steps: What was done, a line each.
-        commands: How many commands the programs have sent.
-        struck: What the fault has struck: whose effect; None if it did not come to that.
-        failed: Who has passed a failure on.
-        ran: The coroutine functions of the core that have asked for something, as `module.function`.
-        heard: What each has asked for and was replied, in order; who waits at the end is cancelled there.
+        struck: The process whose effect the fault struck; None if it struck none.
+        failed: The processes that passed a failure on.
+        ran: The core's coroutine functions that issued effects, as `module.function`.
+        heard: Effects and replies by process; a process that waits at the end is cancelled.
     """
 
     law: str | None
@@ -153,8 +139,6 @@ class Ended:
 @final
 @attrs.define(eq=False)
 class _Seen:
-    """A state, for laws."""
-
     world: Plain
     statuses: Mapping[str, ProcessStatus]
 
@@ -167,16 +151,7 @@ class _Seen:
 
 @final
 class RealRun:
-    """One run of a scenario.
-
-    Args:
-        scenario: What runs.
-        watched: Where.
-        store: Carries operations out, by way of the pipe.
-        faults: How many faults have struck.
-        seed: Of who is next, and of what user code answers.
-        ago: How long ago the world began.
-    """
+    """One run, in which `store` carries operations out through the proxy."""
 
     def __init__(
         self,
@@ -208,7 +183,6 @@ class RealRun:
         return _Seen(self.world, dict(self.statuses))
 
     def run(self) -> Ended:
-        """Let it come to its end, or to where it breaks a law."""
         law = None
         try:
             self.judge()
@@ -228,7 +202,6 @@ class RealRun:
         return Ended(law, tuple(self.lines), self.commands, self.struck, failed, frozenset(self.ran), self.heard)
 
     def abort(self) -> None:
-        """Have no transaction left open, as whoever runs a program has: what it has written nobody else could write."""
         asked = (effect for heard in self.heard.values() for effect, _ in heard)
         begun = {each.transaction.session: each.transaction for each in asked if isinstance(each, InTransaction)}
         for transaction in begun.values():
@@ -236,7 +209,6 @@ class RealRun:
                 self.store(AbortTransaction(transaction))
 
     def step(self) -> bool:
-        """Let somebody do one thing; False if nobody can."""
         if len(self.lines) > STEPS_MAX:
             raise Broken(ENDS, "it goes on and on")
         while True:
@@ -249,7 +221,6 @@ class RealRun:
             time.sleep(0.001)
 
     def does(self, who: str) -> bool:
-        """Let a process do what it asks for, unless that has to wait."""
         status = self.statuses[who]
         assert isinstance(status, Asking)
         effect = status.effect
@@ -276,26 +247,23 @@ class RealRun:
         return True
 
     def passes(self, now: Instant) -> None:
-        """Time passes, and nothing else."""
         if now.at > self.world.read(CLOCK).at:
             self.world = self.world.write(CLOCK, now)
             self.judge()
 
     def goes(self, who: str, reply: object) -> None:
-        """Hand a process its reply."""
         asking = self.statuses[who]
         assert isinstance(asking, Asking)
         self.heard[who].append((asking.effect, reply))
         self.statuses[who] = status = resume(self.programs[who], reply)
         if not isinstance(status, Asking):
-            self.world = self.world.write(self.processes[who].place, ProgramAutomaton.CRASHED)  # it does nothing more
+            self.world = self.world.write(self.processes[who].place, ProgramAutomaton.CRASHED)  # the process has ended
             self.lines.append(f"{who}: {status}")
         self.judge()
 
     # Operations
 
     def asked(self, who: str, effect: Effect[Any]) -> object:
-        """Let the server carry an operation out, and the world follow."""
         since, struck = _now(), self.faults()
         operation = effect.operation if isinstance(effect, InTransaction) else effect
         if (collection := getattr(operation, "collection", None)) is not None:
@@ -328,7 +296,7 @@ class RealRun:
         raise Broken(TRUE, "; ".join(f"{key}: {'gone' if doc is None else doc}" for key, doc in happened) or "nothing")
 
     def is_of_parts(self, who: str, effect: Many, reply: object, happened: list[Changed]) -> bool:
-        """Has it been done as a write of one document after the other? Others may have looked in between."""
+        """Whether it was done as one write after the other, with reads possible in between."""
         left = {(part.collection, cast("Key", target(part))): part for part in parts(effect, self.world)}
         total = 0
         for key, doc in happened:
@@ -342,7 +310,6 @@ class RealRun:
     # Laws
 
     def judge(self) -> None:
-        """Judge the state, and how it came to it."""
         before, after = self.before, self.state()
         self.before = after
         for name, status in self.statuses.items():
@@ -356,7 +323,7 @@ class RealRun:
                 raise Broken(law, "here")
 
     def end(self) -> None:
-        """Judge the end, where what has struck is what may strike there."""
+        """Judge the end, if the scenario allows the fault that struck."""
         self.passes(_now())
         if left := [*self.watched.changes()]:
             raise Broken(TRUE, f"a read has written: {left}")
@@ -378,7 +345,7 @@ _NOTHING: Final = object()
 
 
 def _agrees(reply: object, said: object) -> bool:
-    """May that be the reply, where the scenario says this of what was done, or nothing was?"""
+    """Whether the scenario allows that reply to what was done, or to nothing done."""
     if said is _NOTHING:
         return isinstance(reply, (Ambiguous, NotApplied, Refused))
     if isinstance(reply, (Ambiguous, NotDurable)):
@@ -389,10 +356,7 @@ def _agrees(reply: object, said: object) -> bool:
 def _stamped(
     world: Plain, said: object, effect: Effect[Any], happened: list[Changed], since: Instant
 ) -> tuple[Plain, object]:
-    """The world, and what is replied, with the server's times where an update writes them down.
-
-    Each is the server's own: those of one update may lie a millisecond apart.
-    """
+    """With the server's times, which may differ by 1 ms within an update."""
     updates = getattr(effect, "updates", ())
     fields = [Field[Instant](each.field.name) for each in updates if isinstance(each, PutServerTime)]
     for (collection, key), doc in happened if fields else ():
@@ -405,9 +369,7 @@ def _stamped(
             after = would_be
             for field in fields:
                 after = after.put(field, doc[field]) if doc.has(field) else after
-            if not all(
-                map(would_be.has, fields)
-            ):  # a scenario leaves times out that it does not judge: they stand as there
+            if not all(map(would_be.has, fields)):  # times that a scenario leaves out keep their place
                 order = {name: at for at, (name, _) in enumerate(doc.items)}
                 after = Document(tuple(sorted(after.items, key=lambda item: order.get(item[0], len(order)))))
             world, said = world.write(cell, after), after if said == would_be else said
@@ -415,7 +377,6 @@ def _stamped(
 
 
 def _coroutines(program: Any) -> Iterator[str]:
-    """Those that wait for each other, from the program to the one that asks."""
     while isinstance(program, CoroutineType):
         assert program.cr_frame is not None
         yield f"{program.cr_frame.f_globals['__name__']}.{program.__qualname__}"
@@ -423,7 +384,7 @@ def _coroutines(program: Any) -> Iterator[str]:
 
 
 def _now() -> Instant:
-    """The server's time, for it runs on this machine."""
+    """The server's time: it runs on this machine."""
     return Instant(time.time_ns() // 1_000_000 * 1_000, STORE)
 
 
@@ -433,7 +394,6 @@ def _plain(world: object) -> Plain:
 
 
 def _moved(world: Plain, at: int) -> Plain:
-    """The world with its time, and all instants in it, as if it began then."""
     before, moved = world.read(CLOCK).at, world
     for cell, held in world.cells.values():
         moved = moved.write(cell, aged(held, before - at, NUMBER_MAX))
@@ -441,12 +401,10 @@ def _moved(world: Plain, at: int) -> Plain:
 
 
 def contents_of(world: Plain) -> Contents:
-    """All documents."""
     cells = (name for name in world.cells if name[0] == IDS)
     found = ((name[1], key, world.read(document(name[1], key))) for name in cells for key in world.read(ids(name[1])))
     return {(collection, key): doc for collection, key, doc in found if doc is not None}
 
 
 def unique_of(world: Plain) -> Unique:
-    """The unique indexes."""
     return {name[1]: world.read(uniques(name[1])) for name in world.cells if name[0] == UNIQUE}

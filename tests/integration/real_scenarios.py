@@ -1,4 +1,4 @@
-"""Scenarios of programs that no shipped one runs by itself, for runs on a real MongoDB (`real_runs`)."""
+"""Scenarios for `real_runs`, of programs that no shipped scenario runs alone."""
 
 from __future__ import annotations
 
@@ -80,7 +80,6 @@ LEASE: Final = Terms(ttl=300 * MILLISECOND, heartbeat=150 * MILLISECOND, margin=
 
 
 def brief_election() -> Scenario:
-    """The scenario `leader`, where a lease is shorter."""
     return election(terms=LEASE)
 
 
@@ -89,7 +88,6 @@ POLLS: Final = 4
 
 
 def brief_service() -> Scenario:
-    """The scenario `atomic_service`, where turns come soon: so both are let in."""
     made = atomic_service(polls=POLLS)
     runners = {
         name: ServiceRunner(
@@ -101,14 +99,13 @@ def brief_service() -> Scenario:
     return attrs.evolve(made, actors=actors)
 
 
-# --- what is stuck, seen for the first time, deleted --------------------------------------------------------------------
+# --- stuck, first planned and deleted -----------------------------------------------------------------------------------
 
 
 MADE: Final = Field[tuple[Document, ...]]("history")
 
 
 def stuck() -> Scenario:
-    """The scenario `recovery`, where one who is not there any more has the invocation."""
     made = recovery()
     here, kept = document(RECORDS, INVOCATION_KEY), journal(RECORDS, INVOCATION_KEY)
     record = made.world.read(here)
@@ -126,14 +123,13 @@ INVOICED: Final = "what a handler writes is seen exactly with the end of its run
 
 
 async def invoiced(task: ReactiveTask, run: Run) -> None:
-    """What a handler writes in a transaction, and the end of its run with it."""
     await insert_one(INVOICES, Document.of({"_id": f"{show(run.key)} {run.claim.token}", "token": run.claim.token}))
     if isinstance(why := await task.completer.complete(run), WhyNot):
         raise Refused(why.value)
 
 
 async def invoiced_apart(task: ReactiveTask, run: Run) -> None:
-    """Planted bug: the end of the run is written behind the transaction, by the worker."""
+    """Planted bug: the worker writes the end of the run after the transaction."""
     del task
     await insert_one(INVOICES, Document.of({"_id": f"{show(run.key)} {run.claim.token}", "token": run.claim.token}))
 
@@ -141,7 +137,6 @@ async def invoiced_apart(task: ReactiveTask, run: Run) -> None:
 async def completes(
     task: ReactiveTask, name: str, handle: Callable[[ReactiveTask, Run], Program[None]] = invoiced
 ) -> None:
-    """A worker whose handler completes its run in a transaction."""
     while True:
         await Call("something is due")
         runs, _ = await task.fetcher.take(name, 1)
@@ -160,13 +155,12 @@ def is_invoiced(state: State) -> bool:
 
 
 def completing(handle: Callable[[ReactiveTask, Run], Program[None]] = invoiced) -> Scenario:
-    """The scenario `reactive_task`, where the handler's own writes and the end of its run are one transaction."""
+    """`reactive_task` whose handler completes its run in its own transaction."""
     made = reactive_task(works=partial(completes, handle=handle), workers=1, edits=tasks.ONE_CHANGE)
     return attrs.evolve(made, always={**made.always, INVOICED: is_invoiced})
 
 
 def first_sight() -> Scenario:
-    """The scenario `reactive_task`, where nobody has looked at the document yet."""
     made = reactive_task()
     (record,) = contents(made.world, tasks.RECORDS)
     world = made.world.write(document(tasks.RECORDS, record[ID]), None).write(ids(tasks.RECORDS), ())
@@ -195,7 +189,6 @@ def says_what_is_so(me: str) -> Law:
 
 
 def deleted() -> Scenario:
-    """Two delete a payload that one reads, and one sweeps."""
     made = uploads.payloads()
     kept = tuple(each for each in made.actors if each.name != "w")
     gone = tuple(Process(name, factory(deletes, name), ANY) for name in ("ann", "bob"))
@@ -213,14 +206,12 @@ def deleted() -> Scenario:
     )
 
 
-# --- what operators ask -------------------------------------------------------------------------------------------------
+# --- queries of operators -----------------------------------------------------------------------------------------------
 
 DESK: Final = Desk(tasks=(tasks.bill(),))
 
 
 async def asks() -> object:
-    """Page by page, one record, how many there are, and which tasks are paused."""
-
     async def answers() -> tuple[object, ...]:
         first = await DESK.list_records(Query(), limit=1)
         then = await DESK.list_records(Query(), limit=1, after=first.after)
@@ -248,7 +239,6 @@ def is_answered(state: State) -> bool:
 
 
 def asked() -> Scenario:
-    """An operator asks about two records that nobody writes meanwhile."""
     made = reactive_task(keys=tasks.BOTH, edits=(), workers=1)
     asker = Process("asker", factory(asks), ANY, planning())
     return attrs.evolve(
@@ -256,7 +246,7 @@ def asked() -> Scenario:
     )
 
 
-# --- invocations: looked at, set aside, and their uploads ---------------------------------------------------------------
+# --- invocations: queries, unreadable ones, uploads ---------------------------------------------------------------------
 
 JOB: Final = Job(task="t")
 UNREADABLE: Final = Field[Value](TRIES.name)
@@ -264,7 +254,6 @@ RUN, LOST_RUN = work.Run("t", "a", 2), work.Run("t", "b", 7)
 
 
 async def looks_at() -> object:
-    """Page by page, one invocation, and what was asked of those that run."""
     asking = Asking(request="ann")
 
     async def answers() -> tuple[object, ...]:
@@ -289,7 +278,7 @@ def is_shown(state: State) -> bool:
 
 
 def looked_at() -> Scenario:
-    """One of two invocations runs, and is to be cancelled; nobody writes them meanwhile. Laws IQ1, HD1, HD2."""
+    """One of two invocations runs and is cancelled. Laws IQ1, HD1, HD2."""
     more = job_fields(JOB).put(CREATED_AT, Instant(0)).put(TRIES, 1).put(ASKED, "cancel")
     runs = new_record("a", StatusRecord(status.RUNNING, "w", 2), "made", Instant(0), more=more)
     return Scenario(
@@ -317,7 +306,6 @@ def is_set_aside(state: State) -> bool:
 
 
 def set_aside() -> Scenario:
-    """One of two that are due cannot be read: it is out of the queue, and the other one runs."""
     good, spoiled = (new_invocation(key, JOB, "made", Instant(0)) for key in ("good", "spoiled"))
     return Scenario(
         name="set aside",
@@ -339,7 +327,7 @@ def is_swept(state: State) -> bool:
 
 
 def swept() -> Scenario:
-    """Of two uploads an invocation names one. Law PG4."""
+    """An invocation names one of two uploads. Law PG4."""
     names = new_invocation("x", JOB, "made", Instant(0)).put(PAYLOAD, "named")
     uploaded = tuple(Document.of({"_id": key}) for key in ("named", "unnamed"))
     return Scenario(
@@ -376,7 +364,6 @@ def is_imported(state: State) -> bool:
 
 
 def imported() -> Scenario:
-    """Records of mongodash are taken over, once, whoever gets no answer."""
     return Scenario(
         name="imported",
         summary="records of mongodash",
@@ -393,7 +380,6 @@ BOUNDED: Final = Pauses(elapsed_max=60 * SECOND)
 
 
 async def makes(key: str) -> tuple[TransitionOutcome, ...]:
-    """Make a record, claim it, and settle it."""
     first, second = [
         await transition(RECORDS, INVOCATION, key, target, runner=runner, request=f"{key}.{target}", pauses=BOUNDED)
         for target, runner in ((status.REGISTERED, None), (status.PENDING, key))
@@ -405,7 +391,7 @@ async def makes(key: str) -> tuple[TransitionOutcome, ...]:
 
 
 def is_granted(key: str) -> Law:
-    """Nobody else is there, so each answer is a grant, and the record is where the last one has brought it."""
+    """With a single caller each answer is a grant, and the record is in the last state."""
 
     def holds(state: State) -> bool:
         match state.status(key):
@@ -419,7 +405,6 @@ def is_granted(key: str) -> Law:
 
 
 def wrapped() -> Scenario:
-    """Two make records of their own, and move them."""
     keys = ("x", "y")
     return Scenario(
         name="wrapped",
@@ -431,12 +416,10 @@ def wrapped() -> Scenario:
 
 
 async def until_answered(program: Callable[[], Program[object]]) -> object:
-    """Do it again while there is no answer."""
     return await repeat(program, 1_000, AT_ONCE)
 
 
 async def waits(effect: Effect[object]) -> object:
-    """An effect as a program."""
     return await effect
 
 
@@ -482,7 +465,7 @@ def reads_every(state: State) -> bool:
 
 
 def documents() -> Scenario:
-    """Two insert a document of one id, one removes another, and one reads them all, two at a time. Laws DP1, DP2."""
+    """Laws DP1, DP2."""
     docs = tuple(Document.of({"_id": key, "by": "nobody"}) for key in sorted({*STAYING, "b"}))
     return Scenario(
         name="documents",
@@ -565,7 +548,7 @@ def counts_once(state: State) -> bool:
 
 
 def resent() -> Scenario:
-    """Two insert under one id, and one deletes, counts and reads: what is said of each is so. Laws RS1 to RS3."""
+    """Laws RS1 to RS3."""
     docs = (Document.of({"_id": "old"}), Document.of({"_id": "sum", "count": 0}))
     return Scenario(
         name="resent",
@@ -619,7 +602,7 @@ def stays_gone(before: State, after: State) -> bool:
 
 
 def members() -> Scenario:
-    """Three join, one of them as the worker of one that is there, beat, and leave."""
+    """Three join, one as the worker of an existing one, send heartbeats, and leave."""
     zero = Instant(0)
     there = Document.of({"_id": "r", "left": None, "created": zero, "joined": zero, "seen": zero})
     people = (("a", "first", None), ("b", None, None), ("w", None, "r"))
@@ -680,7 +663,7 @@ def is_seen_whole(state: State) -> bool:
 
 
 def reconciling() -> Scenario:
-    """Two look at five documents under two epochs: what is reconciled was looked at. Law RJ1."""
+    """Law RJ1."""
     record = Document(((ID.name, "s"), (EPOCH.name, 1), (HISTORY.name, 1)))
     return Scenario(
         name="reconciling",
@@ -705,7 +688,6 @@ async def cleans_up(_: str, __: frozenset[str]) -> tuple[Value, ...]:
 
 
 async def plans(epoch: int) -> None:
-    """Reconcile, where the store says which documents differ."""
     request = f"pass {epoch}"
     task = ScannedTask(tasks.SOURCE, TaskTrigger(tasks.NAME, "total"), BILL.find_changed)
     reconciler = Reconciler(
@@ -720,7 +702,6 @@ async def plans_later() -> None:
 
 
 def is_planned(state: State) -> bool:
-    """What is reconciled has a record that knows what it says; and nothing is left of what is gone."""
     if not is_reconciled(state):
         return True
     records = {record[Field[str]("document")]: record for record in contents(state, tasks.RECORDS)}
@@ -729,7 +710,6 @@ def is_planned(state: State) -> bool:
 
 
 def planned() -> Scenario:
-    """Two reconcile a task under two epochs, and ask the store which documents they have to look at."""
     record = Document(((ID.name, "s"), (EPOCH.name, 1), (HISTORY.name, 1)))
     return Scenario(
         name="planned",
@@ -750,7 +730,6 @@ WRITTEN_UNDER: Final = Field[str](AFTER.name)
 
 
 async def consumes(epoch: int) -> object:
-    """Take the stream over, save positions, begin a history, and save another one; as long as it is not fenced."""
     elected = await until_answered(lambda: take_over(STREAMS, "s", epoch))
     if not isinstance(elected, Elected):
         return elected
@@ -785,7 +764,7 @@ def fences(before: State, after: State) -> bool:
 
 
 def consumed() -> Scenario:
-    """Two take a stream over, one after the other, and store how far they are. Laws SR1, SR2."""
+    """Laws SR1, SR2."""
     return Scenario(
         name="consumed",
         summary="the record of a stream",
@@ -815,13 +794,12 @@ async def evaluates(name: str) -> None:
 
 
 def is_each_fired(state: State) -> bool:
-    """What was due when it was last looked at has fired, and waits no more."""
+    """Each cron that was due at the last evaluation has fired."""
     found = state.read(document("crons", condition_id(CRON)))
     return found is not None and not loaded_cell(found).pending
 
 
 def crons() -> Scenario:
-    """Two evaluators look at a cron that is some instants late: each fires once."""
     return Scenario(
         name="crons",
         summary="each instant of a cron fires once",
@@ -852,7 +830,7 @@ async def declares(triggers: tuple[Trigger, ...]) -> None:
 
 
 def definitions() -> Scenario:
-    """One trigger is declared by two, and another one nobody has declared for long: its cell is forgotten, and no other."""
+    """Of two triggers, only the one not declared for long is forgotten."""
     old = stored_definition(defined(FORGOTTEN), Instant(0))
     ticking = CELLS[0][ID]
 

@@ -1,8 +1,7 @@
-"""A short run by seed (`kafka_runs`, `mongo_runs`) as a trace, which opens as the page of a counterexample.
+"""A short run by seed (`kafka_runs`, `mongo_runs`) as a trace with the page of a counterexample.
 
-Its steps are what the run told, each with who did it, when, and what it changed of what can be seen from outside. The last one is what the first judge found wrong. It is recorded, not
-searched for: what else could have happened, and what a step depends on but for the one before it of the same member, nobody
-knows. The seed runs it again.
+Its steps are the log; the last one is the first finding. It is recorded, not searched for: causes
+are unknown, except the previous step of the same member.
 """
 
 from __future__ import annotations
@@ -23,16 +22,8 @@ _LANES: Final = {"network": Lane.NETWORK, "faults": Lane.FAULTS, "run": Lane.CLO
 
 
 class Told(NamedTuple):
-    """What a run told.
-
-    Attributes:
-        at_s: When, in seconds after its start.
-        who: Who did it.
-        what: What it was.
-        kind: Of what kind it was.
-        fault: Which fault it was, if any.
-        law: The judge's law that it broke, by its number, if any.
-        seen: What could be seen from outside then.
+    """An entry of a run's log; `law` is the law that it broke, `seen` the state visible from
+    outside.
     """
 
     at_s: float
@@ -44,12 +35,10 @@ class Told(NamedTuple):
     seen: Document
 
     def __str__(self) -> str:
-        """A line of the story."""
         return f"{self.at_s:8.3f} {self.who} {self.what}{'  <- wrong' if self.law else ''}"
 
 
 def laws_of(text: str) -> dict[str, str]:
-    """The judges' laws in a text, by their numbers, as they stand there: `J1  ...`, `M1  ...`."""
     found = re.findall(r"^    ([A-Z]\d+) +(.*(?:\n {8,}.*)*)", text, re.MULTILINE)
     return {number: f"{number}: {' '.join(law.split())}" for number, law in found}
 
@@ -57,16 +46,7 @@ def laws_of(text: str) -> dict[str, str]:
 def trace_of(
     told: Sequence[Told], laws: dict[str, str], *, of: str, at_once: Collection[str], seed: int, summary: str
 ) -> Trace:
-    """The run up to the first thing that is wrong, or all of it.
-
-    Args:
-        told: What it told, with what could be seen each time.
-        laws: The judges' laws, by their numbers.
-        of: What it is a run of.
-        at_once: Laws that are judged whenever something happens; others where a part of the run ends.
-        seed: Of the run.
-        summary: What happens in it, in a line.
-    """
+    """The run up to its first finding, or all of it."""
     last = next((number for number, each in enumerate(told) if each.law), len(told) - 1)
     kept = told[: last + 1]
     broken = laws.get(kept[-1].law, "")

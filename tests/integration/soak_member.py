@@ -1,8 +1,9 @@
-"""A worker that writes down what it takes, as a process of its own: `python -m tests.integration.soak_member BOOTSTRAP TOPIC EVERY_S LEAK...`.
+"""A worker that prints its resource use: `python -m tests.integration.soak_member BOOTSTRAP TOPIC
+EVERY_S LEAK...`.
 
-Its records fail now and then, are tried again, answered with others and dead-lettered, in the event loop and in threads, in the
-order of their keys. Every so many seconds it prints a line: how many records it has handled, then the `MEASURES`, once what is
-not referred to was collected, and at last what is kept of ours, by class. Each leak named is planted: a handler keeps what it should not; of objects of ours (`kept`), one a
+Records fail at times, are retried, answered with others and dead-lettered, in the event loop and in
+threads, by key. Each line has the records handled, the `MEASURES` after a collection, and the live
+objects of tidegate by class. Each LEAK is planted in a handler; `kept` leaks one object a
 rebalance.
 """
 
@@ -32,14 +33,12 @@ from tidegate_adapters.kafka.worker import Later, OnFailure, Send, Worker
 
 MEASURES: Final = ("bytes", "blocks", "descriptors", "tasks", "threads")
 KEPT: Final = "kept"
-"""One more leak."""
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 EVERY: Final = 10
-"""So many records leave behind a descriptor, a task and a thread, where these are to leak."""
+"""How many records leak one descriptor, task and thread."""
 
 
 def measured() -> tuple[int, ...]:
-    """The MEASURES, now: memory as the system has it, and as Python has it."""
     _ = gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     descriptors = len(list(Path("/proc/self/fd").iterdir()))
@@ -49,8 +48,6 @@ def measured() -> tuple[int, ...]:
 
 
 class Handler:
-    """Fails, parks, sends and leaks."""
-
     def __init__(self, topic: str, leaks: frozenset[str]) -> None:
         self.topic, self.leaks = topic, leaks
         self.count = self.generation = 0
@@ -69,7 +66,6 @@ class Handler:
             self.kept.append(event)
 
     def handle(self, record: Record) -> Send | None:
-        """Also in a thread."""
         self.count += 1
         if "blocks" in self.leaks or "bytes" in self.leaks:
             self.kept.append([bytearray(1_000) for _ in range(8)])
@@ -88,7 +84,6 @@ class Handler:
 
 
 async def main() -> None:
-    """Consume until SIGTERM."""
     bootstrap, topic, every_s, *leaks = sys.argv[1:]
     handler = Handler(topic, frozenset(leaks))
     partition = PartitionRules(ordering=Ordering.BY_KEY)

@@ -1,10 +1,10 @@
-"""A member of a group that a storm strikes, as a process of its own: `storm_member.py BOOTSTRAP TOPIC GROUP NAME LOG`.
+"""A member of a group under a storm: `storm_member.py BOOTSTRAP TOPIC GROUP NAME LOG`.
 
-It writes a line a fact into LOG, each with one system call, so that a kill loses nothing that was done; instants are the
-machine's monotonic clock in nanoseconds, which all processes share:
+It writes one fact a line into LOG, each with one system call, so that a kill loses no fact.
+Instants are in ns of the machine's monotonic clock:
 
-    assigned P COMMITTED GENERATION      delivered P OFFSET...      began P OFFSET INSTANT      ended P OFFSET INSTANT
-                                                                                     left P OFFSET INSTANT, undone
+    assigned P COMMITTED GENERATION   delivered P OFFSET...    began P OFFSET INSTANT
+    ended P OFFSET INSTANT            left P OFFSET INSTANT, undone
 """
 
 from __future__ import annotations
@@ -30,11 +30,10 @@ RULES = ConsumerRules(executors=64, partition=PartitionRules(drain=Budget(4 * SE
 
 
 async def main() -> None:
-    """Consume until SIGTERM."""
     bootstrap, topic, group, name, path = sys.argv[1:]
     ends = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ends.set)
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)  # it can be ended now
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)  # from here on it can be stopped
     pauses = random.Random(name)
 
     def write(*facts: object) -> None:

@@ -1,4 +1,4 @@
-"""Processes of an application that a storm strikes: they come, are killed, stand still, go on, and are ended."""
+"""Processes of an application under a storm: started, killed, stopped, resumed and ended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from tests.integration.servers.processes import Keeper, wait_until
 
 
 def standing_still_at(command: type) -> Callable[[object, object, Sequence[object]], None]:
-    """An observer that stops its process once: as the first command of that type is to be carried out."""
     stopped: list[object] = []
 
     def observe(event: object, state: object, commands: Sequence[object]) -> None:
@@ -28,22 +27,13 @@ def standing_still_at(command: type) -> Callable[[object, object, Sequence[objec
 
 
 class Processes:
-    """Those that run a script, told `*TOLD NAME LOG *MORE`.
-
-    Args:
-        script: The script.
-        folder: Where they write.
-        told: What all of them are told first.
-    """
+    """Processes of a script with the arguments `*told NAME LOG *MORE`."""
 
     def __init__(self, script: Path, folder: Path, *told: str) -> None:
         self.script, self.folder, self.told = script, folder, told
         self.processes: dict[str, int] = {}
-        """Process ids by name."""
         self.killed: dict[str, int] = {}
-        """When, in ns."""
         self.stood: list[tuple[str, int, int]] = []
-        """Which stood still, from when to when, in ns."""
         self._keeper, self._born = Keeper(), 0
 
     def start(self, *more: object) -> str:
@@ -54,7 +44,6 @@ class Processes:
         return name
 
     def check(self) -> None:
-        """None has ended by itself."""
         for name, pid in self.processes.items():
             assert self._keeper.status(pid) is None, f"{name} has ended:\n{self.said(name)[-3000:]}"
 
@@ -68,9 +57,9 @@ class Processes:
         self.killed[name] = time.monotonic_ns()
 
     async def kill_at_work(self, name: str) -> bool:
-        """Kill it if it is in the midst of a run, for certain, and say whether it was."""
+        """Kill it only in the midst of a run; returns whether it was."""
         self._keeper.signal(self.processes[name], signal.SIGSTOP)
-        await asyncio.sleep(0.002)  # until it stands still, so that no run ends after it was looked at
+        await asyncio.sleep(0.002)  # once stopped, no run ends after the check
         if self.under_way(name):
             await self.kill(name)
             return True
@@ -78,7 +67,6 @@ class Processes:
         return False
 
     def story(self, about: str) -> str:
-        """What they wrote about this, and what befell them, in order, in seconds."""
         told = [(at, f"{name} is killed") for name, at in self.killed.items()]
         for name, began, ended in self.stood:
             told += [(began, f"{name} stands still"), (ended, f"{name} goes on")]
@@ -88,13 +76,11 @@ class Processes:
         return "\n".join(f"{at / 10**9:.4f} {what}" for at, what in sorted(told))
 
     def under_way(self, name: str) -> int:
-        """How many runs it has begun and not ended, by what it wrote."""
         log = self.folder / f"{name}.log"
         words = Counter(line.partition(" ")[0] for line in (log.read_text() if log.exists() else "").splitlines())
         return words["began"] - words["ended"] - words["failed"]
 
     async def stand_still(self, name: str, seconds: float) -> None:
-        """It does, for so long."""
         began = time.monotonic_ns()
         self._keeper.signal(self.processes[name], signal.SIGSTOP)
         try:
@@ -104,7 +90,6 @@ class Processes:
             self.stood.append((name, began, time.monotonic_ns()))
 
     async def end(self, name: str) -> None:
-        """With SIGTERM, once it can be ended so."""
         await asyncio.to_thread(wait_until, lambda: "SIGTERM" in self.said(name), f"the start of {name}", 30)
         pid = self.processes.pop(name)
         self._keeper.signal(pid, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Who was put out asks whether another has its name: what it makes of each answer, and of none."""
+"""A static member that was put out asks whether another has its name."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ SEAT = Seat("g", "shipping-1", 3, "shipping-1-abc")
 
 
 def asked(answer: Callable[[int], int]) -> tuple[bool, int, float]:
-    """Whether it is taken, by what each question in turn is answered; how many there were, and how long that took."""
-
     async def main(_: Random) -> tuple[bool, int, float]:
         sent: list[NamedHeartbeat] = []
 
@@ -41,18 +39,16 @@ def asked(answer: Callable[[int], int]) -> tuple[bool, int, float]:
 
 @pytest.mark.parametrize("code", [0, 25, 22, 27, FENCED_INSTANCE_ID])
 def test_only_who_is_told_so_is_fenced(code: int) -> None:
-    """NONE, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION and REBALANCE_IN_PROGRESS are no word of another."""
     assert asked(lambda _: code)[:2] == (code == FENCED_INSTANCE_ID, 1)
 
 
 @pytest.mark.parametrize("code", [14, 15, 16])
 def test_a_coordinator_that_cannot_say_is_asked_again(code: int) -> None:
-    """While the group is loaded, or is coordinated elsewhere."""
     assert asked(lambda nth: code if nth < 4 else FENCED_INSTANCE_ID)[:2] == (True, 4)
 
 
 def test_what_is_not_answered_is_asked_again_for_a_while() -> None:
-    """And then it may go on: the group is not to wait for it for ever."""
+    """After a while it continues: the group does not wait for it for ever."""
 
     def lost(_: int) -> int:
         raise errors.KafkaConnectionError
@@ -64,8 +60,6 @@ def test_what_is_not_answered_is_asked_again_for_a_while() -> None:
 
 @pytest.mark.parametrize("error", [NotImplementedError("v0"), errors.GroupAuthorizationFailedError("g")])
 def test_who_cannot_ask_is_not_fenced(error: Exception) -> None:
-    """By a broker that is older than names, or that does not take the question."""
-
     def refused(_: int) -> int:
         raise error
 
@@ -73,7 +67,6 @@ def test_who_cannot_ask_is_not_fenced(error: Exception) -> None:
 
 
 def test_a_heartbeat_says_the_name() -> None:
-    """In the third version, to a broker that knows more of them."""
     made = NamedHeartbeat(SEAT).prepare({12: (0, 4)})
     assert (made.API_KEY, made.API_VERSION, made.FLEXIBLE_VERSION) == (12, 3, False)
     assert made.encode() == b"\x00\x01g\x00\x00\x00\x03\x00\x0eshipping-1-abc\x00\x0ashipping-1"
@@ -82,7 +75,7 @@ def test_a_heartbeat_says_the_name() -> None:
 
 
 def test_who_is_not_to_join_again_is_ended() -> None:
-    """What joins is the client's own task, which is cancelled, and no other."""
+    """Only the client's own join task is cancelled."""
 
     async def main(_: Random) -> bool:
         task = asyncio.ensure_future(asyncio.Event().wait())
@@ -94,7 +87,6 @@ def test_who_is_not_to_join_again_is_ended() -> None:
 
 
 def test_who_has_no_name_or_no_word_of_it_has_no_seat() -> None:
-    """Nor can a client of another kind be asked, or kept from anything."""
     told = cast("Client", SimpleNamespace(_coordinator=SimpleNamespace(generation=3, member_id="shipping-1-abc")))
     other = cast("Client", SimpleNamespace())
     assert seat_of(told, "g", "shipping-1") == SEAT

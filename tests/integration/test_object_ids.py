@@ -1,5 +1,3 @@
-"""An ObjectId and a UUID are values, and may be the id of a document: in a real MongoDB, embedded, and simulated."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -31,7 +29,6 @@ def by(key: ObjectId | UUID) -> Eq[Foreign]:
 
 
 async def told(first: ObjectId | UUID, second: ObjectId | UUID) -> tuple[object, ...]:
-    """What a store answers of two documents with these ids."""
     await insert_one("rows", Document.of({"_id": second, "order": first}))
     await insert_one("rows", Document.of({"_id": first}))
     taken = ""
@@ -48,7 +45,6 @@ async def told(first: ObjectId | UUID, second: ObjectId | UUID) -> tuple[object,
 def test_a_document_is_kept_and_found_under_its_id(
     mongodb: str, database: str, first: ObjectId | UUID, second: ObjectId | UUID
 ) -> None:
-    """In MongoDB and embedded alike; several are in the order of their ids."""
     changed = Document.of({"_id": first, "order": second})
     expected = (DUPLICATE_KEY, changed, (changed, Document.of({"_id": second, "order": first})), 1, None)
     with connect(mongodb) as client:
@@ -57,8 +53,6 @@ def test_a_document_is_kept_and_found_under_its_id(
 
 
 def test_a_scenario_has_documents_under_object_ids() -> None:
-    """Of two who insert one document, one is refused."""
-
     async def inserts() -> object:
         try:
             await insert_one("rows", Document.of({"_id": FIRST}))
@@ -84,6 +78,5 @@ def test_a_scenario_has_documents_under_object_ids() -> None:
 
 @pytest.mark.parametrize("term", [Eq[Any], Put[Any]])
 def test_a_term_says_how_an_object_id_is_handed_in(term: Callable[..., object]) -> None:
-    """Terms hold values as they are; whoever hands in something else is told what makes a value of it."""
     with pytest.raises(Misuse, match=r"help: hand in frozen\(...\) of it"):
         term(OWN_ID, FIRST)

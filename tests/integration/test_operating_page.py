@@ -1,4 +1,4 @@
-"""The pages on reactive tasks in operation, and on the orchestrator, say what there is: commands, settings, metrics and health."""
+"""The pages on operation name all commands, settings and metrics."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ COMMANDS: Final = re.findall(r"^    (tidegate .*)$", PAGE + TASKS, re.MULTILINE)
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_is_one(command: str) -> None:
-    """With all its options, and no other word."""
     name, *arguments = shlex.split(command)
 
     assert name == "tidegate"
@@ -46,7 +45,6 @@ def test_each_command_is_one(command: str) -> None:
 
 @pytest.mark.parametrize("group", [reactive, orchestrator], ids=["reactive", "orchestrator"])
 def test_every_command_is_shown(group: click.Group) -> None:
-    """None is left out."""
     assert {shlex.split(each)[2] for each in COMMANDS if f" {group.name} " in each} == set(group.commands)
 
 
@@ -67,7 +65,6 @@ def test_each_setting_is_what_it_is_by_default() -> None:
     ids=["reactive", "orchestrator"],
 )
 def test_each_metric_is_one_and_all_are_there(page: str, prefix: str, of: Callable[[], Iterator[Metric]]) -> None:
-    """By name, kind and labels."""
     told = re.findall(r"^\| `(\w+)` \| (counter|gauge|histogram) \|([^|]+)\|", page, re.MULTILINE)
     families = {each.name: each for each in of()}
 

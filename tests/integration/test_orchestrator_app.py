@@ -1,6 +1,6 @@
-"""The orchestrator as an application has it: on a real MongoDB, and on the embedded store."""
+"""The orchestrator as an application uses it, on a real MongoDB and on the embedded store."""
 
-# ruff: noqa: SLF001  what a beat comes upon is brought about from within
+# ruff: noqa: SLF001  tests set the state that a heartbeat finds
 
 from __future__ import annotations
 
@@ -88,16 +88,12 @@ QUICK: Final[Raw] = {
 
 @attrs.frozen
 class Mail:
-    """What is sent."""
-
     to: str
     at: datetime | None = None
 
 
 @final
 class Office:
-    """A database with invocations, and the apps on it."""
-
     def __init__(self, client: AsyncMongoClient[Raw] | None, database: str) -> None:
         self.client, self.name = client, database
         self.store: Any = Embedded() if client is None else client
@@ -126,7 +122,6 @@ async def office_of(kind: str, uri: str, database: str) -> AsyncGenerator[Office
 
 
 async def until(holds: Callable[[], Any], what: str) -> None:
-    """Wait until this is so."""
     end = time.monotonic() + PATIENCE_S
     while True:
         found = holds()
@@ -138,7 +133,6 @@ async def until(holds: Callable[[], Any], what: str) -> None:
 
 @asynccontextmanager
 async def served(app: Orchestrator) -> AsyncGenerator[asyncio.Task[None], None]:
-    """The app works beside the block, and is asked to stop after it."""
     serving = asyncio.create_task(app.serve())
     try:
         yield serving
@@ -189,7 +183,6 @@ def test_what_is_enqueued_is_called_and_its_result_comes_back(
 def test_a_run_that_failed_is_tried_again_as_often_as_that_is_allowed(
     mongodb: str, database: str, store: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A failure that is tried again is a warning with the delay, another an error."""
     tries: list[str] = []
 
     async def run() -> None:
@@ -256,7 +249,7 @@ def test_who_asks_again_under_a_key_gets_the_invocation_that_is_there(mongodb: s
 
 @pytest.mark.parametrize("store", STORES)
 def test_an_invocation_of_another_task_answers_nobody(mongodb: str, database: str, store: str) -> None:
-    """Once it did, and what was asked for was never run."""
+    """It once did, and the requested task never ran."""
 
     async def run() -> None:
         async with office_of(store, mongodb, database) as office:
@@ -277,7 +270,7 @@ def test_an_invocation_of_another_task_answers_nobody(mongodb: str, database: st
 
 @pytest.mark.parametrize("store", STORES)
 def test_who_waits_for_others_gives_its_slot_away(mongodb: str, database: str, store: str) -> None:
-    """One slot, and invocations three deep that wait for others: with a slot for each that waits, nothing would ever end."""
+    """One slot and three levels of waiting: with a slot for each that waits, none would end."""
 
     async def run() -> None:
         async with office_of(store, mongodb, database) as office:
@@ -302,7 +295,7 @@ def test_who_waits_for_others_gives_its_slot_away(mongodb: str, database: str, s
 
 @pytest.mark.parametrize("is_told", [True, False], ids=["result", "wait_for"])
 def test_who_has_waited_for_so_long_goes_on_when_it_has_a_slot_and_gives_it_away_again(*, is_told: bool) -> None:
-    """Laws WK1 and WK12: its time is over while another one has the only slot."""
+    """Laws WK1 and WK12: the wait ends while another run has the only slot."""
 
     async def run() -> None:
         app, at_work = Office(None, "embedded").app(concurrency=1), asyncio.Event()
@@ -333,7 +326,7 @@ def test_who_has_waited_for_so_long_goes_on_when_it_has_a_slot_and_gives_it_away
 
 
 def test_a_task_of_a_handler_that_begins_to_wait_gives_away_the_slot_that_another_wants() -> None:
-    """Law WK12: the only slot is taken as the first one has waited, and free when the second one waits."""
+    """Law WK12: the first wait loses the only slot; the second begins with it free."""
 
     async def run() -> None:
         app = Office(None, "embedded").app(concurrency=1)
@@ -364,7 +357,7 @@ def test_a_task_of_a_handler_that_begins_to_wait_gives_away_the_slot_that_anothe
 
 @pytest.mark.parametrize("how", ["cancel", "limit", "stop"])
 def test_who_waits_is_interrupted_while_no_slot_is_free(how: str) -> None:
-    """Law WK12: a handler that will not end has the only one, until the other has ended."""
+    """Law WK12: a handler that ignores cancellation has the only slot meanwhile."""
 
     async def run() -> None:
         office, ends, at_work = Office(None, "embedded"), asyncio.Event(), asyncio.Event()
@@ -418,7 +411,7 @@ def test_what_nobody_waits_for_any_more_is_looked_for_no_more_and_who_waits_hear
 
 
 def test_a_task_that_a_handler_has_left_behind_waits_without_a_slot() -> None:
-    """It inherits the run, which has ended by the time its result is there, or by the time it wants one."""
+    """It inherits the run, which ends before its result is there, or before it waits."""
 
     async def run() -> None:
         app, left, ended = Office(None, "embedded").app(), list[asyncio.Task[int]](), asyncio.Event()
@@ -504,7 +497,6 @@ def test_a_process_leaves_alone_what_it_does_not_know(mongodb: str, database: st
 
 @pytest.mark.parametrize("store", STORES)
 def test_a_handler_that_takes_too_long_is_interrupted_and_has_failed(mongodb: str, database: str, store: str) -> None:
-    """Whatever it returns then; and it is tried again where that is an error for which it is."""
     tries = Counter[str]()
 
     async def run() -> None:
@@ -545,7 +537,6 @@ def test_a_handler_that_takes_too_long_is_interrupted_and_has_failed(mongodb: st
 def test_a_handler_that_is_called_too_early_is_called_again_later(
     mongodb: str, database: str, store: str, caplog: pytest.LogCaptureFixture, *, is_async: bool
 ) -> None:
-    """That is no failure, and no try."""
     called: list[float] = []
 
     async def run() -> None:
@@ -574,7 +565,7 @@ def test_a_handler_that_is_called_too_early_is_called_again_later(
 
 
 def test_a_configured_app_is_another_one_and_its_handlers_enqueue_there(mongodb: str, database: str) -> None:
-    """Whatever app the module has that they are written in; elsewhere a task is of the app that it was declared with."""
+    """A task belongs to its declaring app, unless its handler runs in a configured copy."""
     app = Orchestrator(mongodb, settings=OrchestratorSettings(database=database, **QUICK))
     seen: list[str] = []
 
@@ -592,7 +583,7 @@ def test_a_configured_app_is_another_one_and_its_handlers_enqueue_there(mongodb:
         other = app.configured(told)
         assert (app.settings.prefix, other.settings) == ("orchestrator_", told)
         async with served(other):
-            _ = await first.enqueue()  # which nobody serves
+            _ = await first.enqueue()  # not served by any process
             _ = await first.of(other).enqueue()
             await until(lambda: sorted(seen) == ["first", "then"], "the handler has enqueued where it is called")
         client = await connect_async(mongodb)
@@ -643,7 +634,6 @@ def test_what_runs_when_the_time_to_stop_is_over_is_given_back_and_run_elsewhere
 def test_large_arguments_and_results_are_kept_beside_their_records(
     mongodb: str, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And very large ones are warned of."""
     text = "x" * 300_000
 
     async def run() -> None:
@@ -671,7 +661,7 @@ def test_large_arguments_and_results_are_kept_beside_their_records(
 def test_where_nobody_answers_about_what_is_large_it_is_asked_again(
     mongodb: str, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As long as it takes: the run has failed once, though its handler had not, or was never called."""
+    """As long as it takes: once the run failed although its handler had not."""
     unanswered = Counter[str]()
 
     def at_first(name: str) -> None:
@@ -704,7 +694,7 @@ def test_where_nobody_answers_about_what_is_large_it_is_asked_again(
 
 
 def test_who_waits_for_so_long_does_so_whatever_the_clock_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is set back again and again: by it, the wait would never be over."""
+    """The wall clock steps back repeatedly, which would extend the wait for ever."""
     app = Orchestrator(Embedded(), database="jobs")
 
     @app.task()
@@ -717,7 +707,7 @@ def test_who_waits_for_so_long_does_so_whatever_the_clock_says(monkeypatch: pyte
 
 
 def test_who_gives_no_time_looks_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At no clock, which may be set meanwhile: who looked by one looked on until it was where it had been."""
+    """Without the clock: after it stepped back, the call kept polling."""
     hours = itertools.count()
     monkeypatch.setattr(driver, "_now", lambda _: Instant(-60 * MINUTE * next(hours), WALL))
     app = Orchestrator(Embedded(), database="jobs")
@@ -741,7 +731,7 @@ def test_who_gives_no_time_looks_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("how", ["async", "sync", "rolled back"])
 def test_who_asks_again_under_an_id_with_large_arguments_changes_nothing(mongodb: str, database: str, how: str) -> None:
-    """Nor does who asks in a transaction that comes to nothing, of a plain client's session, too."""
+    """Also in a transaction that aborts, of a plain client's session."""
 
     async def run() -> None:
         async with office_of("mongod", mongodb, database) as office:
@@ -812,7 +802,7 @@ def test_what_is_enqueued_in_a_transaction_is_there_if_that_commits(
 
 
 def test_a_session_of_other_servers_is_refused(mongodb: str, database: str, disposable_mongod: MongoServer) -> None:
-    """Else what is enqueued would be where nobody looks for it; and the transaction is over."""
+    """Its invocation would land where no process reads it. The transaction ends."""
 
     async def run() -> None:
         async with (
@@ -844,7 +834,7 @@ def test_a_session_of_other_servers_is_refused(mongodb: str, database: str, disp
 
 
 def test_a_session_without_a_transaction_is_refused(mongodb: str, database: str) -> None:
-    """What is enqueued in it would stand there at once, whatever becomes of the writes beside it."""
+    """The invocation would exist at once, whatever becomes of the writes beside it."""
 
     async def run() -> None:
         async with office_of("mongod", mongodb, database) as office:
@@ -876,8 +866,6 @@ def test_a_session_without_a_transaction_is_refused(mongodb: str, database: str)
 
 
 def test_an_invocation_with_a_long_id_has_large_arguments_and_results(mongodb: str, database: str) -> None:
-    """They are kept under names, which are shorter than ids may be."""
-
     async def run() -> None:
         async with office_of("mongod", mongodb, database) as office:
             app = office.app(inline_bytes=1024)
@@ -894,7 +882,6 @@ def test_an_invocation_with_a_long_id_has_large_arguments_and_results(mongodb: s
 
 
 def test_a_transaction_that_meets_another_is_begun_anew_by_the_driver(mongodb: str, database: str) -> None:
-    """It tells `with_transaction` so: then it finds what the other one has enqueued."""
     found: list[Handle[None]] = []
     tried = 0
 
@@ -956,8 +943,6 @@ def test_what_is_cancelled_ends_and_what_is_killed_is_run_again(mongodb: str, da
 
 
 def test_what_ends_while_a_beat_says_that_it_is_lost_holds_up_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever has taken it over writes its end; those of others are written as ever."""
-
     async def run() -> None:
         office, ends, lost = Office(None, "embedded"), asyncio.Event(), asyncio.Event()
         app, beats = office.app(), Workers._beat
@@ -991,7 +976,7 @@ def test_what_ends_while_a_beat_says_that_it_is_lost_holds_up_no_end(monkeypatch
 
 
 def test_the_beats_of_children_go_on_after_one_that_nobody_has_answered() -> None:
-    """Whoever is new joins with the next one, and whoever is gone leaves."""
+    """New processes join the next heartbeat, and ended ones leave it."""
 
     async def run() -> None:
         office = Office(None, "embedded")
@@ -1095,7 +1080,6 @@ def test_what_is_paused_is_taken_by_nobody_until_it_is_resumed(mongodb: str, dat
 
 
 def test_code_that_is_not_async_enqueues_and_waits(mongodb: str, database: str) -> None:
-    """A script, and a plain handler with children in one slot."""
     app = Orchestrator(
         mongodb, settings=OrchestratorSettings(database=database, concurrency=1, inline_bytes=10_000, **QUICK)
     )
@@ -1150,12 +1134,10 @@ def test_plain_code_enqueues_in_its_own_transaction(mongodb: str, database: str,
     close_shared()
 
 
-async def nothing() -> None:
-    """A program that asks for nothing."""
+async def nothing() -> None: ...
 
 
 def test_what_a_child_enqueues_has_a_parent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And its app is disconnected after each call, which has an event loop of its own."""
     closed: list[Orchestrator] = []
     closes = Orchestrator.close
 
@@ -1183,7 +1165,7 @@ def test_what_a_child_enqueues_has_a_parent(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_handlers_in_processes_of_their_own(tmp_path: Path) -> None:
-    """A child calls one after the other; what dies or is interrupted has failed, and nothing else with it. What it has started ends."""
+    """A child runs calls in turn. One that dies fails alone, and its own children end."""
     told = OrchestratorSettings(database="jobs", name="pod-0", **QUICK)
     app = children.app.configured(told)
     add, fails, waits = children.add.of(app), children.fails.of(app), children.waits.of(app)
@@ -1194,7 +1176,7 @@ def test_handlers_in_processes_of_their_own(tmp_path: Path) -> None:
             (total, child), (_, same) = [await (await add.enqueue(1, 2)).result() for _ in range(2)]
             assert (total, child) == (3, same)
             assert child != os.getpid()
-            for number in (SIGTERM, SIGINT):  # as of a service that is stopped with all its processes, or a terminal
+            for number in (SIGTERM, SIGINT):  # as when a terminal or a service stops all its processes
                 os.kill(child, number)
             assert await (await add.enqueue(1, 2)).result() == (3, child)
             await asyncio.sleep(0.3)
@@ -1207,9 +1189,7 @@ def test_handlers_in_processes_of_their_own(tmp_path: Path) -> None:
             assert await (await waits.enqueue(str(tmp_path / "there"))).result() == "done"
             with pytest.raises(InvocationFailed, match="has ended with 7"):
                 await (await dies.enqueue()).result()
-            assert (await (await add.enqueue(1, 2)).result())[
-                0
-            ] == 3  # in a child that has begun before the next one's limit
+            assert (await (await add.enqueue(1, 2)).result())[0] == 3  # the child started before the next one's limit
             with pytest.raises(InvocationFailed, match="longer than 1 s"):
                 await (await stays.enqueue(str(tmp_path / "left"))).result()
             left = int((tmp_path / "left").read_text())
@@ -1219,7 +1199,6 @@ def test_handlers_in_processes_of_their_own(tmp_path: Path) -> None:
 
 
 def lives(process: int) -> bool:
-    """A process that nobody has waited for yet does not."""
     stat = Path(f"/proc/{process}/stat")
     with suppress(ProcessLookupError, FileNotFoundError):
         os.kill(process, 0)
@@ -1293,7 +1272,7 @@ if __name__ == "__main__":
 
 
 def test_a_process_that_ends_in_the_midst_of_all_waits_for_no_child() -> None:
-    """Signals end none, and that of multiprocessing is one, which waits for those that it asks to end."""
+    """Children ignore signals, and multiprocessing waits at exit for those it signals."""
     done = subprocess.run([sys.executable, "-c", LEAVES], check=False, timeout=PATIENCE_S, capture_output=True)
 
     assert done.returncode == 0, done.stderr
@@ -1303,7 +1282,7 @@ def test_a_process_that_ends_in_the_midst_of_all_waits_for_no_child() -> None:
 
 
 def test_whoever_has_nothing_to_do_hears_of_what_others_enqueue(mongodb: str, database: str) -> None:
-    """By looks alone it would take an hour."""
+    """Polling alone would take an hour."""
     rarely = PollingBounds(least=3_600 * SECOND, most=3_600 * SECOND, jitter=0)
 
     async def run() -> None:
@@ -1363,7 +1342,7 @@ def test_tenants_take_turns(mongodb: str, database: str, store: str) -> None:
             @app.task()
             async def work(whose: str) -> None:
                 order.append(whose)
-                await asyncio.sleep(0.15)  # of short ones a look takes more than one
+                await asyncio.sleep(0.15)  # a fetch takes several short ones
 
             handles = [await work.enqueue("large", tenant="large") for _ in range(6)]
             handles += [await work.enqueue("small", tenant="small") for _ in range(2)]
@@ -1421,7 +1400,7 @@ def test_who_is_to_stop_before_it_could_begin_ends(mongod: MongoServer, database
 
 
 def test_where_nobody_answers_it_is_gone_when_its_time_is_over(disposable_mongod: MongoServer, database: str) -> None:
-    """All of it: the ends of runs that cannot be written, what goes on beside them, the connection."""
+    """Including ends of runs that cannot be written, background tasks and the connection."""
     told = OrchestratorSettings(
         **{"database": database, **QUICK, "drain": timedelta(seconds=0.5), "leave": timedelta(seconds=2)}
     )
@@ -1479,7 +1458,6 @@ def test_a_process_that_is_asked_to_end_lets_handlers_end_or_gives_them_back(
 def test_what_a_process_was_at_that_was_killed_is_run_by_another(
     mongodb: str, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And whose it was is told."""
     caplog.set_level("INFO", "tidegate_adapters.orchestrator")
     told: Raw = {**QUICK, "dead_after": timedelta(seconds=1), "services": TURNS}
     settings = OrchestratorSettings(database=database, **told)
@@ -1527,7 +1505,6 @@ KILLER: Final = """
 
 @pytest.mark.long
 def test_a_handler_that_kills_its_process_is_given_up(mongodb: str, database: str) -> None:
-    """After as many deaths as the settings say; the third process lives, and runs what else there is."""
     app = Orchestrator(mongodb, database)
 
     @app.task()
@@ -1618,7 +1595,7 @@ def test_who_stood_still_does_not_call_what_another_has_run_meanwhile(mongodb: s
 def test_an_error_of_any_text_is_kept_and_holds_up_nobody(
     mongodb: str, database: str, store: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A name of a file that is no UTF-8 has no form in a document, nor has the end of a run that says so."""
+    """A file name that is not UTF-8 fits in no document, nor does the end of the run with it."""
     caplog.set_level(logging.CRITICAL, "tidegate_adapters")  # nor in what pytest-xdist sends of a captured log
 
     async def run() -> None:
@@ -1643,7 +1620,6 @@ def test_an_error_of_any_text_is_kept_and_holds_up_nobody(
 
 
 def test_an_end_that_can_be_no_document_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has failed, and says so."""
     real = RunError.document
 
     def document(error: RunError) -> Document:
@@ -1670,7 +1646,7 @@ def test_an_end_that_can_be_no_document_holds_up_no_other(monkeypatch: pytest.Mo
     in_loop(run())
 
 
-# --- what is wrong ----------------------------------------------------------------------------------------------------
+# --- misuse -----------------------------------------------------------------------------------------------------------
 
 
 def unknown_annotation(mail: Undefined) -> None:  # type: ignore[name-defined]  # noqa: F821
@@ -1793,7 +1769,7 @@ def test_who_calls_with_something_else_hears_of_it() -> None:
 
 
 def test_what_is_due_between_two_milliseconds_is_due_with_the_second() -> None:
-    """The clock of a process has microseconds, a document has not."""
+    """The clock of a process has microseconds, a document milliseconds."""
     app = Orchestrator(Embedded(), "jobs")
     send = app.task()(good)
     due = datetime(2100, 1, 1, 0, 0, 0, 123_001, UTC)
@@ -1814,7 +1790,7 @@ def test_what_is_due_between_two_milliseconds_is_due_with_the_second() -> None:
 def test_an_app_is_used_in_one_event_loop_after_another_and_in_several_at_once(
     mongodb: str, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As by scripts and by tests that share an app, and close nothing: where two calls met in the second loop, one of them failed."""
+    """Scripts and tests share an app and close nothing; a second loop once broke calls."""
     app = Orchestrator(mongodb, database=database)
     send = app.task()(good)
 
@@ -1840,7 +1816,6 @@ def test_an_app_is_used_in_one_event_loop_after_another_and_in_several_at_once(
 
 
 def test_an_app_is_tested_on_fresh_stores_and_is_as_it_was(on_embedded: OnEmbedded) -> None:
-    """As often as one likes, without a server, and also where the test fails, or what is at work does not end."""
     app = Orchestrator("mongodb://nowhere:1/?replicaSet=rs", database="jobs")
 
     @app.task()
@@ -1871,7 +1846,6 @@ def test_an_app_is_tested_on_fresh_stores_and_is_as_it_was(on_embedded: OnEmbedd
 
 
 def test_an_app_is_served_again(mongodb: str, database: str) -> None:
-    """In another event loop, once it has ended."""
     app = Orchestrator(mongodb, database=database)
 
     @app.task()

@@ -1,4 +1,4 @@
-"""`tidegate orchestrator` as an operator meets it: processes, signals, exit codes and answers, on a real MongoDB."""
+"""`tidegate orchestrator` as a process: signals, exit codes and output, on a real MongoDB."""
 
 from __future__ import annotations
 
@@ -128,7 +128,6 @@ def asking(
 
 @pytest.fixture
 def run(asking: Asking, mongodb: str, database: str, tmp_path: Path) -> Iterator[Run]:
-    """Runs an app as a process, until the test has ended."""
     del asking
     started: list[Running] = []
 
@@ -144,22 +143,18 @@ def run(asking: Asking, mongodb: str, database: str, tmp_path: Path) -> Iterator
 
 @final
 class Jobs:
-    """The invocations, as they stand in the database."""
-
     def __init__(self, client: MongoClient[dict[str, Any]], uri: str, database: str, folder: Path) -> None:
         self.records, self.folder = client[database]["orchestrator_invocations"], folder
         self.environ = {"URI": uri, "DATABASE": database}
 
     def enqueue(self, *to: str, years: tuple[int, ...] = ()) -> None:
-        """Enqueue as an application does, which here is this process."""
         with pytest.MonkeyPatch.context() as patched:
             patched.syspath_prepend(self.folder)
             patched.setattr(sys, "dont_write_bytecode", True)
-            exec(ENQUEUE.format(to=to, years=years), {})  # noqa: S102  our own
+            exec(ENQUEUE.format(to=to, years=years), {})  # noqa: S102  our own source
             del sys.modules["app"]
 
     def call(self, script: str) -> None:
-        """Run a script in a process of its own."""
         (self.folder / "enqueue.py").write_text(script)
         done = subprocess.run(
             [sys.executable, "enqueue.py"], cwd=self.folder, env={**os.environ, **self.environ}, capture_output=True, text=True, check=False
@@ -170,7 +165,6 @@ class Jobs:
         return {each["_id"]: each["status"] for each in self.records.find(sort=[("_id", 1)])}
 
     def until(self, **statuses: str) -> None:
-        """Wait until the invocations of these addressees stand so."""
         limit = time.monotonic() + 60
         wanted = {f"mail-{to}": status for to, status in statuses.items()}
         while not wanted.items() <= (found := self.statuses()).items():
@@ -201,7 +195,6 @@ def ids(answer: dict[str, Any]) -> set[str]:
     ],
 )
 def test_a_signal_lets_handlers_end(run: Run, jobs: Jobs, tmp_path: Path, target: str, number: signal.Signals) -> None:
-    """What runs ends, and that is written down; the exit code tells the signal, and stdout the same as JSON."""
     jobs.enqueue("a", "b", "c")
     running = run(target, "--json")
     running.until("begun", 3)
@@ -219,9 +212,7 @@ def test_a_signal_lets_handlers_end(run: Run, jobs: Jobs, tmp_path: Path, target
 def test_a_handler_in_a_process_of_its_own_is_found_by_its_path_and_enqueues_where_the_app_is_told(
     run: Run, jobs: Jobs
 ) -> None:
-    """A module that was loaded from a path has a name that no child knew, and each of its handlers has failed; and what a child enqueued
-    went where the code says, whatever the command line did.
-    """
+    """Once no child could import a module loaded from a path."""
     jobs.call(ENQUEUE_ELSEWHERE)
     running = run("app", "--set", "prefix=other_", "--set", "queues=default,slow")
     running.until("reported 2025")
@@ -232,7 +223,6 @@ def test_a_handler_in_a_process_of_its_own_is_found_by_its_path_and_enqueues_whe
 
 
 def test_a_second_signal_waits_for_nothing(run: Run, jobs: Jobs) -> None:
-    """What runs is given back, to be run by another process at once."""
     jobs.enqueue("a")
     running = run()
     running.until("begun")
@@ -243,16 +233,14 @@ def test_a_second_signal_waits_for_nothing(run: Run, jobs: Jobs) -> None:
     jobs.until(a="rerouted")
 
 
-# --- asking, and telling ------------------------------------------------------------------------------------------------
+# --- queries and commands -----------------------------------------------------------------------------------------------
 
 
 def test_the_statuses_are_those_of_the_table() -> None:
-    """`--help` loads no table."""
     assert set(STATUSES) == {each.status for each in INVOCATION.definitions}
 
 
 def test_turns_are_listed_that_overlap_a_span_of_time(jobs: Jobs, asking: Asking) -> None:
-    """The newest first; one that is under way has no end."""
     now = datetime.now(UTC)
 
     def took(run: str, ago_min: int, minutes: int | None, status: str, reason: str = "") -> dict[str, Any]:
@@ -270,7 +258,7 @@ def test_turns_are_listed_that_overlap_a_span_of_time(jobs: Jobs, asking: Asking
     def listed(*options: str) -> list[str]:
         return [each["id"] for each in asking.told("executions", *options)["executions"]]
 
-    assert listed() == ["a.2", "b.1"]  # of the last hour, in which the one had not ended
+    assert listed() == ["a.2", "b.1"]  # of the last hour
     assert listed("--since", "1d") == ["a.2", "b.1", "a.1"]
     assert listed("--since", "3h", "--until", "90m") == ["a.1"]
     assert listed("--since", "1d", "--process", "a") == ["a.2", "a.1"]
@@ -282,7 +270,6 @@ def test_turns_are_listed_that_overlap_a_span_of_time(jobs: Jobs, asking: Asking
 
 
 def test_invocations_are_listed_shown_and_run_again(run: Run, jobs: Jobs, asking: Asking, tmp_path: Path) -> None:
-    """By id, task, queue, status, tenant, error and time; no secret is shown; of what failed one copy is made, however often."""
     (tmp_path / "go").touch()
     jobs.enqueue("ann", "nobody", years=(2025,))
     running = run()
@@ -320,7 +307,6 @@ def test_invocations_are_listed_shown_and_run_again(run: Run, jobs: Jobs, asking
 
 
 def test_what_waits_is_held_released_and_cancelled(jobs: Jobs, asking: Asking) -> None:
-    """Without any process; what has ended cannot be cancelled, and that is told."""
     jobs.enqueue("a", "b")
     assert asking.told("hold", "--id", "mail-a")["done"] == 1
     assert [each["held"] for each in asking.told("list", "--id", "mail-a")["invocations"]] == [True]
@@ -332,7 +318,7 @@ def test_what_waits_is_held_released_and_cancelled(jobs: Jobs, asking: Asking) -
             "more": False,
             "lag_s": 0,
             "paused": False,
-        },  # where a task waits, and nobody takes
+        },  # a task waits, and no process fetches
         {"queue": "tidegate", "waiting": 0, "more": False, "lag_s": 0, "paused": False},
     ]
     assert "no process runs it\nqueue default: 1 waiting, the oldest due for" in asking.said("status").out
@@ -351,7 +337,6 @@ def test_what_waits_is_held_released_and_cancelled(jobs: Jobs, asking: Asking) -
 
 
 def test_what_runs_is_cancelled_and_killed_by_its_process(run: Run, jobs: Jobs, asking: Asking, tmp_path: Path) -> None:
-    """It hears of it with its next beat; what is killed runs again."""
     jobs.enqueue("a", "b")
     running = run()
     running.until("begun", 2)
@@ -366,7 +351,6 @@ def test_what_runs_is_cancelled_and_killed_by_its_process(run: Run, jobs: Jobs, 
 
 
 def test_tasks_and_queues_are_paused_and_resumed(run: Run, jobs: Jobs, asking: Asking, tmp_path: Path) -> None:
-    """In processes that run already; the others go on."""
     (tmp_path / "go").touch()
     assert asking.told("pause", "send", "--queue", "slow")["paused"] == {"tasks": ["send"], "queues": ["slow"]}
     jobs.enqueue("a", years=(2025,))

@@ -1,5 +1,3 @@
-"""The samples of docs/orchestrator.md do what it says, and it names what there is."""
-
 from __future__ import annotations
 
 import json
@@ -25,13 +23,11 @@ SAMPLES: Final[list[str]] = re.findall(r"```python\n(.+?)```", PAGE, re.DOTALL)
 
 
 def sample(number: int, uri: str, database: str) -> str:
-    """A sample of the page, on this server."""
     code = SAMPLES[number].replace("mongodb://localhost/?replicaSet=rs0", uri)
     return re.sub('"(shop|jobs)"', repr(database), code).replace("client.shop.", f"client[{database!r}].")
 
 
 def test_ten_lines_are_an_application(mongodb: str, database: str, tmp_path: Path) -> None:
-    """Another process has it called, and is told what came of it; SIGTERM ends it."""
     for name, number in (("mails.py", 0), ("ask.py", 1)):
         _ = (tmp_path / name).write_text(sample(number, mongodb, database), encoding="utf-8")
     with Popen([sys.executable, "mails.py"], stdout=PIPE, text=True, cwd=tmp_path) as process:

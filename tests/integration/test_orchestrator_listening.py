@@ -1,4 +1,4 @@
-"""What is enqueued is heard of, on a real MongoDB, whatever the deadlines of the client are."""
+"""Processes hear of new invocations whatever the client's timeouts are, on a real MongoDB."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ from tidegate_adapters.testing.black_pipe import Action, BlackPipe, Rule
 
 
 def heard(uri: str, database: str, work: Callable[[Any, list[float]], Any]) -> None:
-    """Listen while that is done: it gets the collection, and when something was told."""
-
     async def main() -> None:
         async with AsyncMongoClient[dict[str, Any]](uri) as client:
             told: list[float] = []
@@ -51,7 +49,7 @@ async def until(told: list[float], number: int) -> None:
 def test_it_is_heard_where_nothing_has_happened_for_long(
     mongodb: str, database: str, limit: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """For longer than a client waits that waits for less than the server."""
+    """Longer than the client's timeout, which is shorter than the server's wait."""
 
     async def work(records: Any, told: list[float]) -> None:
         await until(told, 1)
@@ -67,21 +65,19 @@ def test_it_is_heard_where_nothing_has_happened_for_long(
 def test_nobody_listens_for_ever_to_a_server_that_does_not_answer(
     make_proxy: Callable[..., BlackPipe], database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a client that sets no limit; when it answers again it is listened to."""
     monkeypatch.setattr(listening, "_PATIENCE_S", 1.3)
     pipe = make_proxy()
 
     async def work(_: Any, told: list[float]) -> None:
         await until(told, 1)
         pipe.obey(Rule("getMore", Action.HANG_REPLY, times=1))
-        await until(told, 2)  # it is open again
+        await until(told, 2)  # the stream is open again
 
     heard(pipe.uri, database, work)
     assert pipe.count("getMore", Action.HANG_REPLY) == 1
 
 
 def test_who_may_not_listen_is_told_so_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And not each second, for as long as nothing else is the matter."""
     tried: list[int] = []
 
     @asynccontextmanager

@@ -1,5 +1,3 @@
-"""What an orchestrator shows of itself while it is served: metrics in a registry, and both metrics and health over HTTP."""
-
 from __future__ import annotations
 
 import asyncio
@@ -40,7 +38,6 @@ from tidegate_adapters.orchestrator.standing import BACKLOG_MAX, Backlog, backlo
 from tidegate_adapters.orchestrator.tallies import NOTHING, Tallies
 
 SOON: Final = timedelta(milliseconds=400)
-"""When an app counts as stalled here."""
 
 
 def app_of(office: Office, registry: CollectorRegistry | None = None, **settings: Any) -> Orchestrator:
@@ -57,7 +54,6 @@ def shown(registry: CollectorRegistry, name: str, **labels: str) -> float | None
 
 @pytest.mark.parametrize("store", STORES)
 def test_a_registry_shows_what_has_happened_and_what_is(mongodb: str, database: str, store: str) -> None:
-    """One slot: a run fails and is tried again, one is cancelled while it runs, one waits for a child that has the slot, and one is due."""
     registry = CollectorRegistry()
 
     async def run() -> None:
@@ -120,13 +116,12 @@ def test_a_registry_shows_what_has_happened_and_what_is(mongodb: str, database: 
 
     in_loop(run())
 
-    assert list(registry.collect()) == []  # which another app may have now
+    assert list(registry.collect()) == []  # another app may use the port now
 
 
 def test_a_turn_that_fails_is_counted_and_told_each_time_it_begins_to(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever watches for turns sees that it is none that was completed; what fails again after it went well is said again."""
     registry, turns = CollectorRegistry(), list[int]()
     goes_well = 3
 
@@ -157,7 +152,6 @@ def test_a_turn_that_fails_is_counted_and_told_each_time_it_begins_to(
 
 
 def test_an_end_counts_once_it_is_written() -> None:
-    """And not while nobody knows whether it is."""
     came: tuple[End, ...] = (Succeeded(), Failed(RunError("E")), Cancelled(), GivenBack())
     tallies, now = Tallies(), Instant(0, ClockName("loop"))
     results = tuple(Result(Run("send", str(number), 1), 1, end) for number, end in enumerate(came))
@@ -178,7 +172,6 @@ def test_an_end_counts_once_it_is_written() -> None:
 
 @pytest.mark.parametrize("waiting", [0, 3, BACKLOG_MAX, BACKLOG_MAX + 1])
 def test_of_more_than_are_counted_the_oldest_is_found_all_the_same(waiting: int) -> None:
-    """It may be one that others come before; of another queue, or later, nothing counts."""
     names, now = Collections("jobs"), Instant(10_000 * SECOND)
     due = [now + -number * SECOND for number in range(waiting)]
     docs = [Document.of({"_id": f"{number:05}", "queue": "mine", "due": at}) for number, at in enumerate(due)]
@@ -197,7 +190,6 @@ def test_of_more_than_are_counted_the_oldest_is_found_all_the_same(waiting: int)
 def test_slots_that_handlers_do_not_give_back_are_not_healthy_while_something_is_due(
     mongodb: str, database: str, store: str
 ) -> None:
-    """Nothing is wrong as long as nothing waits, and once it moves again."""
     port = free_port()
 
     async def asked(path: str = "/health") -> tuple[int, Any]:
@@ -217,7 +209,7 @@ def test_slots_that_handlers_do_not_give_back_are_not_healthy_while_something_is
                 first = await stuck.enqueue()
                 with pytest.raises(Unfinished):
                     await first.result(timeout=2 * SOON)
-                await until(is_calm, "nothing waits")  # what is due is not counted anew for each question
+                await until(is_calm, "nothing waits")  # the count of due invocations is cached
 
                 second = await stuck.enqueue()
                 await until(stands, "it is not healthy")
@@ -233,7 +225,7 @@ def test_slots_that_handlers_do_not_give_back_are_not_healthy_while_something_is
                 assert 'begun_runs_total{task="stuck"} 2.0' in (await asked("/metrics"))[1]
 
     async def stands() -> list[str]:
-        """Whatever is said of beats, which a slow machine may hold up."""
+        """Whatever the heartbeats say, which a slow machine delays."""
         return [each for each in (await asked())[1]["wrong"] if each.startswith("nothing has moved for ")]
 
     async def is_calm() -> bool:
@@ -246,7 +238,7 @@ def test_slots_that_handlers_do_not_give_back_are_not_healthy_while_something_is
 
 
 def test_an_app_whose_looks_are_refused_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However well its beats are answered: as where its user may not write invocations."""
+    """Heartbeats succeed, but its user may not write invocations."""
 
     async def refused(*_: object) -> Taken:
         raise Refused("not authorised")
@@ -264,7 +256,7 @@ def test_an_app_whose_looks_are_refused_is_not_healthy(monkeypatch: pytest.Monke
             async def stands() -> bool:
                 try:
                     _, _, text = await asyncio.to_thread(got, port, "/health")
-                except URLError:  # it is not shown yet
+                except URLError:  # before the first refresh
                     return False
                 return any("nothing has moved" in each for each in json.loads(text)["wrong"])
 
@@ -276,7 +268,6 @@ def test_an_app_whose_looks_are_refused_is_not_healthy(monkeypatch: pytest.Monke
 
 
 def test_an_app_whose_loop_is_held_up_is_not_healthy() -> None:
-    """The server answers from a thread of its own, and says that no beat is confirmed."""
     port = free_port()
 
     def after_a_while() -> tuple[int, str, str]:
@@ -291,7 +282,7 @@ def test_an_app_whose_loop_is_held_up_is_not_healthy() -> None:
             @app.task()
             async def blocks() -> None:
                 answers.append(asyncio.get_running_loop().run_in_executor(None, after_a_while))
-                time.sleep(4 * SOON.total_seconds())  # noqa: ASYNC251  that is what is wrong here
+                time.sleep(4 * SOON.total_seconds())  # noqa: ASYNC251  the fault
 
             async with served(app):
                 await (await blocks.enqueue()).result()
@@ -304,7 +295,6 @@ def test_an_app_whose_loop_is_held_up_is_not_healthy() -> None:
 
 
 def test_what_nobody_is_to_take_is_not_waited_for() -> None:
-    """A queue that is paused, and a process that is to stop."""
     seen = NOTHING._replace(backlogs=(Backlog("bulk", 2, 5 * SECOND),), moved_s=9.0)
     paused, stopping = Held(queues=frozenset({"bulk"})), Instant(0, ClockName("loop"))
 
@@ -315,8 +305,6 @@ def test_what_nobody_is_to_take_is_not_waited_for() -> None:
 
 
 def test_a_port_that_is_taken_is_told() -> None:
-    """The app does not begin without being seen."""
-
     async def run() -> None:
         async with office_of("embedded", "", "") as office:
             with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -1,5 +1,3 @@
-"""The page of an orchestrator: what it tells and does over HTTP, on MongoDB and in the embedded store, and in a real browser."""
-
 from __future__ import annotations
 
 import asyncio
@@ -50,8 +48,6 @@ HOSTILE: Final = "<img src=x onerror=alert(1)></script><script>alert(2)</script>
 
 @final
 class Jobs:
-    """An app that is served in a thread, with its page; and its handlers, which do what they are told."""
-
     def __init__(self, store: Any, database: str, **settings: Any) -> None:
         self.port, self.token = free_port(), settings.get("page_token", "")
         told = OrchestratorSettings(
@@ -91,7 +87,6 @@ class Jobs:
         return asyncio.run_coroutine_threadsafe(asked, self.loop).result(20)
 
     def enqueue(self, asked: Coroutine[Any, Any, Handle[Any]]) -> str:
-        """The id of what was enqueued."""
         return self.do(asked).id
 
     def wait(self, key: str, status: str) -> None:
@@ -112,7 +107,6 @@ class Jobs:
         return str(told["done"])
 
     def rows(self, table: str, query: str = "") -> dict[str, list[str]]:
-        """The rows of a table, by what stands in the first column."""
         tables = {each["name"]: each for each in self.got(f"/state?{query}")[1]["tables"]}
         cells = [[cell["text"] for cell in row["cells"]] for row in tables[table]["rows"]]
         return {each[0]: each[1:] for each in cells}
@@ -146,12 +140,11 @@ def on(store: str, uri: str, database: str, **settings: Any) -> Jobs:
 
 
 def test_a_process_that_misses_beats_is_shown_and_logged(jobs: Jobs, caplog: pytest.LogCaptureFixture) -> None:
-    """Since when, and when what it runs is taken over; later that it is presumed dead, or that it is heard of again."""
     members = jobs.app.collections.members
 
     async def writes(who: str, at: Instant) -> None:
         if await update_one(members, Eq(ID, who), Put(Field[Instant]("seen"), at)):
-            return  # at no time is it gone
+            return  # it never disappears
         times = dict.fromkeys(("created", "joined", "seen"), at)
         await insert_new(members, Document.of({"_id": who, "left": None, **times}))
 
@@ -181,7 +174,6 @@ def test_a_process_that_misses_beats_is_shown_and_logged(jobs: Jobs, caplog: pyt
 
 @pytest.mark.parametrize("store", STORES)
 def test_it_tells_what_there_is(mongodb: str, database: str, store: str) -> None:
-    """Processes, queues, tasks, invocations by filter, triggers with their next instants, turns and leases; and nothing secret."""
     with served(on(store, mongodb, database, page_token=TOKEN)) as jobs:
         _ = jobs.enqueue(jobs.send.enqueue("ann", key="mail-ann"))
         _ = jobs.enqueue(jobs.stuck.enqueue(key="long"))
@@ -224,7 +216,6 @@ async def _turn(jobs: Jobs) -> bool:
 
 @pytest.mark.parametrize("store", STORES)
 def test_a_story_has_times_and_relatives(mongodb: str, database: str, store: str) -> None:
-    """The history with who made each version, and when; and all that have called each other, as a tree with bars of one time."""
     with served(on(store, mongodb, database)) as jobs:
         _ = jobs.enqueue(jobs.add.enqueue([1, 2, 3], key="sum"))
         jobs.wait("sum", "success")
@@ -256,7 +247,6 @@ def test_a_story_has_times_and_relatives(mongodb: str, database: str, store: str
 
 
 def test_what_is_asked_is_done(jobs: Jobs) -> None:
-    """Each action, of one or of those that match; what cannot be done is told."""
     _ = jobs.enqueue(jobs.send.enqueue("ann", key="ann"))
     jobs.wait("ann", "failed")
     jobs.fixed.set()
@@ -312,7 +302,6 @@ WRONG: Final[Mapping[str, tuple[str, object, str]]] = {
 
 
 def test_what_cannot_be_is_refused(jobs: Jobs) -> None:
-    """Bad input, and each time it is said what."""
     for what, (path, sent, why) in WRONG.items():
         status, told = jobs.got(path, sent)
         assert (what, status) == (what, 400)
@@ -320,7 +309,6 @@ def test_what_cannot_be_is_refused(jobs: Jobs) -> None:
 
 
 def test_a_record_that_cannot_be_read_is_a_row_that_says_so() -> None:
-    """Others may write there."""
     store = Embedded()
     jobs = Jobs(store, "jobs")
     with served(jobs):
@@ -339,7 +327,7 @@ async def _spoil(collection: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "what"),
     [
-        ({"page_host": "0.0.0.0"}, "without a token"),  # noqa: S104  it is refused
+        ({"page_host": "0.0.0.0"}, "without a token"),  # noqa: S104  refused
         ({"page_token": "short"}, "at least 16 characters"),
         ({"page_token": 7}, "page_token must be"),
         ({"page_port": 65_536}, "page_port must be"),
@@ -361,13 +349,11 @@ async def _spoil(collection: str) -> None:
     ],
 )
 def test_a_page_is_nowhere_where_it_must_not_be(wrong: Raw, what: str) -> None:
-    """Bad input."""
     with pytest.raises(Misuse, match=what):
         _ = OrchestratorSettings(database="jobs", **wrong)
 
 
 def test_bars_do_not_cover_each_other() -> None:
-    """And the fullest rows are shown where there are too many."""
     spans = tuple(Span(begin, begin + long, "") for begin, long in ((0, 10), (5, 3), (8, 1), (10, 5), (0, 2)))
     rows = packed(spans, 9)
     assert sorted((each for some in rows for each in some), key=str) == sorted(spans, key=str)
@@ -392,7 +378,6 @@ def focus(tab: Tab, key: str) -> None:
 
 @in_browser
 def test_a_person_finds_what_failed_and_has_it_run_again(jobs: Jobs, open_page: Open) -> None:
-    """By the keyboard alone: filter, row, story with its time line, retry, what came of it; and a cancel after a question."""
     _ = jobs.enqueue(jobs.send.enqueue("ann", key="ann"))
     _ = jobs.enqueue(jobs.stuck.enqueue(key="long"))
     jobs.wait("ann", "failed")
@@ -431,7 +416,6 @@ def test_a_person_finds_what_failed_and_has_it_run_again(jobs: Jobs, open_page: 
 
 @in_browser
 def test_a_person_follows_who_has_called_whom(jobs: Jobs, open_page: Open) -> None:
-    """The tree leads from one story to the next, and keeps the focus; bars lead there, too."""
     _ = jobs.enqueue(jobs.add.enqueue([1, 2, 3], key="sum"))
     jobs.wait("sum", "success")
     tab = open_page(jobs.port, hash="#story=sum")
@@ -455,7 +439,6 @@ def test_a_person_follows_who_has_called_whom(jobs: Jobs, open_page: Open) -> No
 @in_browser
 @pytest.mark.parametrize("key", ["queue slow", pytest.param("task stuck", marks=pytest.mark.long)])
 def test_a_person_pauses_and_resumes(jobs: Jobs, open_page: Open, key: str) -> None:
-    """Nothing begins in between."""
     tab = open_page(jobs.port)
     focus(tab, key)
     tab.press("p")
@@ -479,7 +462,7 @@ async def _any_held(jobs: Jobs) -> bool:
 @in_browser
 @pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_it_is_read_in_the_light_and_in_the_dark(jobs: Jobs, open_page: Open, dark: bool) -> None:
-    """What ids, arguments and errors say stays text; all of it stands out from what is behind it (WCAG 2.2, 1.4.3)."""
+    """Contrast by WCAG 2.2, 1.4.3."""
     _ = jobs.enqueue(jobs.send.enqueue(HOSTILE, key=HOSTILE))
     _ = jobs.enqueue(jobs.stuck.enqueue(key="long"))
     _ = jobs.enqueue(jobs.add.enqueue([1, 2, 3], key="sum"))
@@ -511,7 +494,6 @@ DOCUMENTED: Final = (Path(__file__).parents[2] / "docs" / "orchestrator.md").rea
 
 
 def test_the_documentation_names_what_there_is(jobs: Jobs) -> None:
-    """Its tables, its filters and its actions; what it shows scripts is answered."""
     section = DOCUMENTED.partition("## The page\n")[2].partition("\n## ")[0]
     shown = jobs.got("/state")[1]
     rows = section.partition("|---|---|---|\n")[2].partition("\n\n")[0].splitlines()
@@ -534,7 +516,7 @@ def test_the_documentation_names_what_there_is(jobs: Jobs) -> None:
     assert jobs.got("/act", json.loads(sent))[1]["done"] == "1 to run again"
 
 
-# --- what is offered ----------------------------------------------------------------------------------------------------
+# --- offered actions ----------------------------------------------------------------------------------------------------
 
 Offers = Callable[[InvocationRow], tuple[Action, ...]]
 CASES: Final = tuple(
@@ -543,7 +525,7 @@ CASES: Final = tuple(
 
 
 def check_what_is_offered(offers: Offers) -> None:
-    """Law OP2, in each status, by the store that is told to do it."""
+    """Law OP2, in each status, against the store."""
     for definition, is_held in CASES:
         first = StatusRecord(definition.status, "me" if definition.requires_owner else None, 3)
         due = (NEVER_DUE if is_held else Instant(0)) if definition.available else None
@@ -564,7 +546,6 @@ def check_what_is_offered(offers: Offers) -> None:
 
 
 def test_what_is_offered_can_be_done_and_nothing_else() -> None:
-    """Law OP2."""
     check_what_is_offered(actions)
 
 
@@ -573,27 +554,26 @@ def without(name: str) -> Offers:
 
 
 def retried_while_held(row: InvocationRow) -> tuple[Action, ...]:
-    """As it was: what waits for its next try was offered to be tried now, also where it is held, and then was not."""
+    """Planted: as it was, a held retry was offered "now", which then did nothing."""
     waits = row.record is not None and row.record.status == RETRY and row.is_held
     return (*actions(row), *((Action("retry", "Retry now"),) if waits else ()))
 
 
 @pytest.mark.parametrize("wrong", [retried_while_held, *map(without, COMMANDS)], ids=["held", *COMMANDS])
 def test_law_op2_notices(wrong: Offers) -> None:
-    """Each breaks law OP2."""
     with pytest.raises(AssertionError):
         check_what_is_offered(wrong)
 
 
 def test_nothing_is_done_to_all(jobs: Jobs) -> None:
-    """Law OP1: whatever is left out, or empty; and where an id is named, to that alone."""
+    """Law OP1: no filter, an empty one, and an id alone."""
     for name in (*COMMANDS, *(f"{name} all" for name in COMMANDS)):
         for given in ({}, {"id": ""}, {"task": "", "status": "", "error": ""}):
             status, told = jobs.got("/act", {"action": name, "given": given})
             assert (status, "narrow them down" in told["error"]) == (400, True)
     for key in ("one", "two"):
         _ = jobs.enqueue(jobs.send.enqueue(key, key=key, delay=timedelta(hours=1)))
-    for wrong in ({"tenent": "acme"}, {"tenent": "acme", "task": "send"}, {"order": "due"}):  # it narrows nothing down
+    for wrong in ({"tenent": "acme"}, {"tenent": "acme", "task": "send"}, {"order": "due"}):  # matches everything
         for name in (*COMMANDS, *(f"{name} all" for name in COMMANDS)):
             status, told = jobs.got("/act", {"action": name, "given": wrong})
             assert (status, "there are: task, status, queue," in told["error"]) == (400, True)

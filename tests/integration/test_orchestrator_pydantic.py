@@ -1,5 +1,3 @@
-"""Models of pydantic as arguments and results, by themselves and within other types."""
-
 from __future__ import annotations
 
 import asyncio
@@ -17,8 +15,6 @@ from tidegate_adapters.runtime.serialization import codec_of
 
 
 class Mail(BaseModel):
-    """What is sent."""
-
     to: str
     at: datetime | None = None
     copies: int = Field(default=1, ge=1)
@@ -26,8 +22,6 @@ class Mail(BaseModel):
 
 @dataclass
 class Page:
-    """A dataclass of pydantic's."""
-
     number: int
 
 
@@ -45,7 +39,6 @@ AT = datetime(2026, 11, 26, tzinfo=UTC)
     ids=["a model", "a list", "a dict", "a dataclass"],
 )
 def test_what_is_written_is_read_as_it_was(annotation: Any, value: object) -> None:
-    """With its types, which plain JSON has not."""
     codec = codec_of(annotation)
     text = codec.text(value, "it")
     assert codec.value(text, "it") == value
@@ -56,14 +49,12 @@ def test_what_is_written_is_read_as_it_was(annotation: Any, value: object) -> No
     "value", [{"to": 7}, Mail.model_construct(to="ada", copies=0), "ada"], ids=["a type", "a rule", "text"]
 )
 def test_what_is_no_such_model_is_refused_and_not_shown(value: object) -> None:
-    """By pydantic's own rules, before it is written."""
     with pytest.raises(Misuse, match="ValidationError") as told:
         codec_of(Mail).text(value, "the argument mail of send")
     assert "ada" not in str(told.value)
 
 
 def test_a_task_is_called_with_models_and_returns_one() -> None:
-    """As the handler says."""
     given: list[object] = []
 
     async def run() -> None:

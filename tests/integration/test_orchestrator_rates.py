@@ -1,4 +1,4 @@
-"""So many begin in a time, in all processes together: on a real MongoDB, and on the embedded store."""
+"""Rate limits over all processes, on a real MongoDB and on the embedded store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidegate_adapters.orchestrator import InvocationCancelled, MaxRunning, Orch
 
 @pytest.mark.parametrize("store", STORES)
 def test_no_more_begin_in_a_time_than_may_and_all_do(mongodb: str, database: str, store: str) -> None:
-    """In two apps: ten at once, and then one each 20 ms; each is counted about once, or again where the other app was faster with it."""
+    """Ten at once, then one every 20 ms; a faster app costs the other a request."""
     began: list[float] = []
     began_s = time.monotonic()
 
@@ -52,7 +52,6 @@ def test_no_more_begin_in_a_time_than_may_and_all_do(mongodb: str, database: str
 def test_keys_have_rates_of_their_own_and_who_has_a_place_gives_it_back(
     mongodb: str, database: str, store: str
 ) -> None:
-    """A task may limit both: how many run, and how many begin."""
     began: list[tuple[str, float]] = []
 
     async def run() -> None:
@@ -81,8 +80,6 @@ def test_keys_have_rates_of_their_own_and_who_has_a_place_gives_it_back(
 
 @pytest.mark.parametrize("store", STORES)
 def test_who_finds_no_place_ends_where_it_is_not_to_wait(mongodb: str, database: str, store: str) -> None:
-    """With `waits=False`: of three at once one runs, and whoever awaits the others hears why not."""
-
     async def run() -> None:
         async with office_of(store, mongodb, database) as office:
             app = office.app()
@@ -119,6 +116,5 @@ def declared_with(rate: Any) -> None:
 
 @pytest.mark.parametrize("name", RATES)
 def test_what_is_no_rate_is_refused(name: str) -> None:
-    """Where it is declared."""
     with pytest.raises(Misuse):
         RATES[name]()

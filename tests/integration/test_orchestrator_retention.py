@@ -1,4 +1,4 @@
-"""What has ended is kept for a while, and then goes: on a real MongoDB, and on the embedded store."""
+"""How long ended invocations are kept, on a real MongoDB and on the embedded store."""
 
 from __future__ import annotations
 
@@ -24,9 +24,6 @@ EACH_SECOND = attrs.evolve(TURNS, purge="* * * * * *")
 
 @pytest.mark.parametrize("store", STORES)
 def test_what_has_ended_goes_once_it_was_kept_for_long_enough(mongodb: str, database: str, store: str) -> None:
-    """With its call; what failed is kept for another time, what has not ended for as long as it takes. Of uploads those are marked
-    that nobody refers to any more.
-    """
     large = "x" * 5_000
 
     async def run() -> None:
@@ -78,8 +75,6 @@ def test_what_has_ended_goes_once_it_was_kept_for_long_enough(mongodb: str, data
 
 @pytest.mark.parametrize("store", STORES)
 def test_the_places_of_a_key_go_with_the_last_of_its_invocations(mongodb: str, database: str, store: str) -> None:
-    """One of a key whose invocation is kept stays."""
-
     async def run() -> None:
         async with office_of(store, mongodb, database) as office:
             app = office.app(services=EACH_SECOND, keep_finished=timedelta(milliseconds=1_500), keep_failed=None)
@@ -108,8 +103,6 @@ def test_the_places_of_a_key_go_with_the_last_of_its_invocations(mongodb: str, d
 
 @pytest.mark.parametrize("store", STORES)
 def test_the_record_of_a_process_goes_some_time_after_it_is_gone(mongodb: str, database: str, store: str) -> None:
-    """Whether it has left or fell silent; one that was there lately stays."""
-
     async def run() -> None:
         async with office_of(store, mongodb, database) as office:
             app = office.app(services=EACH_SECOND)
@@ -141,6 +134,5 @@ def test_an_age_that_cannot_be_is_said_at_once() -> None:
 
 
 def test_what_a_purge_reads_by_is_made_once() -> None:
-    """No index is named twice, whoever needs it."""
     for indexes in Orchestrator(Embedded(), "jobs").indexes.values():
         assert len(set(indexes)) == len(indexes)

@@ -1,7 +1,5 @@
-"""Applications of tasks on the simulated MongoDB, by seed: no judge finds a run wrong, and whatever is planted is found.
-
-`orchestrator_workload` has what they do, and the judges; `mongo_runs` the faults. A failure says the line that runs it again, and
-the page of its trace, up to what is wrong.
+"""Applications of tasks on the simulated MongoDB, by seed (`orchestrator_workload`,
+`mongo_runs`).
 """
 
 # ruff: noqa: SLF001  bugs are planted in private functions
@@ -49,8 +47,6 @@ BUGS: Final[Mapping[str, Bug]] = {
 pytestmark = pytest.mark.usefixtures("collected")
 
 AT_ONCE: Final = 10
-"""So many runs are a test: few enough to be spread evenly over processes."""
-
 
 SEEDS: Final = own_seeds(ORCHESTRATOR_FAULTS, ORCHESTRATOR_RUNS, BUGS.values())
 
@@ -59,7 +55,6 @@ SEEDS: Final = own_seeds(ORCHESTRATOR_FAULTS, ORCHESTRATOR_RUNS, BUGS.values())
     ("fault", "nth"), [(fault, nth) for fault, seeds in SEEDS.items() for nth in range(0, len(seeds), AT_ONCE)]
 )
 def test_no_run_is_wrong(fault: str, nth: int) -> None:
-    """The laws of invocations, of two processes, five invocations and a fault."""
     story = found(SEEDS[fault][nth : nth + AT_ONCE], WORKLOADS, (fault,))
     if story is not None:
         page = page_of(story.course.seed, WORKLOADS, (fault,), Path(".tidegate/failures"))
@@ -68,7 +63,6 @@ def test_no_run_is_wrong(fault: str, nth: int) -> None:
 
 
 def test_a_seed_tells_the_same_story() -> None:
-    """Or no line could run it again, whatever the fault and the store."""
     for fault, seeds in SEEDS.items():
         assert of_kind(seeds[1], fault).lines == of_kind(seeds[1], fault).lines
 
@@ -78,11 +72,9 @@ def test_every_fault_is_drawn() -> None:
 
 
 def of_kind(seed: int, fault: str) -> Story:
-    """The story of a run under this fault."""
     return judged(seed, WORKLOADS, (fault,))
 
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
-    """By the seeds with which no run is wrong without it."""
     assert first(BUGS[name], of_kind, SEEDS) is not None, f"not found by the seeds of {', '.join(BUGS[name].kinds)}"

@@ -1,5 +1,3 @@
-"""A span for each run: what it is called, what it says, and whose child it is."""
-
 from __future__ import annotations
 
 import asyncio
@@ -34,7 +32,6 @@ def app_of() -> tuple[Orchestrator, TracerProvider, InMemorySpanExporter]:
 
 
 def test_a_run_is_the_child_of_whoever_has_enqueued_it_and_so_is_what_it_enqueues() -> None:
-    """In a thread, too; and it says which invocation, which task, and which run it is, and nothing of its arguments."""
     app, provider, exporter = app_of()
 
     @app.task(queue="default")
@@ -78,7 +75,6 @@ def test_a_run_is_the_child_of_whoever_has_enqueued_it_and_so_is_what_it_enqueue
 
 
 def test_each_run_has_a_span_and_one_that_fails_says_with_what() -> None:
-    """Without whoever has enqueued it, it begins a trace; what looks like a secret is left out."""
     app, _, exporter = app_of()
 
     @app.task(retries=1, backoff=timedelta(milliseconds=1))
@@ -104,7 +100,6 @@ def test_each_run_has_a_span_and_one_that_fails_says_with_what() -> None:
 
 
 def test_what_fails_in_a_child_says_with_what() -> None:
-    """The child tells, and the span is of its parent."""
     _, provider, exporter = app_of()
     taken = TakenRun("a", StatusRecord("running", "r", 2), Job(task="send"), 1, Document())
     with Spans(provider).of(taken) as span:
@@ -120,5 +115,4 @@ def attributes(span: ReadableSpan) -> Any:
 
 
 def test_without_a_provider_nothing_is_traced() -> None:
-    """Nor kept in the record."""
     assert Orchestrator(Embedded(), settings=SETTINGS).traceparent() is None

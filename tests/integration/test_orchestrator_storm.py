@@ -1,11 +1,13 @@
-"""A storm over an orchestrator on a real replica set: its processes are killed, or stand still beyond their heartbeats and go on,
-their clocks are up to half a minute apart, two versions of the application are at work, and at length primaries step down.
+"""A storm over an orchestrator on a real replica set: processes are killed, or stop beyond their
+heartbeats and resume. Clocks differ by up to half a minute (`orchestrator_member`), two versions
+run, and primaries step down.
 
-Whatever strikes: every invocation ends, each that has succeeded has one result, which is that of its last run, an instant of the
-cron is one invocation, no limit is exceeded, and one process at a time does what is done by one, under a token that grows.
+Every invocation ends. A successful one has one result, that of its last run. An instant of the cron
+is one invocation. No limit is exceeded. Exclusive duties run on one process at a time, under
+growing tokens.
 
-Who is presumed dead does not know before its next beat, so a run counts until its process may have been presumed dead, by the beats
-that it has had answers to; and so does a turn, which whoever stood still in it goes on with, under a token that is too old by then. The clocks that are set apart, and who reads them: `orchestrator_member`.
+A process presumed dead learns that with its next heartbeat. So a run, or a turn, counts until its
+process may be presumed dead by its confirmed heartbeats.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ Raw = dict[str, Any]
 
 
 class Span(NamedTuple):
-    """From when to when something was done, in ns, by a process that was alive; it has ended well or not, or was cut off."""
+    """When a living process did something, in ns, and whether it ended well or was cut off."""
 
     began: int
     ended: int
@@ -62,16 +64,12 @@ class Span(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What processes wrote: the runs of each task and invocation, what limits them, and turns."""
-
     runs: dict[tuple[str, str], list[Span]]
     limited: dict[str, list[Span]]
     turns: list[Span]
 
 
 class Line(NamedTuple):
-    """What a process wrote, and when in ns."""
-
     word: str
     more: tuple[str, ...]
     at: int
@@ -105,7 +103,7 @@ def facts(app: Processes) -> Facts:
 
 
 def alive_until(beats: Iterable[tuple[int, int]], since: int) -> int:
-    """Until when nobody could presume a process dead, by when its beats were sent and answered."""
+    """Until when no process may presume it dead, by its confirmed heartbeats."""
     until = since
     for sent, answered in beats:
         if answered > since and answered > until:
@@ -114,11 +112,11 @@ def alive_until(beats: Iterable[tuple[int, int]], since: int) -> int:
     return until
 
 
-# --- what must not be -------------------------------------------------------------------------------------------------
+# --- judges -----------------------------------------------------------------------------------------------------------
 
 
 def wrong(found: Facts, records: list[Raw], keys: set[str], pending: Iterable[datetime] = ()) -> Iterator[str]:
-    """What is, where the application has ended, and these instants of the cron are not fired yet: who was to died in its turn, perhaps."""
+    """Instants of the cron may be `pending`: a process died in its turn."""
     there = {each["_id"]: each for each in records}
     yield from (f"{key} is lost" for key in keys - there.keys())
     for record in records:
@@ -136,7 +134,6 @@ def wrong(found: Facts, records: list[Raw], keys: set[str], pending: Iterable[da
 
 
 def instants(records: list[Raw]) -> list[datetime]:
-    """When the cron has fired."""
     told = [json.loads(each["arguments"]["instant"]) for each in records if each["task"] == "tick"]
     return sorted(map(datetime.fromisoformat, told))
 
@@ -164,7 +161,6 @@ def wrong_record(record: Raw, runs: list[Span]) -> Iterator[str]:
 
 
 def too_many(spans: Iterable[Span], most: int) -> Iterator[str]:
-    """Where more than so many are at one time."""
     going: list[Span] = []
     for each in sorted(spans):
         going = [other for other in going if other.ended > each.began]
@@ -178,8 +174,6 @@ def too_many(spans: Iterable[Span], most: int) -> Iterator[str]:
 
 
 class Storm:
-    """What strikes, and what is asked of the application meanwhile."""
-
     def __init__(self, app: Processes, server: MongoServer, database: Any) -> None:
         self.app, self.server, self.database = app, server, database
         self.chance = random.Random(20_261_124)
@@ -196,7 +190,6 @@ class Storm:
         return name
 
     async def enqueue(self) -> None:
-        """The next part of the invocations; whoever is not answered asks again, under the same keys."""
         most = STORM.invocations // STORM.strikes // len(self.tasks)
         for task, each in self.tasks.items():
             numbers = range(len(self.keys), len(self.keys) + most)
@@ -221,7 +214,6 @@ class Storm:
                 self.told.append(f"killed {await self.kill()}, started {self.start(1 + number % 2)}")
 
     async def kill(self) -> str:
-        """One that is at work; any other if none is within a while."""
         limit = time.monotonic() + AT_WORK_S
         while True:
             name = self.chance.choice(sorted(self.app.processes))
@@ -233,18 +225,16 @@ class Storm:
             await asyncio.sleep(0.005)
 
     async def step_down(self) -> None:
-        """The primary does, again and again."""
         while STORM.nodes > 1:
             await asyncio.sleep(STEP_DOWN_S)
             await asyncio.to_thread(stepped_down, self.server)
             self.told.append("the primary stepped down")
 
     async def calm(self) -> None:
-        """Wait until all has ended that was there in the end, but for what comes of crons; for as long as more and more has ended."""
         later = {
             "task": {"$in": ENDLESS},
             "created_at": {"$gte": datetime.now(UTC)},
-        }  # by the same clock as the store's
+        }  # on the store's clock
         limit, left, most = time.monotonic() + PATIENCE_S, [Raw()], 0
         while left:
             self.app.check()
@@ -261,7 +251,6 @@ class Storm:
         return self.database.orchestrator_invocations
 
     async def pass_over(self) -> None:
-        """All of it."""
         for number in range(STORM.processes):
             self.start(1 + number % 2)
         stepping = asyncio.create_task(self.step_down())
@@ -315,7 +304,7 @@ def test_every_invocation_ends_once_in_a_storm(tmp_path: Path) -> None:
     assert any("stepped down" in each for each in storm.told) == (STORM.nodes > 1)
 
 
-# --- what is judged ---------------------------------------------------------------------------------------------------
+# --- the test ---------------------------------------------------------------------------------------------------------
 
 KEY: Final = "single-0"
 RECORD: Final[Raw] = {

@@ -1,4 +1,4 @@
-"""What starts tasks by itself, and what runs on one process at a time: on a real MongoDB, and on the embedded store."""
+"""Triggers and exclusive duties, on a real MongoDB and on the embedded store."""
 
 from __future__ import annotations
 
@@ -40,8 +40,6 @@ TURNS: Final = ServiceRules(
     check_every=timedelta(milliseconds=50),
     round_every=timedelta(milliseconds=50),
 )
-"""Turns of less than a second, in which is looked each 50 ms."""
-
 
 SHOP: Final = """
 from tidegate_adapters.orchestrator import on_event
@@ -74,7 +72,6 @@ def started(when: When) -> Any:
 
 @pytest.mark.parametrize("store", STORES)
 def test_a_task_starts_when_what_it_waits_for_has_happened(mongodb: str, database: str, store: str) -> None:
-    """A result, an exception, an event, and two of them together; each with arguments of what happened."""
     seen: list[object] = []
 
     async def run() -> None:
@@ -91,7 +88,7 @@ def test_a_task_starts_when_what_it_waits_for_has_happened(mongodb: str, databas
             async def tell(said: str) -> None:
                 seen.append(said)
 
-            of_error = on_exception(divide, ArithmeticError)  # a class above that of what is raised
+            of_error = on_exception(divide, ArithmeticError)  # a base class of the exception
 
             @app.task(
                 triggers=[of_error.calls_with(lambda what: {"error": what.error, "number": what.arguments["one"]})]
@@ -127,7 +124,6 @@ def test_a_task_starts_when_what_it_waits_for_has_happened(mongodb: str, databas
 
 
 def test_a_run_is_heard_of_as_it_begins(mongodb: str, database: str) -> None:
-    """While it runs, and once for each run; how it ends is not, where nobody asked."""
     seen: list[tuple[str, bool]] = []
 
     async def run() -> None:
@@ -155,7 +151,6 @@ def test_a_run_is_heard_of_as_it_begins(mongodb: str, database: str) -> None:
 
 @pytest.mark.parametrize("store", STORES)
 def test_triggers_are_given_what_is_large(mongodb: str, database: str, store: str) -> None:
-    """Filters and providers alike, arguments and results, though neither is in the record."""
     seen: list[tuple[str, int]] = []
 
     async def run() -> None:
@@ -187,7 +182,6 @@ def test_triggers_are_given_what_is_large(mongodb: str, database: str, store: st
 
 @pytest.mark.parametrize("store", STORES)
 def test_all_that_wait_for_an_event_hear_of_it(mongodb: str, database: str, store: str) -> None:
-    """Once each, though two emit it at the same time, and again when it is over."""
     seen: list[str] = []
 
     async def run() -> None:
@@ -221,7 +215,6 @@ def test_all_that_wait_for_an_event_hear_of_it(mongodb: str, database: str, stor
 
 
 def test_an_event_commits_with_what_its_caller_writes_or_not_at_all(mongodb: str, database: str) -> None:
-    """And one that is there already does not end the transaction."""
     seen: list[str] = []
 
     async def run() -> None:
@@ -252,7 +245,6 @@ def test_an_event_commits_with_what_its_caller_writes_or_not_at_all(mongodb: str
 
 @pytest.mark.parametrize("store", STORES)
 def test_a_cron_fires_once_an_instant_whoever_looks(mongodb: str, database: str, store: str) -> None:
-    """Two processes, and each second of a cron of seconds is one invocation, of the two tasks of that cron each."""
     seen: list[str] = []
 
     async def run() -> None:
@@ -292,10 +284,9 @@ def test_a_cron_fires_once_an_instant_whoever_looks(mongodb: str, database: str,
 
 
 def test_a_work_of_the_users_is_done_by_one_process_at_a_time(mongodb: str, database: str) -> None:
-    """Under a token that grows; and what it raises ends no turn, as whoever awaits what was cancelled does."""
     inside: list[str] = []
     tokens: list[int] = []
-    wrong: list[str] = []  # what is raised there is logged, and nothing else
+    wrong: list[str] = []  # an exception there is only logged
 
     async def run() -> None:
         async with office_of("mongod", mongodb, database) as office:
@@ -331,7 +322,7 @@ def test_a_work_of_the_users_is_done_by_one_process_at_a_time(mongodb: str, data
 def test_that_there_are_too_many_processes_for_turns_is_said(
     mongodb: str, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By an error: of more than have windows none has a turn, and nothing else would show it."""
+    """Processes beyond the number of windows never get a turn, which no other sign shows."""
     few = ServiceRules(
         processes=1,
         interval=timedelta(seconds=1),
@@ -354,7 +345,6 @@ def test_that_there_are_too_many_processes_for_turns_is_said(
 
 
 def test_work_of_the_users_that_ignores_cancellation_is_left_behind(mongodb: str, database: str) -> None:
-    """Whoever serves the app hears of no error: it has ended."""
     is_at_work, let_go = asyncio.Event(), asyncio.Event()
     ignored: list[int] = []
 
@@ -385,7 +375,6 @@ def test_work_of_the_users_that_ignores_cancellation_is_left_behind(mongodb: str
 
 
 def test_who_dies_in_its_turn_keeps_triggers_still_until_some_beats_are_missing(mongodb: str, database: str) -> None:
-    """And not until it is presumed dead, which takes ten minutes."""
     seen: list[str] = []
 
     async def run() -> None:
@@ -413,7 +402,7 @@ def test_who_dies_in_its_turn_keeps_triggers_still_until_some_beats_are_missing(
 
 
 def test_what_is_stuck_is_recovered_by_a_task_that_is_started_by_a_cron(mongodb: str, database: str) -> None:
-    """Also where the recovery itself was stuck, with a runner that is gone, and no other of it may run; by who takes of another queue."""
+    """Also a stuck recovery task, of which no other may run, by a process of another queue."""
     seen: list[str] = []
 
     async def run() -> None:
@@ -433,7 +422,7 @@ def test_what_is_stuck_is_recovered_by_a_task_that_is_started_by_a_cron(mongodb:
                 await until(
                     lambda: records.find_one({"task": RECOVERY, "status": "success"}), "it has recovered, of nothing"
                 )
-                # As where a runner dies that runs both: a job, and the recovery itself.
+                # As if a process had died that ran both, a job and the recovery itself.
                 gone = {"$set": {"status": "running", "owner": "gone"}, "$inc": {"version": 1}, "$unset": {"due": 1}}
                 await records.update_one({"_id": handle.id}, gone)
                 await records.update_one({"task": RECOVERY, "status": "success"}, gone)
@@ -443,7 +432,6 @@ def test_what_is_stuck_is_recovered_by_a_task_that_is_started_by_a_cron(mongodb:
 
 
 def test_a_recovery_of_the_users_is_run_in_the_place_of_ours(mongodb: str, database: str) -> None:
-    """A task of that name."""
     seen: list[int] = []
 
     async def run() -> None:
@@ -461,7 +449,7 @@ def test_a_recovery_of_the_users_is_run_in_the_place_of_ours(mongodb: str, datab
     in_loop(run())
 
 
-# --- what is declared wrongly ---------------------------------------------------------------------------------------------
+# --- misuse ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -497,7 +485,7 @@ def test_what_cannot_be_is_said_as_it_is_declared(wrong: Any, said: str) -> None
 
 
 def test_what_cannot_be_started_is_said(mongodb: str, database: str, caplog: pytest.LogCaptureFixture) -> None:
-    """What makes the arguments has raised; once the reason stood in a document alone that operators do not see."""
+    """The code for its arguments raised; once the reason was only in a document."""
 
     def wrong(_: object) -> dict[str, object]:
         raise LookupError("password=hunter2")
@@ -518,7 +506,7 @@ def test_what_cannot_be_started_is_said(mongodb: str, database: str, caplog: pyt
 
 
 def test_a_function_is_the_same_however_its_file_is_run(tmp_path: Path) -> None:
-    """As a script, loaded from a path, and imported: else what one process emits, a trigger of another one never hears of."""
+    """By another name a trigger would miss events of another process."""
     (tmp_path / "shop.py").write_text(SHOP)
     ways = (
         ("shop.py",),
@@ -535,7 +523,7 @@ def test_a_function_is_the_same_however_its_file_is_run(tmp_path: Path) -> None:
 
 
 def test_triggers_that_differ_are_two() -> None:
-    """W18: by their arguments, or by what a cron is missed out of."""
+    """W18: by arguments, or by the policy for missed instants of a cron."""
     every = on_cron("*/5 * * * *")
     late = on_cron("*/5 * * * *", late=timedelta(minutes=1))
 

@@ -1,4 +1,4 @@
-"""One invocation of a kind waits at a time, and answers whoever enqueues another: on a real MongoDB, and on the embedded store."""
+"""`Unique`: one waiting invocation answers further callers, on a real MongoDB and embedded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ DAY: Final = timedelta(days=1)
 
 @pytest.mark.parametrize("store", STORES)
 def test_whoever_enqueues_what_waits_already_is_answered_by_it(mongodb: str, database: str, store: str) -> None:
-    """Until that is taken to run; of ten who ask at the same time, one has made it."""
     calls: list[str] = []
 
     async def run() -> None:
@@ -82,7 +81,6 @@ def test_what_is_answered_by_another_says_in_what_it_differs(mongodb: str, datab
 
 @pytest.mark.parametrize("store", STORES)
 def test_a_trigger_is_answered_by_what_waits_already(mongodb: str, database: str, store: str) -> None:
-    """What is enqueued and what a trigger starts are compared by the same key."""
     seen: list[str] = []
 
     async def run() -> None:
@@ -130,7 +128,7 @@ def test_code_that_is_not_async_is_answered_too(mongodb: str, database: str) -> 
 
 
 def test_what_cannot_be_unique_is_said_at_once() -> None:
-    """A transaction cannot show who else waits, and an id of the user's is not that of who answers."""
+    """A transaction hides other waiting invocations; an id of the caller's is not the answer's."""
     app = Orchestrator(Embedded(), "jobs")
 
     async def index(page: str) -> None:

@@ -1,4 +1,4 @@
-"""What nobody needs any more goes by indexes, a page at a time, however much stays: on a real MongoDB with thousands of documents."""
+"""Retention uses indexes and pages, on a real MongoDB with thousands of documents."""
 
 from __future__ import annotations
 
@@ -47,8 +47,6 @@ ON_BOTH: Final = Trigger(task="t", conditions=(A, B), within=HOUR)
 
 
 class Commands(CommandListener):
-    """What was asked for."""
-
     def __init__(self) -> None:
         self.asked: list[Raw] = []
 
@@ -77,14 +75,13 @@ async def time() -> Instant:
 
 
 def asked(store: Mongo, program: Program[object]) -> list[Raw]:
-    """What a program asks for: its finds and deletes."""
     COMMANDS.asked.clear()
     run(program, store)
     return [each for each in COMMANDS.asked if {"find", "delete"} & each.keys()]
 
 
 def examined(client: MongoClient[Raw], database: str, command: Raw) -> int:
-    """How many keys and documents the server looks at for it, at most; it sorts none, and walks through no collection."""
+    """Keys and documents examined at most; no sort and no collection scan."""
     kept = {"find", "filter", "sort", "limit", "projection", "delete", "deletes"}
     plan = client[database].command(
         "explain", {key: command[key] for key in command if key in kept}, verbosity="executionStats"
@@ -101,7 +98,7 @@ def occurrence(number: int, seen: Instant, condition: OnEvent = A) -> Occurrence
 
 
 def test_runs_that_are_over_for_long_go_by_an_index(client: MongoClient[Raw], database: str) -> None:
-    """Law TE11: of thousands, beside thousands that stay; what waits keeps its run, and the last one of a set stays."""
+    """Law TE11: a waiting invocation keeps its run, and the last run of a set stays."""
     evaluator = Evaluator(triggers=(ON_A, ON_BOTH), next_after=lambda _, after: after, keep=HOUR, batch=1_000)
     store = Mongo(client, database, indexes=evaluator.indexes)
     now = run(time(), store)
@@ -116,7 +113,7 @@ def test_runs_that_are_over_for_long_go_by_an_index(client: MongoClient[Raw], da
         TriggerRun(Firing(ON_BOTH.id, (occurrence(-10 - number, old), occurrence(number, old, B)), number), Fired(old))
         for number in range(1, 101)
     ]
-    assert run(evaluator.purge(), store) is True  # the indexes are made
+    assert run(evaluator.purge(), store) is True  # creates the indexes
     client[database].runs.insert_many([stored(stored_run(each)) for each in (*of_one, under_way, *of_sets)])
     waits = occurrence(7, old)
     client[database].occurrences.insert_many(
@@ -129,7 +126,7 @@ def test_runs_that_are_over_for_long_go_by_an_index(client: MongoClient[Raw], da
     assert left == stay
     assert (
         len(commands) <= 4 * 5
-    )  # of each page: itself, what waits in a request or two, the last of a trigger, and what goes
+    )  # a page's requests: itself, one or two for waiting ones, the trigger's last, the delete
     assert run(evaluator.purge(), store) is True
     assert {each["_id"] for each in client[database].runs.find({}, {})} == stay
 
@@ -139,7 +136,6 @@ def test_runs_that_are_over_for_long_go_by_an_index(client: MongoClient[Raw], da
 
 
 def test_a_purge_of_runs_ends_when_its_time_is_over(client: MongoClient[Raw], database: str) -> None:
-    """After the first page in any case, and the next one goes on."""
     evaluator = Evaluator(triggers=(ON_A,), next_after=lambda _, after: after, keep=HOUR, batch=10)
     store = Mongo(client, database, indexes=evaluator.indexes)
     old = run(time(), store) + -2 * HOUR
@@ -156,13 +152,12 @@ def test_a_purge_of_runs_ends_when_its_time_is_over(client: MongoClient[Raw], da
 
 
 def meter(key: str, written: Instant, free: Instant) -> Raw:
-    """A meter that was last written, and whose bucket is empty, then."""
     made: Raw = stored(new_meter(key, written).put(FREE_AT, free))
     return made
 
 
 def test_what_says_nothing_goes_by_an_index(client: MongoClient[Raw], database: str) -> None:
-    """Law PG6: of thousands of keys, beside thousands that stay; a page takes a find, the time and a delete."""
+    """Law PG6: a page takes a find, the time and a delete."""
     purging = Purging(meter_age=HOUR, batch=1_000)
     store = Mongo(client, database, indexes=purging.indexes)
     now = run(time(), store)
@@ -188,10 +183,7 @@ def test_what_says_nothing_goes_by_an_index(client: MongoClient[Raw], database: 
 
 
 def test_nobody_loses_a_place_while_sets_go(client: MongoClient[Raw], database: str) -> None:
-    """Law PG5: two take the only place of a set again and again, while what has ended is taken out of it, and it goes.
-
-    Now and then both wait until it has gone: on a busy machine one of them may have it all the time.
-    """
+    """Law PG5. At times both wait for the removal: on a busy machine one could keep the place."""
     purging = Purging(success_age=0, batch=10)
     store = Mongo(client, database, indexes=purging.indexes)
     each, is_over, gone, inside = 100, Event(), list[int](), Lock()

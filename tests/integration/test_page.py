@@ -1,4 +1,4 @@
-"""The pages of the counterexamples that ship, and what a real browser makes of a page, where there is one."""
+"""The pages of shipped counterexamples in a real browser."""
 
 from __future__ import annotations
 
@@ -44,7 +44,6 @@ def counterexample(scenario: str) -> Trace:
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_page_alone_is_enough_to_replay_the_run(scenario: str) -> None:
-    """Features 16 and 1: the JSON in the page is the trace, and it happens again as recorded."""
     trace = counterexample(scenario)
 
     found = re.findall(r'<script type="application/json" id="trace">(.*?)</script>', page(trace, "trace.json"))
@@ -66,7 +65,6 @@ Open = Callable[..., Tab]
 
 @pytest.fixture
 def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
-    """Opens pages; at the end none of them has had an error, a message in its console, or a request."""
     tabs: list[Tab] = []
 
     def opened(html: str, **how: object) -> Tab:
@@ -104,7 +102,6 @@ HOSTILE: Final = (
 
 
 def built(states: list[Document]) -> Trace:
-    """A run through these states, which says hostile things besides."""
     steps = tuple(
         TraceStep(
             HOSTILE[number % 9], f'{text} "{text}" -> {text}', text if number % 3 else "", difference(before, after)
@@ -118,7 +115,7 @@ def built(states: list[Document]) -> Trace:
 
 
 def value(draw: random.Random, depth: int = 0) -> Value:
-    """Any value; keys and texts are hostile, numbers are such as a browser's own JSON would round."""
+    """Hostile keys and texts, and numbers that a browser's JSON would round."""
     kind = draw.randrange(9 if depth < 4 else 7)
     if kind == 7:
         return tuple(value(draw, depth + 1) for _ in range(draw.randrange(4)))
@@ -142,12 +139,11 @@ def document(draw: random.Random, depth: int = 0) -> Document:
 
 
 def visible(text: str) -> str:
-    """As `show` writes a text, but for quotes and backslashes: what it leaves alone in the keys of documents."""
     return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
 
 
 def test_a_browser_rebuilds_every_state(open_page: Open) -> None:
-    """Feature 7: the script's states are those of the core, to the order of keys and the last digit of a number."""
+    """To the order of keys and the last digit of a number."""
     draw = random.Random(7)
     trace = built([document(draw) for _ in range(REBUILT)])
 
@@ -157,7 +153,6 @@ def test_a_browser_rebuilds_every_state(open_page: Open) -> None:
 
 
 def test_hostile_payloads_stay_text_in_a_browser(open_page: Open) -> None:
-    """Feature 19: nothing runs and nothing is loaded, whatever is looked at, and no element is of another kind."""
     draw = random.Random(11)
     trace = built([document(draw) for _ in range(12)])
 
@@ -170,7 +165,7 @@ def test_hostile_payloads_stay_text_in_a_browser(open_page: Open) -> None:
 
 
 def test_the_policy_stops_what_was_not_escaped(browser: Browser, tmp_path: Path) -> None:
-    """Feature 19, second wall: with the heading planted as markup, neither its script nor its handler runs."""
+    """The second defence: the heading is planted as markup."""
     planted = page(counterexample(SCENARIOS[1]), "trace.json").replace("<h1>", f"<h1>{HOSTILE[0]}{HOSTILE[2]}", 1)
     file = tmp_path / "planted.html"
     file.write_bytes(planted.encode())
@@ -184,7 +179,6 @@ def test_the_policy_stops_what_was_not_escaped(browser: Browser, tmp_path: Path)
 
 
 def test_the_page_tells_how_two_came_to_hold_the_lock(open_page: Open) -> None:
-    """Features 1, 2 and 7: the lanes of the stall, step by step, with the keyboard alone."""
     trace = counterexample("array_push_lock.stall.2")
 
     tab = open_page(page(trace, "trace.json"), height=1_500)
@@ -207,7 +201,6 @@ def test_the_page_tells_how_two_came_to_hold_the_lock(open_page: Open) -> None:
 
 
 def test_the_page_tells_what_a_worker_did_wrong(open_page: Open, tmp_path: Path) -> None:
-    """A short run of workers with a planted bug, up to where a judge finds it, and the line that runs it again."""
     with planted(BUGS["a commit is one too high"]):
         story = found(SEEDS["rebalance"], ("rebalance",))
         assert story is not None
@@ -225,7 +218,7 @@ def test_the_page_tells_what_a_worker_did_wrong(open_page: Open, tmp_path: Path)
 
 
 def test_a_long_text_is_folded_and_says_how_long_it_is(open_page: Open) -> None:
-    """Feature 17: a payload of 100,000 characters does not bury the page, and is there on demand."""
+    """100,000 characters, on demand."""
     trace = built([Document(), Document((("payload", HOSTILE[-1]),))])
 
     tab = open_page(page(trace, "trace.json"))
@@ -241,11 +234,10 @@ def test_a_long_text_is_folded_and_says_how_long_it_is(open_page: Open) -> None:
 
 EVERYTHING: Final = everything()
 COUNT: Final = len(EVERYTHING.steps)
-TALL: Final = 2_600  # so high that all rows are in sight
+TALL: Final = 2_600  # tall enough for all rows
 
 
 def test_the_head_says_what_happened_and_how_to_replay_it(open_page: Open) -> None:
-    """Feature 1: law, verdict, facts, and two commands, each copied by a button."""
     tab = open_page(page(EVERYTHING, "a.json", "pytest test_x.py --tidegate-replay=a.json"))
 
     facts = dict(zip(tab.texts("dt"), tab.texts("dd"), strict=False))
@@ -262,7 +254,7 @@ def test_the_head_says_what_happened_and_how_to_replay_it(open_page: Open) -> No
 
 
 def test_lanes_are_moved_and_hidden(open_page: Open) -> None:
-    """Feature 2: readable names, dragged with the mouse or moved with Shift and an arrow, hidden with their steps."""
+    """With the mouse, or Shift and an arrow."""
     tab = open_page(page(EVERYTHING, "a.json"), width=1_920, height=TALL)
     lanes = ["w1", "w2", "leases", "partition 0", "counts", "markers", *(mover.name for mover in EVERYTHING.movers[2:])]
 
@@ -282,7 +274,6 @@ def test_lanes_are_moved_and_hidden(open_page: Open) -> None:
 
 
 def test_an_arrow_says_what_became_of_a_request(open_page: Open) -> None:
-    """Features 3 and 4: a sign for each kind, a cross, two heads or an hourglass for a fault, marks on the lanes."""
     tab = open_page(page(EVERYTHING, "a.json"), width=1_920, height=TALL)
 
     signs = cast(
@@ -313,7 +304,6 @@ def test_an_arrow_says_what_became_of_a_request(open_page: Open) -> None:
 
 
 def test_what_the_store_refused_looks_refused_and_a_broken_law_stands_first(open_page: Open) -> None:
-    """A bar in place of a head, and a reply that stands out; in a row that is cut, the law is what is left."""
     *before, last = EVERYTHING.steps
     insert = attrs.evolve(before[19], event="insert a marker -> Refused(duplicate key)", patch=())
     missed = attrs.evolve(before[20], event="delete the marker -> 0", patch=())
@@ -333,7 +323,6 @@ def test_what_the_store_refused_looks_refused_and_a_broken_law_stands_first(open
 
 
 def test_virtual_time_folds_what_is_long(open_page: Open) -> None:
-    """Feature 5: one row a step, until virtual time is asked for; a wait of 30 s is folded, and labelled."""
     tab = open_page(page(EVERYTHING, "a.json"), height=TALL)
     before = cast("list[float]", tab.run("tops"))
 
@@ -348,7 +337,6 @@ def test_virtual_time_folds_what_is_long(open_page: Open) -> None:
 
 
 def test_the_scrubber_the_keys_and_the_address_choose_the_step(open_page: Open) -> None:
-    """Features 6 and 15: first, last, play, the next fault, violation and change; the step stands in the address."""
     tab = open_page(page(EVERYTHING, "a.json"), hash="#3")
 
     def at(*keys: str) -> object:
@@ -379,7 +367,6 @@ def test_the_scrubber_the_keys_and_the_address_choose_the_step(open_page: Open) 
 
 @pytest.mark.parametrize("number", [1, 10, 16, 18, COUNT])
 def test_the_panel_tells_the_step_the_state_and_why(open_page: Open, number: int) -> None:
-    """Features 7, 9, 10 and 11: patch first, the whole state on demand, the decision, the choice, the causes."""
     step, after = EVERYTHING.steps[number - 1], list(EVERYTHING.states())[number]
     tab = open_page(page(EVERYTHING, "a.json"), hash=f"#{number}", height=TALL)
 
@@ -408,7 +395,6 @@ def test_the_panel_tells_the_step_the_state_and_why(open_page: Open, number: int
 
 
 def test_the_laws_are_shown_at_every_step(open_page: Open) -> None:
-    """Feature 8: a row a law, a cell a step, as the trace has it; its name goes to where it is first broken or reached."""
     tab = open_page(page(EVERYTHING, "a.json"))
     order = [EVERYTHING.law, *(law.name for law in EVERYTHING.laws if law.name != EVERYTHING.law)]
     truths: dict[str, str] = {}
@@ -439,7 +425,6 @@ def test_the_laws_are_shown_at_every_step(open_page: Open) -> None:
 
 
 def test_a_watched_path_has_a_row_of_its_own(open_page: Open) -> None:
-    """Feature 7: pinned from what changed, marked where it changes, with its value at every step, and dropped again."""
     tab = open_page(page(EVERYTHING, "a.json"), hash="#16")
 
     tab.click(".patch .pin")
@@ -453,7 +438,6 @@ def test_a_watched_path_has_a_row_of_its_own(open_page: Open) -> None:
 
 
 def test_two_runs_stand_side_by_side(open_page: Open) -> None:
-    """Feature 12: aligned at the first different choice; each step of either is a click away."""
     tab = open_page(page(EVERYTHING, "a.json"))
 
     tab.press("v")
@@ -466,7 +450,7 @@ def test_two_runs_stand_side_by_side(open_page: Open) -> None:
 
 
 def test_the_original_run_is_there_as_well(open_page: Open) -> None:
-    """Feature 13: one key between the shortest run and the one it came from; kept steps have their number in both."""
+    """Steps that were kept have their number in both."""
     tab = open_page(page(EVERYTHING, "a.json"), height=TALL)
     assert tab.texts(".number small")[1:8] == ["was 2", "was 3", "was 4", "was 5", "was 6", "was 8", "was 9"]
 
@@ -482,7 +466,6 @@ def test_the_original_run_is_there_as_well(open_page: Open) -> None:
 
 
 def test_steps_are_searched_and_filtered(open_page: Open) -> None:
-    """Feature 14: text in events and values; by process, by kind, by key, by partition and offset."""
     tab = open_page(page(EVERYTHING, "a.json"), height=TALL)
 
     tab.press("/", *"owner")
@@ -513,7 +496,6 @@ def test_steps_are_searched_and_filtered(open_page: Open) -> None:
 
 
 def test_whatever_can_be_pressed_has_a_name_and_takes_the_focus(open_page: Open) -> None:
-    """Feature 15: buttons, inputs, lanes and panels; a link is copied, help is a key away."""
     tab = open_page(page(EVERYTHING, "a.json"))
 
     nameless = tab.run(
@@ -532,7 +514,6 @@ def test_whatever_can_be_pressed_has_a_name_and_takes_the_focus(open_page: Open)
 
 
 def test_the_trace_is_saved_from_the_page(open_page: Open, browser: Browser, tmp_path: Path) -> None:
-    """Feature 16: the button writes the JSON that the page carries."""
     tab = open_page(page(EVERYTHING, "a.json"))
     browser.ask("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
 
@@ -543,7 +524,7 @@ def test_the_trace_is_saved_from_the_page(open_page: Open, browser: Browser, tmp
 
 
 def test_the_page_is_light_dark_and_one_sheet_of_paper(open_page: Open) -> None:
-    """Feature 17: the colours of the reader's system; printed, a run of any length is one page."""
+    """Printed, a run of any length is one page."""
     light, dark = open_page(page(EVERYTHING, "a.json")), open_page(page(EVERYTHING, "a.json"), dark=True)
     paper = "getComputedStyle(document.body).backgroundColor"
 
@@ -556,7 +537,7 @@ def test_the_page_is_light_dark_and_one_sheet_of_paper(open_page: Open) -> None:
 
 @pytest.mark.parametrize(("width", "lanes"), [(360, 2), (360, 8), (1_000, 8)])
 def test_nothing_is_wider_than_the_window(open_page: Open, width: int, lanes: int) -> None:
-    """Feature 17: two lanes or eight, a telephone or half a screen: the page never scrolls sideways."""
+    """The page never scrolls sideways."""
     tab = open_page(page(long(6, lanes), "a.json"), width=width, height=800)
 
     assert cast("int", tab.run("document.documentElement.scrollWidth")) <= width
@@ -569,7 +550,7 @@ def test_nothing_is_wider_than_the_window(open_page: Open, width: int, lanes: in
 
 
 def test_of_thousands_of_steps_only_those_in_sight_are_elements(open_page: Open) -> None:
-    """Feature 18: wherever the reader is in a run of 2,000 steps, some dozens of rows are drawn, and they are the right ones."""
+    """Some dozens of rows of a run of 2,000 steps are drawn."""
     trace = long(2_000)
     tab = open_page(page(trace, "a.json"))
 
@@ -589,7 +570,6 @@ def test_of_thousands_of_steps_only_those_in_sight_are_elements(open_page: Open)
 
 
 def test_a_part_of_a_run_keeps_its_numbers(open_page: Open) -> None:
-    """Feature 18: the page says which steps it holds; their numbers, links and causes are those of the whole run."""
     trace = long(300)
     tab = open_page(page_of(page_data_of(windowed(trace, 100), ""), "a.json"), hash="#250")
 
@@ -604,7 +584,6 @@ def test_a_part_of_a_run_keeps_its_numbers(open_page: Open) -> None:
 
 
 def test_without_scripts_the_story_is_read(browser: Browser, tmp_path: Path) -> None:
-    """Feature 20: what a terminal shows, and no empty frames."""
     file = tmp_path / "page.html"
     file.write_bytes(page(EVERYTHING, "a.json").encode())
     tab = browser.open(file)
@@ -620,7 +599,6 @@ def test_without_scripts_the_story_is_read(browser: Browser, tmp_path: Path) -> 
 
 
 def test_an_older_trace_has_a_page(open_page: Open) -> None:
-    """What a trace does not tell is left out: no laws, no effects, no choices, no causes, no times."""
     run = encoded(EVERYTHING)
     steps = cast("list[dict[str, Json]]", run["steps"])
     old: dict[str, Json] = {

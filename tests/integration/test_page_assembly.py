@@ -1,4 +1,4 @@
-"""How the page of a run is put together: what it says becomes text, never markup, and nothing else runs or loads."""
+"""How a page is assembled (laws G1 to G5): text never becomes markup, and no other code runs."""
 
 from __future__ import annotations
 
@@ -45,12 +45,10 @@ FILE: Final = "trace.json"
 SCRIPT: Final = script()
 STYLE: Final = style()
 
-# --- what a browser makes of a page -------------------------------------------------------------------------------------
+# --- pages as a browser parses them -------------------------------------------------------------------------------------
 
 
 class Seen(HTMLParser):
-    """What is markup in a page, and what is text."""
-
     def __init__(self, text: str) -> None:
         super().__init__()
         self.markup: list[tuple[str, Attributes]] = []
@@ -90,7 +88,6 @@ class Seen(HTMLParser):
         self.markup.append(("?", [("", data)]))
 
     def scripts_of(self, kind: str | None) -> list[str]:
-        """The texts of the scripts of one type."""
         return [
             text
             for given, text in zip(self.scripts, self.texts["script"], strict=True)
@@ -98,7 +95,6 @@ class Seen(HTMLParser):
         ]
 
     def policy(self) -> dict[str, list[str]]:
-        """The content security policy, by directive."""
         metas = [dict(given) for tag, given in self.markup if tag == "meta"]
         policies = [each["content"] for each in metas if each.get("http-equiv") == "Content-Security-Policy"]
         assert len(policies) == 1
@@ -127,8 +123,6 @@ REFERENCES: Final = frozenset(
     {"src", "href", "srcset", "action", "formaction", "data", "style", "background", "poster"}
 )
 DIGEST: Final = re.compile(r"'sha256-[^']*'")
-"""In base64, so that it may look like anything."""
-
 ELSEWHERE: Final = re.compile(r"https?:|[\"'(]//|url\(|@import|\bimport\b")
 MARKUP_OR_NETWORK: Final = re.compile(
     r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|\bFunction\(|createContextualFragment|DOMParser"
@@ -137,7 +131,7 @@ MARKUP_OR_NETWORK: Final = re.compile(
 
 
 def the_page_is_alone(text: str) -> bool:
-    """Law G3: the policy names the page's own style and script, and nothing else could run or load."""
+    """Law G3: the policy names the page's own style and script, and no others run or load."""
     seen = Seen(text)
     ours, styles = seen.scripts_of(None), seen.texts["style"]
     names = [(name, DIGEST.sub("", value or "")) for _, given in seen.markup for name, value in given if name]
@@ -164,12 +158,14 @@ def hashed(code: str) -> str:
 
 
 def the_story_is_shown(text: str, trace: Trace) -> bool:
-    """Law G4: without scripts the page shows the story; browsers skip the line break that follows `<pre>`."""
+    """Law G4: without scripts the page shows the story. Browsers skip a line break after
+    `<pre>`.
+    """
     return Seen(text).texts["noscript"] == ["\n" + render(trace)] and ("pre", []) in Seen(text).markup
 
 
 def the_page_has_a_utf8_form(text: str) -> bool:
-    """Law G5, second half: the page can be written as UTF-8, which it claims to be, and reads back the same."""
+    """Law G5, second half: the page is valid UTF-8, as it claims, and reads back the same."""
     try:
         return text.encode().decode() == text and ("meta", [("charset", "utf-8")]) in Seen(text).markup
     except UnicodeEncodeError:
@@ -210,27 +206,22 @@ def check_g5(page: Page) -> None:
 
 
 def test_the_page_carries_the_trace() -> None:
-    """Law G1: so a page that was mailed can be replayed."""
     check_g1(page)
 
 
 def test_nothing_that_a_trace_says_becomes_markup() -> None:
-    """Law G2: payloads are hostile; the file's name as well."""
     check_g2(page)
 
 
 def test_the_page_runs_and_loads_nothing_else() -> None:
-    """Law G3: one file, from any disk, with no network and no storage."""
     check_g3(page)
 
 
 def test_without_scripts_the_page_tells_the_story() -> None:
-    """Law G4: the static fall-back is the text that a terminal shows."""
     check_g4(page)
 
 
 def test_the_page_has_a_utf8_form_whatever_the_trace_says() -> None:
-    """Law G5: whoever writes the page cannot fail at a lone surrogate."""
     check_g5(page)
 
 
@@ -238,8 +229,6 @@ def test_the_page_has_a_utf8_form_whatever_the_trace_says() -> None:
 
 
 def planted(before: Callable[[Trace], str], after: Callable[[Trace], str]) -> Page:
-    """The page with one part done wrong; the part is there once or more."""
-
     def wrong(trace: Trace, file: str) -> str:
         return page(trace, file).replace(before(trace), after(trace))
 
@@ -266,38 +255,31 @@ def raw_json(trace: Trace) -> str:
 
 
 def json_as_it_is() -> Page:
-    """Planted bug: a payload ends the element that holds the JSON."""
     return planted(lambda trace: carried(trace) + "<", lambda trace: raw_json(trace) + "<")
 
 
 def json_as_html() -> Page:
-    """Planted bug: the JSON is escaped as text is, where no browser undoes it."""
+    """Planted bug: HTML escapes, which no browser undoes in a script element."""
     return planted(lambda trace: carried(trace) + "<", lambda trace: escape(raw_json(trace)) + "<")
 
 
 def json_without_the_last_step() -> Page:
-    """Planted bug: the step that breaks the law is not carried."""
     return planted(carried, lambda trace: carried(attrs.evolve(trace, steps=trace.steps[:-1])))
 
 
 def law_as_markup() -> Page:
-    """Planted bug: the heading is not escaped."""
     return planted(lambda trace: f"<h1>{line(trace.law)}<", lambda trace: f"<h1>{trace.law}<")
 
 
 def title_as_markup() -> Page:
-    """Planted bug: the title is not escaped."""
     return planted(lambda trace: f"<title>{line(trace.law)}", lambda trace: f"<title>{trace.law}")
 
 
 def fact_as_markup(term: str) -> Page:
-    """Planted bug: one fact of the head is not escaped."""
     return planted(lambda trace: line(fact(trace, term)), lambda trace: fact(trace, term))
 
 
 def file_as_markup() -> Page:
-    """Planted bug: the command is not escaped."""
-
     def wrong(trace: Trace, file: str) -> str:
         return re.sub(
             '(<code id="command">).*?</code>',
@@ -313,42 +295,35 @@ def story_of(trace: Trace) -> str:
 
 
 def story_as_markup() -> Page:
-    """Planted bug: the story is not escaped."""
     return planted(lambda trace: f"<pre>\n{story_of(trace)}", lambda trace: f"<pre>\n{render(trace)}")
 
 
 def story_cut() -> Page:
-    """Planted bug: a long story is cut."""
     return planted(story_of, lambda trace: story_of(trace)[:1_000])
 
 
 def story_at_once() -> Page:
-    """Planted bug: no line break follows `<pre>`, so that a browser skips the first one of the story."""
+    """Planted bug: a browser skips the first line break of the story after `<pre>`."""
     return planted(lambda _: "<pre>\n", lambda _: "<pre>")
 
 
 def handler() -> Page:
-    """Planted bug: a handler in an attribute."""
     return planted(lambda _: 'id="save"', lambda _: 'id="save" onclick="copy()"')
 
 
 def library() -> Page:
-    """Planted bug: a style from elsewhere."""
     return planted(lambda _: "<style>", lambda _: '<link rel="stylesheet" href="//cdn.example/x.css"><style>')
 
 
 def anything_goes() -> Page:
-    """Planted bug: the policy lets every script in the page run."""
     return planted(lambda _: "script-src 'sha256", lambda _: "script-src 'unsafe-inline' 'sha256")
 
 
 def script_changed() -> Page:
-    """Planted bug: the hash is that of another text."""
     return planted(lambda _: SCRIPT, lambda _: SCRIPT + "\n")
 
 
 def script_says(before: str, after: str) -> Page:
-    """Planted bug: the script does what it must not, and the policy names it."""
     changed = SCRIPT.replace(before, after)
     assert changed != SCRIPT
 
@@ -359,8 +334,6 @@ def script_says(before: str, after: str) -> Page:
 
 
 def style_says(more: str) -> Page:
-    """Planted bug: the style loads something, and the policy names it."""
-
     def wrong(trace: Trace, file: str) -> str:
         return page(trace, file).replace(STYLE, STYLE + more).replace(hashed(STYLE), hashed(STYLE + more))
 
@@ -369,7 +342,6 @@ def style_says(more: str) -> Page:
 
 @pytest.mark.parametrize("wrong", [json_as_it_is(), json_as_html(), json_without_the_last_step()])
 def test_a_planted_bug_breaks_g1(wrong: Page) -> None:
-    """A law that no bug breaks proves nothing."""
     with pytest.raises(AssertionError):
         check_g1(wrong)
 
@@ -386,7 +358,6 @@ def test_a_planted_bug_breaks_g1(wrong: Page) -> None:
     ],
 )
 def test_a_planted_bug_breaks_g2(wrong: Page) -> None:
-    """A law that no bug breaks proves nothing."""
     with pytest.raises(AssertionError):
         check_g2(wrong)
 
@@ -408,26 +379,23 @@ def test_a_planted_bug_breaks_g2(wrong: Page) -> None:
     ],
 )
 def test_a_planted_bug_breaks_g3(wrong: Page) -> None:
-    """A law that no bug breaks proves nothing."""
     with pytest.raises(AssertionError):
         check_g3(wrong)
 
 
 @pytest.mark.parametrize("wrong", [story_as_markup(), story_cut(), story_at_once()])
 def test_a_planted_bug_breaks_g4(wrong: Page) -> None:
-    """A law that no bug breaks proves nothing."""
     with pytest.raises(AssertionError):
         check_g4(wrong)
 
 
 @pytest.mark.parametrize("wrong", [fact_as_markup("Scenario")])
 def test_a_planted_bug_breaks_g5(wrong: Page) -> None:
-    """A law that no bug breaks proves nothing."""
     with pytest.raises(AssertionError):
         check_g5(wrong)
 
 
-# --- the same text always -----------------------------------------------------------------------------------------------
+# --- determinism --------------------------------------------------------------------------------------------------------
 
 PRINTS: Final = """
 import sys, json
@@ -440,7 +408,6 @@ sys.stdout.write(page(trace, "trace.json"))
 
 
 def printed(code: str, seed: int, trace: Trace) -> bytes:
-    """What the code prints of the trace in a process of its own."""
     environment = os.environ | {"PYTHONHASHSEED": str(seed), "PYTHONPATH": os.pathsep.join(sys.path)}
     sent = json.dumps(encoded(trace)).encode()
     return subprocess.run(
@@ -455,21 +422,19 @@ def check_the_same_text(code: str) -> None:
 
 
 def test_a_trace_always_has_the_same_page() -> None:
-    """Law G5, first half: the same bytes in two processes whose hashes differ, and in this one."""
+    """Law G5, first half: the same bytes under different hash seeds."""
     check_the_same_text(PRINTS)
 
 
 def test_a_set_in_the_page_breaks_g5() -> None:
-    """A law that no bug breaks proves nothing."""
     with pytest.raises(AssertionError):
         check_the_same_text(PRINTS + "sys.stdout.write(str({mover.name for mover in trace.movers}))\n")
 
 
-# --- what it says -------------------------------------------------------------------------------------------------------
+# --- content ------------------------------------------------------------------------------------------------------------
 
 
 def test_the_head_says_what_the_data_says() -> None:
-    """The title, the verdict, the law and the facts stand where they belong, and so does why a step was taken."""
     data = page_data(attrs.evolve(PLAIN, policy=PolicyName.SHRUNK))
     text = page(attrs.evolve(PLAIN, policy=PolicyName.SHRUNK), FILE)
 
@@ -486,14 +451,12 @@ def test_the_head_says_what_the_data_says() -> None:
 @example("$(reboot)")
 @example("a b")
 def test_the_command_is_one_word_per_argument(file: str) -> None:
-    """A name that a shell would read as anything else is quoted; printable names are shown as they are."""
     command = Seen(page(PLAIN, file)).texts["code"][0]
 
     assert shlex.split(command) == ["tidegate", "replay", file]
 
 
 def test_another_command_that_replays_it_is_shown() -> None:
-    """Feature 1: both commands that replay it, each with a button that copies it."""
     other = "pytest 'test_x.py::test_y[<1>]' --tidegate-replay='a b.json'"
     seen = Seen(page(PLAIN, "a b.json", other))
 
@@ -508,7 +471,6 @@ def test_another_command_that_replays_it_is_shown() -> None:
 
 
 def test_the_code_of_the_page_is_small() -> None:
-    """At most 85 kB of style and script, and some more for what is the same on every page; all of it is ASCII."""
     code = SCRIPT + STYLE
 
     assert code.isascii()
@@ -525,7 +487,7 @@ IMPORTED: Final = re.compile(r'(?m) from "\./(\w+)\.js";$')
     ("modules", "script"), [(MODULES, SCRIPT), (live.MODULES, script_of(live.MODULES))], ids=["page", "live"]
 )
 def test_the_modules_of_a_script_are_one_program(modules: tuple[str, ...], script: str) -> None:
-    """Each is there once, behind those that it imports; as one text they share their names, so no two have the same."""
+    """Each follows those it imports; names are unique, as all share one scope."""
     names = [name for module in modules for name in NAMED.findall(ASSETS[f"{module}.js"])]
 
     assert len(names) == len(set(names))
@@ -536,5 +498,4 @@ def test_the_modules_of_a_script_are_one_program(modules: tuple[str, ...], scrip
 
 
 def test_every_module_is_of_a_page() -> None:
-    """There is none that nobody reads."""
     assert {f"{module}.js" for module in (*MODULES, *live.MODULES)} == {name for name in ASSETS if name.endswith(".js")}

@@ -1,4 +1,4 @@
-"""Runs in several processes, on any executor and on a cluster: the answer is that of one process, and nothing is lost."""
+"""Runs in several processes, on any executor and on a cluster, give the answer of one process."""
 
 from __future__ import annotations
 
@@ -58,7 +58,6 @@ def dies_once_apart():
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that there are some to share out."""
     monkeypatch.setattr("tidegate.sim.tally.PIECE", 25)
 
 
@@ -70,13 +69,10 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def in_pieces(order: Order, runs: range) -> Tally:
-    """As one process makes them, one piece after the other."""
     return spread(AtOnce(), order, runs, at_once=1)
 
 
 class AtOnce(Executor):
-    """Makes what is submitted at once, here."""
-
     def submit(self, run: Callable[..., T], /, *arguments: Any, **named: Any) -> Future[T]:
         done: Future[T] = Future()
         done.set_result(run(*arguments, **named))
@@ -84,8 +80,6 @@ class AtOnce(Executor):
 
 
 class LastFirst(ThreadPoolExecutor):
-    """Two threads, and the pieces come back in the wrong order."""
-
     def submit(self, run: Callable[..., T], /, *arguments: Any, **named: Any) -> Future[T]:
         return super().submit(self.late, run, *arguments, **named)
 
@@ -98,9 +92,6 @@ class LastFirst(ThreadPoolExecutor):
 @pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("order", [FAILS, HOLDS], ids=["fails", "holds"])
 def test_however_many_make_the_runs_the_answer_is_one(order: Order) -> None:
-    """One after the other, in two processes, in threads that answer in the wrong order: the same tally, the same failing
-    run, although later pieces were made that had failed as well.
-    """
     runs = range(150)
     whole = in_pieces(order, runs)
     assert (whole.failed is None) == (order is HOLDS)
@@ -119,7 +110,6 @@ def test_however_many_make_the_runs_the_answer_is_one(order: Order) -> None:
 
 @pytest.mark.usefixtures("small_pieces")
 def test_whoever_is_impatient_gets_what_was_found() -> None:
-    """Nothing more is begun, and what was finished is merged."""
     received: list[Progress] = []
 
     def proceed(progress: Progress) -> bool:
@@ -132,9 +122,7 @@ def test_whoever_is_impatient_gets_what_was_found() -> None:
 
 @pytest.mark.usefixtures("small_pieces", "mine")
 def test_a_process_that_dies_is_replaced_and_what_was_finished_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pool is broken then; another one goes on. Where they all die, that is reported. The target is a file beneath this
-    directory, as on the command line, and only the faults that were chosen strike.
-    """
+    """A new pool replaces a broken one. The target is a file below this folder, as in a shell."""
     kinds = (Fault.CRASH_BEFORE,)
     order = Order("mine.py:dies_once", Exploration(seed="0", faults=kinds))
     whole = in_pieces(Order("mine.py:fine", Exploration(seed="0", faults=kinds)), range(100))
@@ -147,7 +135,6 @@ def test_a_process_that_dies_is_replaced_and_what_was_finished_is_kept(monkeypat
 
 
 def test_what_is_wrong_in_a_worker_is_reported_as_it_is_here() -> None:
-    """The same error, with what to do."""
     with pytest.raises(Misuse, match="there is no scenario 'nothing'") as raised:
         in_processes(Order("nothing", Exploration(seed="0")), range(50), jobs=1)
     assert "tidegate list" in raised.value.todo
@@ -158,7 +145,6 @@ def test_what_is_wrong_in_a_worker_is_reported_as_it_is_here() -> None:
 
 @pytest.fixture
 def cluster() -> Iterator[Any]:
-    """Two worker processes on this machine."""
     distributed = pytest.importorskip("distributed")
     with (
         distributed.LocalCluster(
@@ -172,7 +158,6 @@ def cluster() -> Iterator[Any]:
 @pytest.mark.usefixtures("small_pieces")
 @pytest.mark.long
 def test_a_worker_of_a_cluster_that_is_killed_loses_nothing(cluster: Any) -> None:
-    """Its pieces are made again by the other one, and the answer is that of one process."""
     runs = range(600)
     pids = cluster.run(os.getpid)
     assert len(set(pids.values()) - {os.getpid()}) == 2
@@ -196,7 +181,6 @@ def test_a_worker_of_a_cluster_that_is_killed_loses_nothing(cluster: Any) -> Non
 def test_scenarios_side_by_side_are_reported_as_one_after_the_other(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In their order, with the same verdicts, counts and counterexamples."""
     answers = []
     for jobs in ("1", "2"):
         command = ("explore", "-k", "transition.ve", "-k", "transition.v", "--jobs", jobs, "--json", "--out", ".")
@@ -211,7 +195,6 @@ def test_scenarios_side_by_side_are_reported_as_one_after_the_other(
 def test_a_process_that_dies_loses_no_scenario(
     mine: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another pool goes on with what was not finished; where they all die, that is reported below what was found."""
     both = ["explore", "mine.py:fine", "mine.py:dies_once_apart", "-j", "2", "--no-store", "-q"]
     assert main(both) == 0
     assert (mine / "died").exists()
@@ -225,14 +208,14 @@ def test_a_process_that_dies_loses_no_scenario(
 
 
 def test_an_interrupt_ends_the_processes_and_what_was_found_is_reported() -> None:
-    """As Ctrl-C does, all of the group receive it; the exit code says so, and nobody is left."""
+    """Ctrl-C reaches the whole group."""
     asked = ["explore", "transition", "--runs", "1000000", "--seed", "1", "-j", "2", "--no-store"]
     with subprocess.Popen(
         [*INTERRUPTIBLE, *asked], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "seed 1\n"
-        time.sleep(1)  # so that they are at it; sooner, they are being started, and that must end as well
+        time.sleep(1)  # they run by now; while they start, an interrupt must end them, too
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
@@ -241,7 +224,7 @@ def test_an_interrupt_ends_the_processes_and_what_was_found_is_reported() -> Non
 
 
 def is_gone(group: int) -> bool:
-    """Python's own helper process leaves a moment after its parent."""
+    """Python's helper process outlives its parent for a moment."""
     for _ in range(100):
         try:
             os.killpg(group, 0)

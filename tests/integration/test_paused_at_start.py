@@ -1,4 +1,4 @@
-"""An app that begins while nobody answers takes nothing before it is known what is paused."""
+"""An app that starts without its database takes no work before it knows the paused tasks."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ LATE: Final = (Ambiguous("no reply"), Ambiguous("no reply"))
 
 
 class Site:
-    """A database that answers so, one time after the other."""
-
     name = "shop"
 
     def __init__(self, *answers: object) -> None:

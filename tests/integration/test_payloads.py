@@ -1,4 +1,4 @@
-"""Payloads on a real MongoDB: put, read, replaced, deleted and swept, in each kind of client, under faults."""
+"""Payloads on a real MongoDB, in each kind of client, under faults."""
 
 from __future__ import annotations
 
@@ -46,8 +46,6 @@ OLD, NEW = bytes(range(250)), random.Random(3).randbytes(300)
 
 
 class Either(Protocol):
-    """Payloads of either kind, as a test uses them."""
-
     def put(self, key: str, source: Any) -> None: ...
     def get(self, key: str) -> bytes: ...
     def open(self, key: str) -> Iterator[bytes]: ...
@@ -56,8 +54,6 @@ class Either(Protocol):
 
 
 class InLoop:
-    """`AsyncPayloads`, each call run to its end."""
-
     def __init__(self, runner: asyncio.Runner, payloads: AsyncPayloads) -> None:
         self.runner, self.payloads = runner, payloads
 
@@ -84,7 +80,6 @@ class InLoop:
 
 @pytest.fixture(params=["sync", "async"])
 def make(request: pytest.FixtureRequest, mongodb: str, database: str) -> Iterator[Callable[..., Either]]:
-    """Makes payloads of either kind, in a database of this test."""
     if request.param == "sync":
         with connect(mongodb) as client:
             yield lambda **settings: Payloads(client, database, **(SMALL | settings))
@@ -97,19 +92,17 @@ def make(request: pytest.FixtureRequest, mongodb: str, database: str) -> Iterato
 
 @pytest.fixture
 def held(mongodb: str, database: str) -> Iterator[Any]:
-    """The database as it is."""
     with MongoClient[dict[str, Any]](mongodb) as client:
         yield client[database]
 
 
 def chunks_are_those_of(held: Any, *keys: str) -> bool:
-    """Only what the contents of these keys refer to is there."""
     records = {record["_id"]: record["content"] for record in held["payloads"].find()}
     referred = {f"{records[key]['upload']}/{number:010}" for key in keys for number in range(records[key]["chunks"])}
     return referred == {chunk["_id"] for chunk in held["payload_chunks"].find({}, {"_id": 1})}
 
 
-# --- what is put is read ------------------------------------------------------------------------------------------------
+# --- round trips --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("codec", ["none", "zlib"])
@@ -117,7 +110,6 @@ def chunks_are_those_of(held: Any, *keys: str) -> bool:
 def test_what_was_put_is_read_whole_and_in_pieces(
     make: Callable[..., Either], held: Any, size: int, codec: str
 ) -> None:
-    """Of any size: none, at the threshold and beyond it, at the end of a chunk and beyond it."""
     payloads, payload = make(codec=codec), random.Random(size).randbytes(size)
     payloads.put("k", payload)
 
@@ -126,7 +118,6 @@ def test_what_was_put_is_read_whole_and_in_pieces(
 
 
 def test_sources_are_bytes_files_and_what_gives_bytes(make: Callable[..., Either]) -> None:
-    """Pieces of any length, none included, of any type of bytes, also one that is used again for the next piece."""
     payloads, again = make(), bytearray(70)
 
     def used_again() -> Iterator[bytearray]:
@@ -150,8 +141,6 @@ def test_sources_are_bytes_files_and_what_gives_bytes(make: Callable[..., Either
 
 
 def test_a_source_may_be_asynchronous(mongodb: str, database: str) -> None:
-    """Where there is an event loop."""
-
     async def pieces() -> AsyncIterator[bytes]:
         for start in range(0, len(OLD), 30):
             await asyncio.sleep(0)
@@ -167,7 +156,7 @@ def test_a_source_may_be_asynchronous(mongodb: str, database: str) -> None:
 
 
 def test_a_payload_has_one_thread_beside_the_event_loop(mongodb: str, database: str) -> None:
-    """However many are put at a time: in each of several threads would stay some memory of those that are large."""
+    """Each further thread would keep some memory of large payloads."""
 
     async def puts() -> list[set[int]]:
         seen: list[set[int]] = [set() for _ in range(6)]
@@ -188,7 +177,6 @@ def test_a_payload_has_one_thread_beside_the_event_loop(mongodb: str, database: 
 
 
 def test_how_often_it_is_tried_is_told() -> None:
-    """And what lies in between; by both."""
     told: Any = {"attempts": 2, "pauses": Pauses(Fixed(MILLISECOND))}
     nobody: Any = {"host": "mongodb://127.0.0.1:1", "timeoutMS": 5}
 
@@ -206,7 +194,7 @@ def test_how_often_it_is_tried_is_told() -> None:
 
 
 def test_the_largest_record_and_the_largest_chunk_fit() -> None:
-    """By default; one byte more is in chunks of 4 MiB, and one of 15 MiB may become larger by what makes it smaller."""
+    """Chunks of 4 MiB by default; one of 15 MiB may grow by compression."""
     payload = random.Random(1).randbytes(THRESHOLD + 1)
     with MongoServer(cache_gb=1.0) as roomy, connect(roomy.uri) as client:
         for settings, size, chunks in (({}, 0, 0), ({}, 1, 4), ({"threshold": 0, "chunk_bytes": THRESHOLD}, 0, 5)):
@@ -217,7 +205,7 @@ def test_the_largest_record_and_the_largest_chunk_fit() -> None:
 
 
 def test_what_was_large_and_is_small_is_read_as_it_is(make: Callable[..., Either]) -> None:
-    """W29 of the weaknesses: nothing of the large one is left in the way; and the other way round."""
+    """W29 of the weaknesses, and the other way round."""
     payloads = make()
     for payload in (OLD, b"small", NEW, b""):
         payloads.put("k", payload)
@@ -225,7 +213,6 @@ def test_what_was_large_and_is_small_is_read_as_it_is(make: Callable[..., Either
 
 
 def test_zstd_is_an_extra(make: Callable[..., Either]) -> None:
-    """Where it is missing, the error says what to install; before anything is read or written."""
     if find_spec("zstandard") is None:
         with pytest.raises(MissingExtra, match=r"(?s)zstd.*pip install 'tidegate\[zstd\]'"):
             make(codec="zstd")
@@ -237,7 +224,7 @@ def test_zstd_is_an_extra(make: Callable[..., Either]) -> None:
 
 @pytest.mark.parametrize("kind", [pytest.param("sync", marks=pytest.mark.long), "async"])
 def test_memory_does_not_grow_with_the_payload(mongodb: str, database: str, kind: str) -> None:
-    """64 MiB above the start is enough to put and to read it."""
+    """64 MiB above the start suffice."""
     command = [sys.executable, str(Path(__file__).with_name("payload_memory.py"))]
     done = subprocess.run(
         [*command, mongodb, database, str(PAYLOAD_MIB), kind], check=True, capture_output=True, text=True, timeout=500
@@ -249,7 +236,6 @@ def test_memory_does_not_grow_with_the_payload(mongodb: str, database: str, kind
 
 
 def test_a_reader_gets_to_the_end_of_what_it_began(make: Callable[..., Either], held: Any) -> None:
-    """What was replaced or deleted is kept for those who read it, until a sweep that does not wait for them."""
     payloads = make()
     for ends in (lambda: payloads.put("k", NEW), lambda: payloads.delete("k")):
         payloads.put("k", OLD)
@@ -272,7 +258,6 @@ def test_a_reader_gets_to_the_end_of_what_it_began(make: Callable[..., Either], 
 
 
 def test_a_sweep_leaves_a_slow_upload_alone(make: Callable[..., Either], mongodb: str, database: str) -> None:
-    """One that is touched is at work; one that is taken for dead is told, and the payload is what it was."""
     payloads = make()
 
     def swept_after(older_than: timedelta) -> Iterator[bytes]:
@@ -290,8 +275,6 @@ def test_a_sweep_leaves_a_slow_upload_alone(make: Callable[..., Either], mongodb
 
 
 def test_what_a_source_raises_is_raised_and_leaves_the_payload(make: Callable[..., Either], held: Any) -> None:
-    """What came of it until then is swept, and nothing that is needed."""
-
     def fails() -> Iterator[bytes]:
         yield NEW
         raise OSError("the disk is gone")
@@ -333,7 +316,6 @@ def test_what_a_source_raises_is_raised_and_leaves_the_payload(make: Callable[..
 def test_what_is_damaged_is_an_error_that_names_the_key(
     make: Callable[..., Either], held: Any, damage: Callable[[Any, int], object], reads: str
 ) -> None:
-    """And shows nothing of it."""
     payloads = make()
     payloads.put("k", OLD)
     damage(held, 0)
@@ -344,7 +326,6 @@ def test_what_is_damaged_is_an_error_that_names_the_key(
 
 @pytest.mark.parametrize("source", ["text", 7, None, {"k": b"v"}, ["text"], [7], io.StringIO("text"), [b"x", None]])
 def test_what_is_no_payload_is_refused(make: Callable[..., Either], source: object) -> None:
-    """By its type, and the payload stays as it was."""
     payloads = make()
     payloads.put("k", OLD)
     with pytest.raises(Misuse):
@@ -354,7 +335,6 @@ def test_what_is_no_payload_is_refused(make: Callable[..., Either], source: obje
 
 @pytest.mark.parametrize("key", ["", 7, None, "k" * 1_025, "\ud800"])
 def test_what_is_no_key_is_refused(make: Callable[..., Either], key: Any) -> None:
-    """Before anything is read."""
     payloads = make()
     for use in (payloads.get, payloads.open, payloads.delete, lambda key: payloads.put(key, b"")):
         with pytest.raises(Misuse, match="cannot be the key of a payload"):
@@ -375,7 +355,6 @@ def test_what_is_no_key_is_refused(make: Callable[..., Either], key: Any) -> Non
     ],
 )
 def test_settings_that_make_no_sense_are_refused(make: Callable[..., Either], settings: dict[str, Any]) -> None:
-    """When it is made; and so are ages."""
     with pytest.raises(Misuse):
         make(**settings)
     for age in (timedelta(seconds=-1), 7):
@@ -393,7 +372,6 @@ COMMANDS = ("find", "insert", "update", "delete")
 )
 @pytest.mark.parametrize("what", ["first", "large", "small", "delete", "get", "sweep"])
 def test_any_command_may_fail(make_proxy: MakeProxy, held: Any, what: str, action: Action, retries: str) -> None:
-    """Before it is carried out, or after it: for each command in turn, what is answered is so, and nothing is left over."""
     proxy, keys = make_proxy(), list[str]()
     uses: dict[str, Callable[[Payloads, str], object]] = {
         "first": lambda payloads, key: payloads.put(key, NEW),
@@ -434,7 +412,6 @@ def proxy_failures(proxy: BlackPipe, action: Action) -> int:
 
 
 def test_readers_see_the_old_or_the_new_while_replies_are_lost(make_proxy: MakeProxy, mongodb: str, held: Any) -> None:
-    """Two put, two read and one sweeps, and of any command the request or the reply may be lost."""
     faults = [Rule(None, action, probability=0.02) for action in (Action.CUT_REQUEST, Action.CUT_REPLY)]
     proxy, over, wrong = make_proxy(*faults, seed=7), threading.Event(), list[object]()
     read, refused = list[bytes](), list[Exception]()
@@ -467,7 +444,7 @@ def test_readers_see_the_old_or_the_new_while_replies_are_lost(make_proxy: MakeP
     def guarded(work: Callable[[Payloads, int], None], payloads: Payloads, who: int) -> None:
         try:
             work(payloads, who)
-        except BaseException as error:  # noqa: BLE001  the test says so
+        except BaseException as error:  # noqa: BLE001  reported below
             wrong.append(error)
 
     with connect(f"{proxy.uri}&retryWrites=false&retryReads=false") as client, connect(mongodb) as calm:
@@ -493,14 +470,12 @@ def test_readers_see_the_old_or_the_new_while_replies_are_lost(make_proxy: MakeP
 
 
 def test_who_may_not_write_is_told(make: Callable[..., Either], held: Any) -> None:
-    """What the store refuses is an error that says so, and not tried for ever."""
     held.create_collection("payload_chunks", validator={"never": {"$exists": True}})
     with pytest.raises(TidegateError, match="the store refuses"):
         make().put("k", OLD)
 
 
 def test_the_sample_of_the_page_runs_and_prints_what_is_shown(mongodb: str, tmp_path: Path) -> None:
-    """As it stands, but for the address."""
     page = (Path(__file__).parents[2] / "docs" / "payloads.md").read_text()
     (sample,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     (shown,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)

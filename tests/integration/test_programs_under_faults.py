@@ -1,9 +1,9 @@
-"""Each program of the core on a real MongoDB, while any one of its commands fails: before it is carried out, and after it.
+"""Each program of the core on a real MongoDB, while any of its commands fails before or after it is
+carried out.
 
-Every program runs in a scenario with the laws of its room, most of them those that ship; how such a run is judged is in
-`real_runs`. A fault strikes the n-th command of a run, for every n, whoever has sent it. What it looks like is chosen so that
-the driver need not look for the server again, which takes half a second: the server's own words, in the place of the request
-or of the reply. Connections that are cut are tried, too.
+Each program runs in a scenario with the laws of its package (`real_runs` judges). A fault strikes
+the n-th command, for every n. Most faults are replies of the server: after a cut connection, the
+driver looks for the server for half a second.
 """
 
 from __future__ import annotations
@@ -54,14 +54,12 @@ MakeProxy: TypeAlias = Callable[..., BlackPipe]
 @final
 @attrs.frozen
 class Row:
-    """A scenario, as it is run here.
+    """A scenario, and how it runs here.
 
     Attributes:
-        make: Makes it.
-        passes_on: Processes of the scenario that are no programs of the core, and pass on what the store answers.
-        waived: Laws that hold only where nothing fails, as its module says.
-        ago: How long ago its world began.
-        left: Laws that ask for somebody who goes on: where one is refused, or two in a row are not confirmed, nobody is left.
+        passes_on: Processes outside the core, which pass failures of the store on.
+        waived: Laws that hold only without failures, as their module says.
+        left: Laws that need a survivor: none is left after a refusal or two unconfirmed commands.
     """
 
     make: Callable[[], Scenario]
@@ -101,7 +99,7 @@ ROWS: Final[Mapping[str, Row]] = dict(
             *("a", "b"),
             waived=("a claim stands at most once", "at rest no claim remains"),  # known not to work: a reply is lost
         ),
-        ships("array_push_lock.guarded", "a", "b", waived=("at rest no claim remains",)),  # likewise
+        ships("array_push_lock.guarded", "a", "b", waived=("at rest no claim remains",)),  # known not to work
         ships("recovery", "a", "b"),
         ships("recovery.held_back", "a", "b", ago=5 * SECOND, left=("at rest it is done, or not stuck yet",)),
         ("recovery of the dead", Row(own.stuck, ("a", "b"), ago=5 * SECOND)),
@@ -113,7 +111,7 @@ ROWS: Final[Mapping[str, Row]] = dict(
         ships("taking.limited", ago=5 * SECOND),
         ships(
             "taking.waking", ago=5 * SECOND, left=("nobody sleeps while there is a place",)
-        ),  # who may not look wakes nobody
+        ),  # a refused read wakes no other
         ships("taking.crowded", ago=5 * SECOND),
         ("taking.rated", Row(partial(taking.rated, keys=("a", "b", "c", "d", "e")), ago=5 * SECOND)),
         ships("metering"),
@@ -185,12 +183,11 @@ STRIKES: Final = frozenset(Action) - {Action.FORWARD}
 
 
 def is_confirmed(body: Body) -> bool:
-    """Does it ask for a majority? Of a transaction, its end does alone."""
     return next(iter(body)) in ENDS or (next(iter(body)) in WRITES and "autocommit" not in body)
 
 
 def is_of_documents(body: Body) -> bool:
-    """An index that may never be made is an error of the adapter's, before anything is asked of documents."""
+    """An index that may not be created is an adapter's error before any document is touched."""
     return next(iter(body)) != "createIndexes"
 
 
@@ -214,13 +211,13 @@ FAULTS: Final[Mapping[str, Callable[[int], Rule]]] = {
     "not durable": unconfirmed(1),
     TWICE: unconfirmed(2),
 }
-"""What becomes of the n-th command, or of two from there on; each class of errors is among it (`mongo.error_codes`)."""
+"""Faults of the n-th command, one for each class of errors (`mongo.error_codes`)."""
 CUTS: Final[Mapping[str, Callable[[int], Rule]]] = {
     "the request is cut": lambda n: Rule(None, Action.CUT_REQUEST, skip=n - 1, times=1),
     "the reply is cut": lambda n: Rule(None, Action.CUT_REPLY, skip=n - 1, times=1),
 }
 UNKNOWN: Final = "nothing is unknown"
-"""Who may not look does not know: that law is not judged where a look is refused."""
+"""Not judged where a read is refused."""
 
 
 # --- runs ---------------------------------------------------------------------------------------------------------------
@@ -229,16 +226,6 @@ UNKNOWN: Final = "nothing is unknown"
 @final
 @attrs.frozen
 class Bench:
-    """Where a scenario runs again and again.
-
-    Attributes:
-        row: Which.
-        watched: The database.
-        pipe: What its commands pass through.
-        client: That of its programs.
-        loop: Of a client for one.
-    """
-
     row: Row
     watched: Watched
     pipe: BlackPipe
@@ -247,7 +234,6 @@ class Bench:
     scenario: Scenario = attrs.field(init=False, default=attrs.Factory(lambda it: it.row.scenario(), takes_self=True))
 
     def run(self, *rules: Rule, seed: int = 0) -> Ended:
-        """One run, in which the pipe obeys these rules once the programs begin."""
         scenario, name = self.scenario, self.watched.database.name
         unique = unique_of(scenario.world)
         if isinstance(self.client, MongoClient):
@@ -270,7 +256,7 @@ class Bench:
         )
 
     def each(self, fault: Callable[[int], Rule], first: int, step: int, last: int) -> Iterator[tuple[int, Ended]]:
-        """A run for each command, or every so many of them, that the fault strikes; and by which number."""
+        """A run for each command that the fault strikes, or every `step` of them."""
         for n in range(first, last + 1, step) if step > 1 else count(first):
             if (ended := self.run(fault(n), seed=n)).struck is None and ended.law is None:
                 return
@@ -286,7 +272,6 @@ def closed(loop: asyncio.Runner, client: AsyncMongoClient[Raw]) -> None:
 
 @pytest.fixture
 def bench(mongod: MongoServer, make_proxy: MakeProxy, database: str) -> Iterator[MakeBench]:
-    """Makes one: `bench(row, "sync", retries=False)`."""
     with asyncio.Runner() as loop, MongoClient[Raw](mongod.uri) as spared:
         made: list[Callable[[], object]] = []
 
@@ -307,8 +292,7 @@ def bench(mongod: MongoServer, make_proxy: MakeProxy, database: str) -> Iterator
 
 
 def complaints(row: Row, fault: str, n: int, ended: Ended) -> Iterator[str]:
-    """What is wrong with a run."""
-    is_refused = fault in {"refused", "nobody knows"}  # to a planner's question, a code of its own is a no
+    is_refused = fault in {"refused", "nobody knows"}  # a planner's query treats an unknown code as a refusal
     is_excused = (is_refused and ended.law == UNKNOWN) or ((is_refused or fault == TWICE) and ended.law in row.left)
     if ended.law is not None and not is_excused:
         yield f"{fault}, {n}: {ended}"
@@ -319,11 +303,9 @@ def complaints(row: Row, fault: str, n: int, ended: Ended) -> Iterator[str]:
 
 
 REPLIED: Final = named_classes([PlanPage, RecordCount, TaskStatus])
-"""Of what is replied, what is neither a document nor a number."""
 
 
 def other_decisions(row: Row, ended: Ended, folder: Path) -> Iterator[str]:
-    """Where a program that is executed again on its recording decides otherwise."""
     births = {each.name: each.birth for each in row.scenario().actors if isinstance(each, Process)}
     for name, heard in ended.heard.items():
         with Recorder(folder / f"{uuid4().hex}.jsonl", name) as recorder:
@@ -338,7 +320,6 @@ def other_decisions(row: Row, ended: Ended, folder: Path) -> Iterator[str]:
 
 
 def replied(heard: Iterator[tuple[Effect[object], object]], _: Effect[object]) -> object:
-    """The next reply, which is raised if it is an error."""
     _, reply = next(heard)
     if isinstance(reply, BaseException):
         raise reply
@@ -355,10 +336,7 @@ CASES: Final = [(name, *KINDS[0]) for name in ROWS] + [(name, *kind) for kind in
 def test_any_command_of_a_program_may_fail(
     bench: MakeBench, tmp_path: Path, name: str, how: str, *, retries: bool
 ) -> None:
-    """The laws of its room hold in each state that the server went through, it comes to its end, and says what is so.
-
-    And what was recorded of each run is executed again, decision for decision.
-    """
+    """The laws hold in each state, the answer is true, and the recording replays."""
     row = ROWS[name]
     at = bench(row, how, retries=retries)
     clean = at.run()
@@ -376,7 +354,7 @@ def test_any_command_of_a_program_may_fail(
     assert not wrong, "\n\n".join(wrong)
 
 
-# --- all of them --------------------------------------------------------------------------------------------------------
+# --- all programs -------------------------------------------------------------------------------------------------------
 
 ELSEWHERE: Final[Mapping[str, str]] = {
     "tidegate.conformance.": "it runs on a real server in a test of its own",
@@ -409,11 +387,10 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "tidegate.services.service_runner.ServiceRunner._look": "where another is inside, which a run may show or not",
     "tidegate.services.service_runner.ServiceRunner._record": "likewise",
 }
-"""Coroutine functions of the core that no row runs, or not each time, by how their names begin; and why."""
+"""Coroutine functions of the core that no row runs, or not always, by prefix, with the reason."""
 
 
 def coroutines() -> set[str]:
-    """All coroutine functions of the core that are programs, or parts of them."""
     found = set()
     for module in walk_packages(tidegate.__path__, "tidegate."):
         parts = module.name.split(".")
@@ -431,9 +408,9 @@ def coroutines() -> set[str]:
     return found
 
 
-@pytest.mark.long  # it runs them all once more
+@pytest.mark.long  # it reruns them all
 def test_every_program_of_the_core_has_a_row(bench: MakeBench, database: str) -> None:
-    """So whoever adds a program adds a scenario that runs it on a real server, or says why not."""
+    """A new program needs a scenario on a real server, or a reason in `ELSEWHERE`."""
     ran = set[str]()
     for number, row in enumerate(ROWS.values()):
         ran |= bench(row, "sync", retries=False, name=f"{database}-{number}").run().ran
@@ -468,9 +445,8 @@ PLANTED: Final[Mapping[str, str]] = {
     "transfer.begun_anew_after_the_commit": "the reply is lost",
     "on_call.write_skew": NOTHING_FAILS,
 }
-"""Specimens, and the fault that shows them; where nothing need fail, it is who comes when."""
+"""Specimens and the fault that shows them, or the schedule alone."""
 RUNS: Final = 150
-"""Of which at least one shows it."""
 
 
 def test_an_end_that_is_written_beside_its_transaction_is_found(bench: MakeBench) -> None:
@@ -480,7 +456,6 @@ def test_an_end_that_is_written_beside_its_transaction_is_found(bench: MakeBench
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_found(bench: MakeBench, name: str) -> None:
-    """By the law that the simulator says it breaks."""
     (specimen,) = [each for each in SPECIMENS if each.name == name]
     at, fault = bench(Row(specimen.scenario), "sync", retries=False), FAULTS.get(PLANTED[name])
     runs = (at.run(*(() if fault is None else (fault(1 + seed % 20),)), seed=seed) for seed in range(RUNS))

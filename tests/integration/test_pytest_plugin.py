@@ -1,4 +1,4 @@
-"""The plug-in for pytest, as a user runs it: in a project of their own, in a process of its own."""
+"""The plug-in for pytest, in a project and process of its own."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ pytestmark = pytest.mark.usefixtures("set_aside")
 
 @pytest.fixture
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs pytest in a project with the two scenarios and the test given."""
     for name in [name for name in os.environ if name.startswith(("PYTEST_", "TIDEGATE_"))]:
         monkeypatch.delenv(name)
     pytester.makeini("[pytest]")
@@ -67,7 +66,6 @@ CAREFUL = "def test_it(sim):\n    sim.explore(coupon(careful))\n"
 
 
 def test_what_is_right_passes_and_is_reported_in_one_line(run: Run) -> None:
-    """The head tells profile and seed, the end what was explored."""
     done = run(CAREFUL, "--tidegate-seed=7", "--tidegate-stats")
 
     assert done.ret == 0, done.stdout.str()
@@ -77,7 +75,6 @@ def test_what_is_right_passes_and_is_reported_in_one_line(run: Run) -> None:
 
 
 def test_a_counterexample_fails_the_test_and_its_line_replays_it(run: Run, pytester: pytest.Pytester) -> None:
-    """The story stands in a section of its own; the line below it, pasted, fails in the same way."""
     done = run(CARELESS)
     line = re.search(r"^replay    (.*)$", done.stdout.str(), re.MULTILINE)
 
@@ -98,7 +95,6 @@ def test_a_counterexample_fails_the_test_and_its_line_replays_it(run: Run, pytes
 
 
 def test_what_is_not_replayed_is_a_warning(run: Run, pytester: pytest.Pytester) -> None:
-    """A file of another scenario, such as one that `tidegate explore` wrote, and a function in place of a scenario."""
     run(CARELESS)
     (file,) = (pytester.path / ".tidegate" / "failures").glob("*.json")
     file.write_text(file.read_text().replace('"scenario": "test_it.py::test_it"', '"scenario": "coupons.py:coupon"'))
@@ -112,7 +108,6 @@ def test_what_is_not_replayed_is_a_warning(run: Run, pytester: pytest.Pytester) 
 def test_a_replay_in_a_mended_program_says_where_it_diverges(
     run: Run, pytester: pytest.Pytester, tidegate: Callable[..., str]
 ) -> None:
-    """It names the step, and what differs."""
     run(CARELESS)
     (file,) = (pytester.path / ".tidegate" / "failures").glob("*.json")
     done = run(CAREFUL, f"--tidegate-replay={file}")
@@ -126,8 +121,6 @@ def test_a_replay_in_a_mended_program_says_where_it_diverges(
 
 @pytest.fixture
 def tidegate(pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """What the command line answers, in the project."""
-
     def answer(code: int, *arguments: str) -> str:
         said = said_here(arguments, pytester.path, capsys)
         assert said.code == code, said.err
@@ -139,7 +132,6 @@ def tidegate(pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str]) -> C
 def test_what_a_test_has_found_is_replayed_and_shrunk_from_the_command_line(
     run: Run, pytester: pytest.Pytester, tidegate: Callable[..., str]
 ) -> None:
-    """By the command that its page shows, and by no other word than the file; also the second scenario of one name."""
     test = (
         "@pytest.mark.parametrize('program', [careful, careless])\n"
         "def test_it(sim, program):\n    sim.explore(coupon(careful))\n    sim.explore(coupon(program))\n"
@@ -160,7 +152,6 @@ def test_what_a_test_has_found_is_replayed_and_shrunk_from_the_command_line(
 
 
 def test_random_runs_are_had_again_by_the_seed_whatever_other_tests_there_are(run: Run) -> None:
-    """A test draws from the session's seed and its own id: another test before it moves nothing."""
     marked = "@pytest.mark.tidegate(runs=20)\n" + CARELESS
     other = marked.replace("test_it", "test_another")
     story = re.compile(r"coupon: breaks the law.*?(?=replay )", re.DOTALL)
@@ -177,7 +168,6 @@ def test_random_runs_are_had_again_by_the_seed_whatever_other_tests_there_are(ru
 
 
 def test_what_random_runs_find_is_reported_as_it_was_found_and_then_shrunk(run: Run, pytester: pytest.Pytester) -> None:
-    """Each is stored and has a line that replays it; with `--tidegate-no-shrink` there is only the first."""
     options = ("--tidegate-runs=50", "--tidegate-seed=3", "--tidegate-policy=random", "--tidegate-artifacts=kept")
     done = run(CARELESS, *options)
 
@@ -195,7 +185,7 @@ def test_what_random_runs_find_is_reported_as_it_was_found_and_then_shrunk(run: 
 
 
 def test_a_goal_that_is_never_reached_is_a_warning_and_on_demand_a_failure(run: Run) -> None:
-    """As on the command line; on demand is `-W error` here."""
+    """On demand: `-W error`."""
     test = (
         "import attrs\ndef test_it(sim):\n"
         "    sim.explore(attrs.evolve(coupon(careful), sometimes={'it flies': lambda state: False}))\n"
@@ -208,7 +198,6 @@ def test_a_goal_that_is_never_reached_is_a_warning_and_on_demand_a_failure(run: 
 
 
 def test_a_worker_has_the_seed_of_the_session(run: Run, pytester: pytest.Pytester) -> None:
-    """In JUnit's XML each test names the seed, wherever it ran."""
     tests = "".join(CAREFUL.replace("test_it", f"test_{number}") for number in range(3))
     done = run(tests, "-n2", "--junit-xml=junit.xml")
 
@@ -220,8 +209,8 @@ def test_a_worker_has_the_seed_of_the_session(run: Run, pytester: pytest.Pyteste
 
 
 def test_random_runs_without_a_finding_pass_and_a_bound_that_stops_does_not(run: Run) -> None:
-    """Runs were asked for, so that they are not proof is known; a search that ended early is not an answer."""
-    seed = "--tidegate-seed=1"  # with one in twenty a fault never strikes, which is a warning
+    """Random runs are known to prove nothing; a search stopped by a bound gives no answer."""
+    seed = "--tidegate-seed=1"  # at one in twenty a fault may never strike, which warns
     sampled = run("@pytest.mark.tidegate(runs=5)\n" + CAREFUL, seed)
     stopped = run("@pytest.mark.tidegate(states_max=2)\n" + CAREFUL)
 
@@ -232,7 +221,6 @@ def test_random_runs_without_a_finding_pass_and_a_bound_that_stops_does_not(run:
 
 
 def test_what_is_expected_to_be_violated_passes_only_if_it_is(run: Run) -> None:
-    """A specimen in a test of one's own."""
     caught = run(CARELESS.replace("(careless)", '(careless, expect="once")'))
     missed = run(CAREFUL.replace("(careful)", '(careful, expect="once")'))
 
@@ -242,7 +230,6 @@ def test_what_is_expected_to_be_violated_passes_only_if_it_is(run: Run) -> None:
 
 
 def test_a_profile_and_an_option_are_stronger_than_the_mark(run: Run, pytester: pytest.Pytester) -> None:
-    """The option wins over the profile, the profile over the mark; an unknown name is refused at once."""
     (pytester.path / "pyproject.toml").write_text("[tool.tidegate.profiles.ci]\nruns = 3\n")
     marked = "@pytest.mark.tidegate(runs=1)\n" + CAREFUL
 
@@ -258,7 +245,6 @@ def test_a_profile_and_an_option_are_stronger_than_the_mark(run: Run, pytester: 
 
 
 def test_the_mark_chooses_among_the_faults_of_a_scenario(run: Run) -> None:
-    """With none of them nothing strikes; an unknown kind is refused."""
     crashing = CAREFUL.replace("coupon(careful)", "attrs.evolve(coupon(careful), budget=1)").replace(
         "def ", "import attrs\n\ndef ", 1
     )
@@ -289,7 +275,6 @@ def test_the_mark_chooses_among_the_faults_of_a_scenario(run: Run) -> None:
     ],
 )
 def test_a_mark_that_says_what_there_is_not_is_refused(run: Run, mark: str, complaint: str) -> None:
-    """An error that names what there is, not a search of another size."""
     done = run(f"@pytest.mark.{mark}\n{CAREFUL}")
 
     assert done.ret == 1
@@ -298,7 +283,6 @@ def test_a_mark_that_says_what_there_is_not_is_refused(run: Run, mark: str, comp
 
 
 def test_hooks_receive_reports_and_counterexamples(run: Run, pytester: pytest.Pytester) -> None:
-    """As a conftest may use them to collect artifacts."""
     (pytester.path / "conftest.py").write_text(
         "def pytest_tidegate_report(item, report):\n    print('report', item.name, report.verdict.value)\n"
         "def pytest_tidegate_counterexample(item, trace, path):\n    print('found', trace.law, path.suffix)\n"
@@ -310,7 +294,6 @@ def test_hooks_receive_reports_and_counterexamples(run: Run, pytester: pytest.Py
 
 
 def test_whoever_does_not_use_it_does_not_pay_for_it(pytester: pytest.Pytester) -> None:
-    """Where no test asks for the fixture, nothing of the simulator is imported."""
     pytester.makepyfile(
         "import sys\ndef test_it():\n    assert not [name for name in sys.modules if name.startswith('tidegate.')]\n"
     )
@@ -319,12 +302,10 @@ def test_whoever_does_not_use_it_does_not_pay_for_it(pytester: pytest.Pytester) 
 
 
 def test_it_can_be_turned_off(run: Run) -> None:
-    """By the name under which pytest knows it."""
     assert "fixture 'sim' not found" in run(CAREFUL, "-p", "no:tidegate").stdout.str()
 
 
 def test_one_can_do_without_the_plug_in(run: Run) -> None:
-    """With unittest, or any other runner."""
     done = run(
         "from tidegate.testing import assert_no_counterexample\n"
         "def test_right():\n    assert assert_no_counterexample(coupon(careful)).states > 2\n"
@@ -336,7 +317,7 @@ def test_one_can_do_without_the_plug_in(run: Run) -> None:
 
 
 def test_the_summary_names_the_law_and_the_page(run: Run, pytester: pytest.Pytester) -> None:
-    """However narrow the terminal is, on which pytest cuts its own lines; the page is there."""
+    """Pytest cuts its own lines to the terminal."""
     done = run(CARELESS)
     page = re.search(
         r"^test_it.py::test_it: coupon breaks the law: once; page: (.*\.html)$", done.stdout.str(), re.MULTILINE
@@ -347,7 +328,7 @@ def test_the_summary_names_the_law_and_the_page(run: Run, pytester: pytest.Pytes
 
 
 def test_the_library_has_no_frames_in_an_error(run: Run) -> None:
-    """Of a wrong use, and of a law that raises: what is shown is the test, and the line that is to be mended."""
+    """For misuse and for a law that raises, the traceback shows only the test."""
     misused = run("def test_it(sim):\n    sim.explore(coupon(lambda customer: None))\n")
     raising = run(
         "import attrs\n"
@@ -377,7 +358,6 @@ def test_it(on_embedded):
 
 
 def test_the_library_has_no_frames_between_a_test_and_its_lines(pytester: pytest.Pytester) -> None:
-    """Of an assertion in it, and of a wrong use; with `--full-trace` there are all."""
     for body in ("assert await (await square.enqueue(2)).result() == 5", "await square.enqueue(number=object())"):
         pytester.makepyfile(test_it=SQUARES % body)
         done, full = (pytester.runpytest_inprocess(*more) for more in ((), ("--full-trace",)))
@@ -399,7 +379,6 @@ def test_the_library_has_no_frames_between_a_test_and_its_lines(pytester: pytest
 def test_settings_that_are_no_tables_are_refused(
     run: Run, pytester: pytest.Pytester, settings: str, complaint: str
 ) -> None:
-    """As wrong usage, before any test runs."""
     (pytester.path / "pyproject.toml").write_text(settings)
     done = run(CAREFUL, "--tidegate-profile=ci")
 
@@ -411,7 +390,7 @@ def test_settings_that_are_no_tables_are_refused(
 def test_with_hypothesis_the_story_is_told_once_and_draws_alike(
     run: Run, pytester: pytest.Pytester, phases: str
 ) -> None:
-    """Of the test case that it ends with; the same test case has the same seed whenever it runs again."""
+    """For the final test case; a test case has the same seed whenever it runs."""
     test = (
         "from hypothesis import HealthCheck, Phase, given, settings, strategies as st\n"
         f"@settings(phases=[Phase[name] for name in {phases.split()}],\n"
@@ -420,7 +399,7 @@ def test_with_hypothesis_the_story_is_told_once_and_draws_alike(
         "@pytest.mark.tidegate(runs=20)\n"
         "def test_it(sim, program, number):\n    sim.explore(coupon(program))\n"
     )
-    # with a seed: all cases have the same twenty runs, and in some sessions none of these finds it
+    # With a seed all cases share their twenty runs, and some sessions would miss the bug.
     done = run(test, "--tidegate-no-shrink", "--tidegate-seed=7", "--junit-xml=junit.xml")
 
     assert done.ret == 1
@@ -432,7 +411,6 @@ def test_with_hypothesis_the_story_is_told_once_and_draws_alike(
 
 
 def test_a_kind_of_fault_that_is_not_there_is_told_beside_a_counterexample_too(run: Run) -> None:
-    """Whoever asked for it must not believe that it had struck."""
     done = run(CARELESS, "--tidegate-faults=lost_reply,crash_before", "-Wdefault::pytest.PytestWarning")
 
     assert done.ret == 1

@@ -1,7 +1,6 @@
-"""The same scenario gives the same report and trace under every hash seed, and the same counts on every Python.
+"""Reports and traces are the same under every hash seed, and counts on every Python.
 
-Interpreters are looked for by name on the path and among pyenv's; one that is missing is skipped, and the skip says so.
-They see the core and attrs, which is pure Python, and nothing else.
+Interpreters, from the path and pyenv, see only the core and attrs; missing ones are skipped.
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ from tests.length import HASH_SEEDS
 CORE: Final = Path(__file__).parents[2] / "src" / "core"
 VERSIONS: Final = ("3.11", "3.12", "3.13")
 pytestmark = pytest.mark.xdist_group("pythons")
-"""Each of them is asked once."""
-
 PROGRAM: Final = """
 import json, sys
 from random import Random
@@ -68,7 +65,6 @@ json.dump(
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with attrs in it and nothing else."""
     folder = tmp_path_factory.mktemp("packages")
     for name in ("attr", "attrs"):
         found = find_spec(name)
@@ -80,7 +76,6 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @cache
 def explored(python: str, packages: Path, seed: str) -> str:
-    """What that Python finds with that hash seed, as text."""
     environment = {
         "PATH": os.environ.get("PATH", ""),
         "PYTHONPATH": os.pathsep.join((str(CORE), str(packages))),
@@ -96,7 +91,6 @@ def explored(python: str, packages: Path, seed: str) -> str:
 
 
 def candidates(version: str) -> Iterator[str]:
-    """Where an interpreter of that version may be."""
     if f"{sys.version_info[0]}.{sys.version_info[1]}" == version:
         yield sys.executable
     if (named := shutil.which(f"python{version}")) is not None:
@@ -108,7 +102,7 @@ def candidates(version: str) -> Iterator[str]:
 
 @cache
 def interpreter(version: str) -> str | None:
-    """One that runs and is of that version; a name on the path may be a shim that leads nowhere."""
+    """A name on the path may be a shim that leads nowhere."""
     asks = "import sys; print('%d.%d' % sys.version_info[:2])"
     for candidate in candidates(version):
         said = subprocess.run([candidate, "-c", asks], capture_output=True, text=True, check=False, timeout=60)
@@ -118,7 +112,6 @@ def interpreter(version: str) -> str | None:
 
 
 def test_runs_under_different_hash_seeds_give_the_same_reports_and_traces(packages: Path) -> None:
-    """Verdicts, counts, faults, counterexamples and their stories, byte for byte; one of the scenarios is sampled."""
     runs = {explored(sys.executable, packages, str(seed)) for seed in range(HASH_SEEDS)}
     assert len(runs) == 1
     (run,) = runs
@@ -130,7 +123,6 @@ def test_runs_under_different_hash_seeds_give_the_same_reports_and_traces(packag
     "version", [*(pytest.param(each, marks=pytest.mark.long) for each in ("3.11", "3.12")), "3.13"]
 )
 def test_every_python_counts_the_same(version: str, packages: Path) -> None:
-    """3.11 to 3.13: states, transitions, depth, faults, what could not be merged, and the traces."""
     python = interpreter(version)
     if python is None:
         pytest.skip(f"no Python {version} on the path or under pyenv")

@@ -1,4 +1,4 @@
-"""Reactive tasks as an application has them: on a real MongoDB, and on the embedded store."""
+"""Reactive tasks as an application uses them, on a real MongoDB and on the embedded store."""
 
 from __future__ import annotations
 
@@ -66,8 +66,6 @@ def as_document(held: Raw) -> Document:
 
 @final
 class Shop:
-    """A database with orders, and the apps on it."""
-
     def __init__(self, client: AsyncMongoClient[Raw] | None, database: str) -> None:
         self.client, self.name = client, database
         self.store: Any = Embedded() if client is None else client
@@ -112,7 +110,6 @@ async def shop_of(kind: str, uri: str, database: str) -> AsyncGenerator[Shop, No
 
 
 async def until(holds: Callable[[], Any], what: str) -> None:
-    """Wait until this is so."""
     end = time.monotonic() + PATIENCE_S
     while True:
         found = holds()
@@ -124,12 +121,7 @@ async def until(holds: Callable[[], Any], what: str) -> None:
 
 @asynccontextmanager
 async def served(app: Reactive, *, leads: bool = True) -> AsyncGenerator[asyncio.Task[None], None]:
-    """The app works beside the block, and is asked to stop after it.
-
-    Args:
-        app: The app.
-        leads: Whether it is the first one, and follows the changes before the block begins.
-    """
+    """With `leads` the app is the first one, and follows changes before the block begins."""
     serving = asyncio.create_task(app.serve())
     try:
         await until(lambda: serving.done() or (app.pool is not None and (follows(app) or not leads)), "it begins")
@@ -140,7 +132,7 @@ async def served(app: Reactive, *, leads: bool = True) -> AsyncGenerator[asyncio
 
 
 def follows(app: Reactive) -> bool:
-    """From now on it hears of each change; the embedded store tells no times."""
+    """From now on it receives each change; the embedded store reports no times."""
     found = [each.standing for each in app.planners]
     return all(each.leads and (each.reached is not None or app.settings.database == "embedded") for each in found)
 
@@ -149,7 +141,6 @@ Handled: TypeAlias = Callable[..., Any]
 
 
 def as_handler(handle: Callable[[Any], Any], *, is_async: bool) -> Handled:
-    """An async function, or a plain one."""
     if not is_async:
         return handle
 
@@ -161,7 +152,7 @@ def as_handler(handle: Callable[[Any], Any], *, is_async: bool) -> Handled:
 
 @pytest.mark.parametrize("store", STORES)
 def test_a_version_with_a_task_on_another_collection_looks_at_that_one(mongodb: str, database: str, store: str) -> None:
-    """And not at what there was before for the others: their changes meanwhile are told. So it is where a version has one less."""
+    """Changes to the others meanwhile are reported. Likewise for a version with one fewer."""
 
     async def run() -> None:
         handled: list[tuple[str, str]] = []
@@ -197,7 +188,7 @@ def test_a_version_with_a_task_on_another_collection_looks_at_that_one(mongodb: 
     in_loop(run())
 
 
-# --- a handler, and what it comes to ------------------------------------------------------------------------------------
+# --- handlers and their outcomes ----------------------------------------------------------------------------------------
 
 
 def fails(change: Any) -> None:
@@ -291,7 +282,6 @@ def test_a_handler_is_given_its_change(mongodb: str, database: str, store: str, 
 
 @pytest.mark.parametrize("store", STORES)
 def test_ids_are_of_any_type(mongodb: str, database: str, store: str) -> None:
-    """The embedded store takes fewer: what a program may insert."""
     keys = [each for each in IDS if store == "mongod" or type(each) in {str, int, ObjectId}]
     seen: list[Any] = []
 
@@ -319,7 +309,7 @@ def test_ids_are_of_any_type(mongodb: str, database: str, store: str) -> None:
 
 
 def test_a_document_that_cannot_be_read_fails_its_own_run_alone(mongodb: str, database: str) -> None:
-    """It was planned while it could be; whoever takes it along with others runs these. Once it can be read again, it is handled."""
+    """It was planned while readable, is claimed with others, and runs once readable again."""
 
     async def run() -> None:
         async with shop_of("mongod", mongodb, database) as shop:
@@ -357,7 +347,6 @@ def test_a_document_that_cannot_be_read_fails_its_own_run_alone(mongodb: str, da
 
 
 def no_text() -> Any:
-    """A value that is no UTF-8."""
     return RawBSONDocument(bson.encode({"a": "a??b"}).replace(b"??", b"\xff\xfe"))
 
 
@@ -400,7 +389,7 @@ def test_a_handler_may_ask_to_be_called_later(mongodb: str, database: str, store
 
     async def run() -> None:
         async with shop_of(store, mongodb, database) as shop:
-            app = shop.app(polling=PollingBounds(least=60_000_000, most=60_000_000))  # nothing is found by chance
+            app = shop.app(polling=PollingBounds(least=60_000_000, most=60_000_000))  # no lucky poll
 
             @app.task("orders", debounce=AT_ONCE)
             async def invoice(change: Change) -> None:
@@ -419,7 +408,6 @@ def test_a_handler_may_ask_to_be_called_later(mongodb: str, database: str, store
 
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
 def test_a_handler_may_throttle_its_task(mongodb: str, database: str, *, is_async: bool) -> None:
-    """What runs goes on; no more is taken of the task until that is over, but of others."""
     called: dict[str, list[float]] = {"invoice": [], "letter": [], "parcel": []}
     pauses = {"invoice": timedelta(milliseconds=300), "letter": timedelta(days=1)}
 
@@ -444,7 +432,7 @@ def test_a_handler_may_throttle_its_task(mongodb: str, database: str, *, is_asyn
 
 @pytest.mark.parametrize("store", STORES)
 def test_what_a_dead_worker_had_is_taken_over_as_its_lease_ends(mongodb: str, database: str, store: str) -> None:
-    """And not when it is polled next: one that looks knows when a lease ends that nobody renews."""
+    """The pool knows when leases end, and does not wait for its next poll."""
     called: list[float] = []
 
     async def invoice(_: Change) -> None:
@@ -465,12 +453,11 @@ def test_what_a_dead_worker_had_is_taken_over_as_its_lease_ends(mongodb: str, da
                 await until(lambda: called, "it is handled by another one")
         return called[0] - began
 
-    assert 1.9 < in_loop(run()) < 10  # the lease alone, and what a busy machine takes
+    assert 1.9 < in_loop(run()) < 10  # the lease, plus slack for a busy machine
 
 
 @pytest.mark.parametrize("store", STORES)
 def test_what_is_paused_is_not_handled_until_it_is_resumed(mongodb: str, database: str, store: str) -> None:
-    """It is planned meanwhile, and other tasks are handled."""
     seen: list[tuple[int, str, int]] = []
 
     async def run() -> None:
@@ -537,7 +524,6 @@ def test_a_handler_that_takes_too_long_has_failed(mongodb: str, database: str, s
 
 
 def test_what_takes_longer_than_its_lease_keeps_it(mongodb: str, database: str) -> None:
-    """It is renewed while the handler runs: a second process takes nothing of it."""
     calls: list[int] = []
 
     async def invoice(change: Change) -> None:
@@ -568,8 +554,6 @@ def test_what_takes_longer_than_its_lease_keeps_it(mongodb: str, database: str) 
 def test_who_is_to_stop_lets_handlers_end_as_long_as_there_is_time(
     mongodb: str, database: str, drain: timedelta, status: str, attempts: int
 ) -> None:
-    """What has no time left is given back, and due at once: no failure, and no attempt."""
-
     async def run() -> list[Raw]:
         async with shop_of("mongod", mongodb, database) as shop:
             app = shop.app(drain=drain)
@@ -634,7 +618,7 @@ def test_who_is_to_stop_before_it_could_begin_ends(
 
 
 def test_where_nobody_answers_it_is_gone_when_its_time_is_over(disposable_mongod: MongoServer, database: str) -> None:
-    """All of it: the ends of runs that cannot be written, the plans, the lease, the connection."""
+    """Including ends of runs that cannot be written, the planners, the lease and the connection."""
     told = ReactiveSettings(
         **{"database": database, **QUICK, "drain": timedelta(seconds=0.5), "leave": timedelta(seconds=2)}
     )
@@ -682,7 +666,7 @@ def test_a_cancellation_drains_too_and_comes_out(mongodb: str, database: str) ->
 
 
 def test_a_handler_that_exits_ends_the_app_which_drains(mongodb: str, database: str) -> None:
-    """What it exits with comes out; its run counts as failed, for nobody knows what it has done."""
+    """The exit propagates. Its run counts as failed, because its effects are unknown."""
 
     async def run() -> list[Raw]:
         async with shop_of("mongod", mongodb, database) as shop:
@@ -711,7 +695,6 @@ def test_a_handler_that_exits_ends_the_app_which_drains(mongodb: str, database: 
 
 
 def test_two_processes_handle_each_change_once(mongodb: str, database: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The one that does not lead says so, and when it would."""
     caplog.set_level("INFO")
     seen: list[tuple[int, str, int]] = []
 
@@ -731,20 +714,19 @@ def test_two_processes_handle_each_change_once(mongodb: str, database: str, capl
 
 
 def noting(shop: Shop, seen: list[tuple[int, str, int]], number: int, *names: str) -> Reactive:
-    """An app whose handlers note what they were called with."""
     app = shop.app()
     for name in names:
 
         async def handle(change: Change) -> None:
             seen.append((number, change.task, change.id))
-            await asyncio.sleep(0.05)  # so that another has its share
+            await asyncio.sleep(0.05)  # the other process handles its share
 
         _ = app.task("orders", debounce=AT_ONCE, name=name)(handle)
     return app
 
 
 def test_versions_of_an_application_run_side_by_side(mongodb: str, database: str) -> None:
-    """What the old one does not know it leaves alone; when it has stopped, the new one plans that, and does nothing again."""
+    """The old version ignores unknown tasks; the new one plans them later and repeats none."""
     seen: list[tuple[int, str, int]] = []
     invoices = [("invoice", key) for key in range(4)]
 
@@ -768,13 +750,11 @@ SAMPLES: Final[list[str]] = re.findall(r"```python\n(.+?)```", PAGE, re.DOTALL)
 
 
 def sample(number: int, uri: str, database: str) -> str:
-    """A sample of the page, on this server."""
     code = SAMPLES[number].replace("mongodb://localhost/?replicaSet=rs0", uri)
     return code.replace('"shop"', repr(database)).replace("client.shop.", f"client[{database!r}].")
 
 
 def test_ten_lines_are_an_application(mongodb: str, database: str) -> None:
-    """It handles what was there before, and what comes; SIGTERM lets it end what it has begun."""
     with MongoClient[Raw](mongodb) as client:
         orders = client[database]["orders"]
         _ = orders.insert_one({"_id": 1, "total": 5})
@@ -791,7 +771,6 @@ def test_ten_lines_are_an_application(mongodb: str, database: str) -> None:
 
 
 def test_a_task_with_all_that_can_be_said_of_it_runs_and_a_failure_is_seen(mongodb: str, database: str) -> None:
-    """Whoever sets up no log sees it all the same."""
     with MongoClient[Raw](mongodb) as client:
         orders = client[database]["orders"]
         _ = orders.insert_one({"_id": 1, "status": "new", "lines": [7, 8]})
@@ -860,7 +839,7 @@ print("ended", flush=True)
 
 
 def test_a_thread_that_is_stuck_keeps_no_process(mongodb: str, database: str) -> None:
-    """It is left behind when the time to drain and to leave is over; when its lease is over, another takes the run over."""
+    """The process leaves it behind; another takes the run over with its lease."""
     with MongoClient[Raw](mongodb) as client:
         _ = client[database]["orders"].insert_one({"_id": 1})
         code = STUCK.format(uri=mongodb, database=database)
@@ -880,8 +859,6 @@ def test_a_thread_that_is_stuck_keeps_no_process(mongodb: str, database: str) ->
 def test_lines_of_the_log_say_which_run_they_are_about(
     mongodb: str, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And nothing of what is in the document."""
-
     async def run() -> None:
         async with shop_of("mongod", mongodb, database) as shop:
             app = shop.app()
@@ -904,7 +881,7 @@ def test_lines_of_the_log_say_which_run_they_are_about(
     assert "hunter2" not in caplog.text
 
 
-# --- an end in a transaction of the handler's ---------------------------------------------------------------------------
+# --- completion in the handler's transaction ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["commits", "aborts", "conflicts"])
@@ -912,7 +889,6 @@ def test_lines_of_the_log_say_which_run_they_are_about(
 def test_a_run_ends_with_the_transaction_of_its_handler(
     mongodb: str, database: str, how: str, *, is_async: bool
 ) -> None:
-    """Committed, its end is seen with what it has written; aborted, neither is, and the run is tried again."""
     calls: list[int] = []
     tries: list[int] = []
     clients: list[AsyncMongoClient[Raw]] = []
@@ -925,7 +901,7 @@ def test_a_run_ends_with_the_transaction_of_its_handler(
         async def write(session: Any) -> None:
             tries.append(1)
             _ = await client[database]["invoices"].insert_one({"order": change.id}, session=session)
-            if how == "conflicts" and len(tries) == 1:  # it is renewed meanwhile
+            if how == "conflicts" and len(tries) == 1:  # the lease is renewed
                 _ = await client[database]["orders_tasks"].update_one({}, {"$set": {"touched": 1}})
             await change.complete(session)
             if how == "aborts" and len(calls) == 1:
@@ -964,12 +940,11 @@ def test_a_run_ends_with_the_transaction_of_its_handler(
         (record,) = in_loop(run())
         assert list(plain[database]["invoices"].find({}, {"_id": 0})) == [{"order": "a"}]
     assert calls == ([1, 2] if how == "aborts" else [1])
-    assert len(tries) >= (1 if how == "commits" else 2)  # and where an index was made meanwhile, one more
+    assert len(tries) >= (1 if how == "commits" else 2)  # one more if an index was created
     assert [each["ended"] for each in record["history"]] == ["failed", "succeeded"][-len(calls) :]
 
 
 def test_who_has_lost_the_claim_is_told_in_the_transaction(mongodb: str, database: str) -> None:
-    """Another has taken the record over: nothing that the late one writes is seen."""
     told: list[str] = []
 
     async def run() -> None:
@@ -1005,7 +980,7 @@ def test_who_has_lost_the_claim_is_told_in_the_transaction(mongodb: str, databas
 def test_a_session_of_other_servers_is_refused(
     mongodb: str, database: str, disposable_mongod: MongoServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It said that the claim was lost, for there is no such record there."""
+    """Once it said that the claim was lost: those servers have no such record."""
 
     async def run() -> None:
         async with shop_of("mongod", mongodb, database) as shop, await connect_async(disposable_mongod.uri) as other:
@@ -1025,7 +1000,7 @@ def test_a_session_of_other_servers_is_refused(
 
 
 def test_a_plain_function_around_an_async_handler_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
-    """It waited in the event loop for what comes by it: the whole process stood still."""
+    """Once it blocked the event loop on a result that needs that loop."""
 
     async def run() -> None:
         async with shop_of("embedded", "", "") as shop:
@@ -1051,8 +1026,6 @@ def test_a_plain_function_around_an_async_handler_is_told_so(caplog: pytest.LogC
 def test_an_end_may_be_written_without_a_transaction(
     mongodb: str, database: str, store: str, *, is_async: bool
 ) -> None:
-    """What the handler raises after that counts no more."""
-
     async def waits(change: Change) -> None:
         await change.complete()
         raise ValueError("too late")
@@ -1078,7 +1051,6 @@ def test_an_end_may_be_written_without_a_transaction(
 def test_what_has_changed_before_a_run_was_completed_is_handled_at_once(
     mongodb: str, database: str, store: str
 ) -> None:
-    """Whoever has planned the change knew of a run under way, and no glance is soon."""
     seen: list[int] = []
 
     async def run() -> None:
@@ -1100,7 +1072,7 @@ def test_what_has_changed_before_a_run_was_completed_is_handled_at_once(
     in_loop(run())
 
 
-# --- what is told wrongly -----------------------------------------------------------------------------------------------
+# --- misuse -------------------------------------------------------------------------------------------------------------
 
 
 async def good(change: Change) -> None: ...
@@ -1143,7 +1115,7 @@ WRONG: Final[dict[str, tuple[dict[str, Any], str]]] = {
 
 
 def test_options_are_what_the_core_is_told() -> None:
-    """Those of mongodash, and its defaults: five runs are kept, a change resets attempts, another trigger reconciles."""
+    """Options and defaults of mongodash."""
     app = Reactive("mongodb://localhost", database="shop")
     _ = app.task("orders", name="plain")(good)
     _ = app.task("orders", name="told", resets_on_change=False, reconciles=False, history=2)(good)
@@ -1196,7 +1168,7 @@ def test_what_is_wrong_is_said_before_anything_is_done(wrong: Callable[[Any], ob
 
 
 def test_a_type_checker_knows_handlers() -> None:
-    """Where an error is ignored mypy must find one, or it complains of the comment."""
+    """An ignore comment without an error is an error of mypy."""
     app = Reactive(Embedded(), database="shop")
     task = app.task("orders")
 

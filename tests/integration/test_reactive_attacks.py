@@ -1,6 +1,4 @@
-"""What may happen to an application of reactive tasks besides faults: signals at its start, forks, other Pythons, handlers that edit
-what they watch, operators that act while it runs. On a real MongoDB.
-"""
+"""Signals at the start, forks, other Pythons, self-editing handlers, operators; real MongoDB."""
 
 from __future__ import annotations
 
@@ -62,7 +60,6 @@ RUN: Final = textwrap.dedent(APP) + "\napp.run()\n"
 
 @pytest.mark.parametrize("line", ["SIGTERM or Ctrl-C lets it drain", "is connected", " leads in "])
 def test_a_signal_at_the_start_ends_it_in_order(mongodb: str, database: str, line: str) -> None:
-    """While it connects, once it has, and when it begins to lead: it leaves no lease behind."""
     with Popen([sys.executable, "-c", RUN, mongodb, database], stdout=PIPE, text=True) as process:
         assert process.stdout is not None
         for said in process.stdout:
@@ -76,7 +73,6 @@ def test_a_signal_at_the_start_ends_it_in_order(mongodb: str, database: str, lin
 
 
 def test_children_of_a_fork_are_processes_like_others(mongodb: str, database: str) -> None:
-    """The app was made before: nothing of it is shared but its code, and each change is handled once."""
     code = textwrap.dedent(APP) + textwrap.dedent("""
         children = []
         for _ in range(2):
@@ -162,13 +158,11 @@ def test_who_stood_still_does_not_call_what_another_has_handled_meanwhile(
 
 
 PURE: Final = ("attr", "attrs", "pymongo", "bson", "gridfs", "dns")
-"""What an app needs, all of which is there without its C."""
 SOURCES: Final = Path(__file__).parents[2] / "src"
 
 
 @pytest.mark.parametrize("version", VERSIONS[1:])
 def test_an_app_runs_on_other_pythons(mongodb: str, database: str, tmp_path: Path, version: str) -> None:
-    """It handles what is there, and ends with a signal."""
     python = interpreter(version)
     if python is None:
         pytest.skip(f"there is no Python {version}")
@@ -201,7 +195,7 @@ def test_an_app_runs_on_other_pythons(mongodb: str, database: str, tmp_path: Pat
 
 
 def test_a_handler_that_edits_what_it_watches_is_called_again(mongodb: str, database: str) -> None:
-    """For as long as it does; who wants that no longer watches something else, or writes what is there already."""
+    """The remedy: watch other fields, or write only a change."""
 
     async def work(shop: Shop) -> None:
         app, runs = shop.app(), list[tuple[int, int]]()
@@ -250,8 +244,6 @@ async def remembers(shop: Shop, number: int) -> bool:
 
 
 def test_who_runs_what_is_running_again_has_it_run_after_that(mongodb: str, database: str) -> None:
-    """Not beside it, and once more, however often that is asked."""
-
     async def work(shop: Shop) -> None:
         app, may_end = shop.app(), asyncio.Event()
         begun = running = most = 0
@@ -266,7 +258,7 @@ def test_who_runs_what_is_running_again_has_it_run_after_that(mongodb: str, data
 
         async with served(app), app.connected() as sites:
             office = Office([each.at(sites[shop.name]) for each in app.declared.values()])
-            # What looks at every document would write beside the retries, which would tell of that: changed.
+            # A reconciliation would write beside the retries, which would then report a change.
             await until(lambda: "invoice" in app.planners[0].standing.reconciled, "every document was looked at")
             await shop.insert({"_id": 1})
             await until(lambda: running, "it runs")
@@ -290,7 +282,7 @@ def test_who_runs_what_is_running_again_has_it_run_after_that(mongodb: str, data
     ids=["view", "timeseries", "capped"],
 )
 def test_what_cannot_be_followed_is_said_at_once(mongodb: str, database: str, made: Raw, said: str) -> None:
-    """Of a view and a time series no change would be heard, and of a capped collection no document be read, for ever."""
+    """Views and time series report no changes; capped collections cannot be read."""
 
     async def work(shop: Shop) -> None:
         assert shop.client is not None
@@ -307,7 +299,7 @@ def test_what_cannot_be_followed_is_said_at_once(mongodb: str, database: str, ma
 
 
 MIXED: Final = ("a", "B", "c", "D", "e", "F", "Äpfel", "zebra", "Zoo", "10", "9", "100", "k1", "K2", "k3", "K4")
-"""Ids in another order, and partly the same, where case does not matter or numbers count as numbers."""
+"""Ids that a collation orders differently, or treats as equal, by case or numeric order."""
 
 
 @pytest.mark.parametrize(
@@ -327,8 +319,6 @@ MIXED: Final = ("a", "B", "c", "D", "e", "F", "Äpfel", "zebra", "Zoo", "10", "9
 def test_a_collection_with_any_option_is_followed(
     mongodb: str, database: str, made: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """From its start, by its changes, and from a lost position; and texts are other texts, whatever its collation."""
-
     async def work(shop: Shop) -> None:
         assert shop.client is not None
         there = shop.client[shop.name]
@@ -368,7 +358,7 @@ def test_a_collection_with_any_option_is_followed(
 
 
 def test_a_database_that_is_there_in_other_case_is_said_at_once(mongodb: str, database: str) -> None:
-    """MongoDB makes no second one, whatever is waited for."""
+    """MongoDB creates no second one, so waiting does not help."""
     with MongoClient[Raw](mongodb) as client:
         _ = client[database]["orders"].insert_one({"_id": 1})
     app = Reactive(mongodb, database=database.upper())
@@ -381,7 +371,7 @@ def test_a_database_that_is_there_in_other_case_is_said_at_once(mongodb: str, da
 
 
 def test_run_is_for_the_main_thread_and_for_no_loop() -> None:
-    """Signals come to nobody else, and a loop is made: both are said with what to do instead."""
+    """Signals reach the main thread alone, and `run` creates a loop."""
     app = Reactive("mongodb://localhost", database="shop")
 
     async def in_a_loop() -> None:
@@ -394,7 +384,7 @@ def test_run_is_for_the_main_thread_and_for_no_loop() -> None:
 
 
 def test_later_is_within_a_century(mongodb: str, database: str) -> None:
-    """Beyond what a date can say no end of the run could be written, and it would be asked for again for ever."""
+    """Beyond the range of dates the end of the run could never be written."""
 
     async def work(shop: Shop) -> None:
         app = shop.app()
@@ -415,7 +405,6 @@ async def refuses(shop: Shop, words: str) -> bool:
 
 
 def test_a_module_that_is_imported_twice_is_two_apps_or_a_clear_error(tmp_path: Path) -> None:
-    """Under two names it makes an app each time; where both declare their tasks in one app, that is said."""
     _ = (tmp_path / "shared.py").write_text(
         'from tidegate_adapters.reactive import Reactive\napp = Reactive("mongodb://h/?replicaSet=r", "shop")\n'
     )

@@ -1,4 +1,4 @@
-"""`tidegate reactive` as an operator meets it: processes, signals, exit codes and answers, on a real MongoDB."""
+"""`tidegate reactive` as a process: signals, exit codes and output, on a real MongoDB."""
 
 from __future__ import annotations
 
@@ -91,7 +91,6 @@ Run = Callable[..., Running]
 
 @pytest.fixture
 def run(mongodb: str, database: str, tmp_path: Path) -> Iterator[Run]:
-    """Runs an app as a process, until the test has ended."""
     started: list[Running] = []
 
     def running(target: str = "app", *options: str) -> Running:
@@ -107,14 +106,11 @@ def run(mongodb: str, database: str, tmp_path: Path) -> Iterator[Run]:
 
 @final
 class Orders:
-    """The documents and the records of the task, as they stand in the database."""
-
     def __init__(self, client: MongoClient[dict[str, Any]], database: str) -> None:
         self.documents, self.records = client[database]["orders"], client[database]["orders_tasks"]
         self.handle = choosing(documents(Mongo(client, database)), local())
 
     def insert(self, *keys: Value, **more: object) -> None:
-        """Insert documents, and plan them for the task."""
         self.documents.insert_many([{"_id": each, **more} for each in keys])
         bill = ReactiveTask(name="bill", source="orders", rules=TaskRules(debounce=Debounce(0)))
         assert driver.run(bill.plan_pass(keys, uuid4().hex), self.handle) == ()
@@ -123,14 +119,12 @@ class Orders:
         return sorted(each["status"] for each in self.records.find({"task": task}))
 
     def until(self, statuses: list[str], task: str = "bill") -> None:
-        """Wait until the records stand so."""
         limit = time.monotonic() + 60
         while (found := self.statuses(task)) != statuses:
             assert time.monotonic() < limit, found
             time.sleep(0.05)
 
     def until_there(self, key: object) -> None:
-        """Wait until there is a record of the document."""
         limit = time.monotonic() + 60
         while self.records.find_one({"document": key}) is None:
             assert time.monotonic() < limit
@@ -168,7 +162,6 @@ def asking(
 def test_a_signal_lets_handlers_end(
     run: Run, orders: Orders, tmp_path: Path, target: str, number: signal.Signals
 ) -> None:
-    """What runs ends, and that is written down; the exit code tells the signal, and stdout the same as JSON."""
     orders.insert("a", "b", "c")
     running = run(target, "--json")
     running.until("begun", 3)
@@ -184,7 +177,6 @@ def test_a_signal_lets_handlers_end(
 
 
 def test_a_second_signal_waits_for_nothing(run: Run, orders: Orders) -> None:
-    """What runs is given up, and left to another process, at once."""
     orders.insert("a")
     running = run()
     running.until("begun")
@@ -197,7 +189,7 @@ def test_a_second_signal_waits_for_nothing(run: Run, orders: Orders) -> None:
 
 @pytest.mark.parametrize("command", ["run", "status"])
 def test_a_module_that_runs_its_app_as_it_is_loaded_is_refused(asking: Asking, tmp_path: Path, command: str) -> None:
-    """Whoever asked would have run it, and the first signal would have ended that alone: it began once more then."""
+    """A query would have run the app; the first signal ended it and the command restarted it."""
     (tmp_path / "runs.py").write_text(APP + "\n\napp.run()\n")
 
     done = asking.main("reactive", command, "runs.py:app")
@@ -207,13 +199,12 @@ def test_a_module_that_runs_its_app_as_it_is_loaded_is_refused(asking: Asking, t
     assert 'if __name__ == "__main__"' in done.err
 
 
-# --- what it is told ----------------------------------------------------------------------------------------------------
+# --- settings -----------------------------------------------------------------------------------------------------------
 
 
 def test_what_it_is_told_comes_from_arguments_environment_file_and_code_in_this_order(
     asking: Asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`config show` tells which; a file may have settings of workers, too, and of a secret it is said that there is one."""
     (tmp_path / "own.toml").write_text("[worker]\ngroup = 'g'\n[reactive]\nconcurrency = 7\npolling.most = '3 s'")
 
     def rows(*command: str) -> dict[str, tuple[str, str]]:
@@ -242,7 +233,7 @@ def test_what_it_is_told_comes_from_arguments_environment_file_and_code_in_this_
     assert dry == {**told, "concurrency": ("9", "argument concurrency")}
 
 
-# --- asking, and telling ------------------------------------------------------------------------------------------------
+# --- queries and commands -----------------------------------------------------------------------------------------------
 
 
 FIRST, SECOND = ObjectId("65a5f0b4c3d2e1f0a9b8c7d6"), ObjectId("65a5f0b4c3d2e1f0a9b8c7d7")
@@ -253,7 +244,6 @@ def ids(answer: dict[str, Any]) -> list[object]:
 
 
 def test_records_are_listed_counted_and_retried(run: Run, orders: Orders, asking: Asking, tmp_path: Path) -> None:
-    """By task, status, id of any type, text of the error and due time; the same filters for all three, and what is retried runs."""
     (tmp_path / "go").touch()
     running = run()
     orders.documents.insert_many(
@@ -300,7 +290,6 @@ def test_records_are_listed_counted_and_retried(run: Run, orders: Orders, asking
 def test_a_task_that_is_paused_begins_no_handler_until_it_is_resumed(
     run: Run, orders: Orders, asking: Asking, tmp_path: Path
 ) -> None:
-    """Also in processes that run already; the others go on."""
     (tmp_path / "go").touch()
     assert list(asking.told("pause", "bill")["paused"]) == ["bill"]
     running = run("app", "--set", "paused_every=50 ms")
@@ -317,7 +306,6 @@ def test_a_task_that_is_paused_begins_no_handler_until_it_is_resumed(
 
 
 def test_the_leader_is_told(run: Run, orders: Orders, asking: Asking) -> None:
-    """Who, under which epoch, for how long, and up to when all changes had their look; and that nobody does."""
     (nobody,) = asking.told("status")["databases"]
     assert (nobody["leader"], nobody["epoch"], nobody["reached"]) == (None, 0, None)
     assert "nobody leads" in asking.said("status").out
@@ -348,7 +336,7 @@ def test_the_leader_is_told(run: Run, orders: Orders, asking: Asking) -> None:
 def test_who_asks_makes_nothing(
     mongodb: str, database: str, asking: Asking, options: tuple[str, ...], code: ExitCode
 ) -> None:
-    """No collection and no index, in a database that may be a typing mistake: so a user who may only read may ask, too."""
+    """The database may be a typing error, and the user may only have read access."""
     assert asking.said(*options).code == code
 
     with MongoClient[dict[str, Any]](mongodb) as client:
@@ -359,7 +347,6 @@ def test_who_asks_makes_nothing(
 
 
 def left_by_mongodash(key: str, status: str, **more: object) -> dict[str, object]:
-    """A record of mongodash's, as it stores one."""
     at = datetime(2026, 11, 1, tzinfo=UTC)
     due = {"nextRunAt": at if status == "pending" else None, "dueAt": at, "createdAt": at, "updatedAt": at}
     observed = {"lastObservedValues": {"_id": key, "total": 1}}
@@ -367,7 +354,6 @@ def left_by_mongodash(key: str, status: str, **more: object) -> dict[str, object
 
 
 def test_what_mongodash_has_left_is_taken_over_once(run: Run, orders: Orders, asking: Asking, tmp_path: Path) -> None:
-    """What was finished is not run again, what was to run runs, and a second time nothing is done."""
     (tmp_path / "go").touch()
     theirs = orders.records.database["old"]
     theirs.insert_many([left_by_mongodash("a", "completed"), left_by_mongodash("b", "pending"), {"task": "makeBill"}])
@@ -389,7 +375,7 @@ def test_what_mongodash_has_left_is_taken_over_once(run: Run, orders: Orders, as
 
 
 def test_what_mongodash_still_writes_to_is_not_taken_over(orders: Orders, asking: Asking) -> None:
-    """Its leader lives, or a worker; what there is nothing of, and what has the name of ours, is told."""
+    """Its leader or a worker lives."""
     database = orders.records.database
     database["old"].insert_one(left_by_mongodash("a", "completed"))
     lock = {"expiresAt": datetime.now(UTC) + timedelta(minutes=1), "instanceId": "x"}

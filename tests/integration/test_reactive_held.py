@@ -1,7 +1,6 @@
-"""Handlers that complete their runs in transactions, on a real MongoDB: a transaction that stays open holds the record of its run, and
-holds up nothing else.
+"""Handlers that complete their runs in transactions, on a real MongoDB.
 
-A process that is killed in such a transaction leaves it open: the server ends it after 60 to 90 s.
+An open transaction blocks its own record alone. After a kill the server ends it in 60 to 90 s.
 """
 
 from __future__ import annotations
@@ -47,11 +46,10 @@ DIES: Final = """
     asyncio.run(main(*sys.argv[1:]))
 """
 LATE_S: Final = 3.0
-"""How late another document is handled at most; while its record waits at the server, all wait for a minute."""
+"""A blocking wait at the server would delay all for a minute."""
 
 
 async def killed_while_it_completes(shop: Shop, uri: str) -> UUID:
-    """A process was killed in the transaction of the run of "held": the session of that transaction, which is open."""
     code = textwrap.dedent(DIES)
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, uri, shop.name, stdout=PIPE)
     assert process.stdout is not None
@@ -63,7 +61,6 @@ async def killed_while_it_completes(shop: Shop, uri: str) -> UUID:
 
 
 def test_a_process_that_dies_in_its_transaction_holds_up_its_document_alone(mongodb: str, database: str) -> None:
-    """Other documents go on, also when the one that is held changes; it is handled itself once the transaction is over."""
     seen: dict[tuple[Any, int], float] = {}
     is_dead = False
 
@@ -101,7 +98,7 @@ def test_a_process_that_dies_in_its_transaction_holds_up_its_document_alone(mong
 def test_a_transaction_that_is_open_for_longer_than_the_lease_keeps_it(
     mongodb: str, database: str, others: int
 ) -> None:
-    """A renewal that waits for the transaction of its own handler is not a lost lease, and holds up no other renewal."""
+    """A renewal waits for its own handler's transaction, without loss and apart from others."""
     calls: list[Any] = []
 
     async def run() -> None:

@@ -1,4 +1,4 @@
-"""What an app of reactive tasks counts of its pool, and shows of it, event by event; a served app is in `test_reactive_page`."""
+"""The counters of a pool, event by event; `test_reactive_page` has a served app."""
 
 from __future__ import annotations
 
@@ -21,12 +21,10 @@ NOW: Final = Instant(0)
 
 
 def again(run: fetching.Run) -> fetching.Run:
-    """Begun once more."""
     return attrs.evolve(run, record=attrs.evolve(run.record, attempts=2))
 
 
 def test_what_a_pool_does_is_counted_and_shown_by_task() -> None:
-    """What is begun again, what is interrupted and why, how long handlers took, what is not written down, and what is paused."""
     tallies = Tallies()
     runs = tuple(worker.run_of("bill", each) for each in (run_of(1), again(run_of(2)), run_of(3)))
     one, two, three = runs

@@ -1,5 +1,3 @@
-"""What operators ask of an app, and have it do, over all of its databases; and ids and times as they write and read them."""
-
 from __future__ import annotations
 
 import asyncio
@@ -45,9 +43,9 @@ QUICK: Final = PollingBounds(least=20 * MILLISECOND, most=200 * MILLISECOND, jit
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until it is so; on a busy machine what a page shows may be some seconds old."""
+    """On a busy machine a page may be some seconds old."""
     async with asyncio.timeout(60):
-        while not await holds():  # noqa: ASYNC110  nobody tells
+        while not await holds():  # noqa: ASYNC110  no event reports it
             await asyncio.sleep(0.02)
 
 
@@ -55,7 +53,6 @@ async def until(holds: Callable[[], Awaitable[bool]]) -> None:
 
 
 def two(uri: str, database: str) -> Reactive:
-    """An app with a task in each of two databases; both fail."""
     app = Reactive(uri, settings=ReactiveSettings(database=database, uri=uri, polling=QUICK))
 
     @app.task(collection="orders", debounce=timedelta(0), retries=0)
@@ -71,7 +68,6 @@ def two(uri: str, database: str) -> Reactive:
 
 @asynccontextmanager
 async def office_of(app: Reactive) -> AsyncIterator[Office]:
-    """Beside the app, over a connection of its own."""
     async with app.connected() as sites:
         yield Office(each.at(sites[each.database or app.settings.database]) for each in app.declared.values())
 
@@ -85,8 +81,6 @@ async def until_failed(office: Office, count: int) -> None:
 
 
 def test_each_database_is_asked_about_its_own_tasks(mongodb: str, database: str) -> None:
-    """All of them where no task is named; and a name that none of them knows is told, with those that there are."""
-
     async def scenario() -> None:
         app = two(mongodb, database)
         serving = asyncio.create_task(app.serve())
@@ -129,7 +123,6 @@ def test_each_database_is_asked_about_its_own_tasks(mongodb: str, database: str)
 
 
 def failed_record(number: int) -> dict[str, Any]:
-    """A record of the task `bill`, as it is stored."""
     at = instant(datetime(2026, 11, 24, tzinfo=UTC)) + number * SECOND
     record = TaskRecord(
         id=f"record {number}", version=1, status=TaskStatus.FAILED, snapshot=None, next_run_at=None, due_at=at, changed_at=at,
@@ -140,7 +133,7 @@ def failed_record(number: int) -> dict[str, Any]:
 
 
 def test_a_list_goes_on_until_it_is_as_long_as_asked_for(mongodb: str, database: str) -> None:
-    """Also where the text of an error is looked for, of which a page of the store has few; and for so many looks at most."""
+    """Also with an error filter, which few records of a page match, up to a number of pages."""
 
     async def scenario() -> None:
         async with office_of(two(mongodb, database)) as office:
@@ -161,7 +154,6 @@ def test_a_list_goes_on_until_it_is_as_long_as_asked_for(mongodb: str, database:
 
 
 def test_an_app_on_the_embedded_store_has_the_same_page(caplog: pytest.LogCaptureFixture) -> None:
-    """For development: tasks, records, a story and a retry, without a server."""
     store, begun = Embedded(), list[object]()
     settings = ReactiveSettings(database="shop", polling=QUICK, page_port=0)
     app = Reactive(store, settings=settings)
@@ -213,14 +205,14 @@ def port_in(caplog: pytest.LogCaptureFixture) -> int:
 def got(port: int, path: str, content: object = None) -> Any:
     data = None if content is None else json.dumps(content).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, {"X-Tidegate": "test"})
-    with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310  of this very test
+    with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310  this test's server
         return json.load(answer)
 
 
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"page_host": "0.0.0.0"}, "the page at 0.0.0.0 without a token"),  # noqa: S104  it is refused
+        ({"page_host": "0.0.0.0"}, "the page at 0.0.0.0 without a token"),  # noqa: S104  refused
         ({"page_token": "short"}, "a token of the page has at least 16 characters"),
         ({"page_token": 7}, "page_token must be"),
         ({"page_port": 65_536}, "page_port must be"),
@@ -235,7 +227,6 @@ def got(port: int, path: str, content: object = None) -> Any:
     ],
 )
 def test_where_it_cannot_be_shown_is_refused(settings: dict[str, Any], why: str) -> None:
-    """Bad input, before anything is connected."""
     with pytest.raises(Misuse, match=why):
         ReactiveSettings(database="shop", **settings)
 
@@ -246,13 +237,11 @@ def test_a_planner_is_told_lengths_of_time(what: str) -> None:
         PlannerRules(**cast("Any", {what: 5}))
 
 
-# --- what is asked again and again --------------------------------------------------------------------------------------
+# --- cached answers -----------------------------------------------------------------------------------------------------
 
 
 @final
 class Counter:
-    """Counts how often it is asked; each answer takes so long, or fails."""
-
     def __init__(self, takes_s: float) -> None:
         self.takes_s, self.count, self.fails = takes_s, 0, False
 
@@ -266,7 +255,7 @@ class Counter:
 
 
 def test_an_answer_holds_for_ten_times_as_long_as_it_took() -> None:
-    """And a second at least; whoever asks meanwhile gets the same one, and each key has its own."""
+    """At least a second; concurrent callers share it, by key."""
 
     async def scenario(_: Random) -> None:
         sparing, question, quick = Sparing(), Counter(takes_s=2.0), Counter(takes_s=0.01)
@@ -290,8 +279,6 @@ def test_an_answer_holds_for_ten_times_as_long_as_it_took() -> None:
 
 
 def test_however_many_questions_there_are_the_store_is_busy_for_a_tenth_of_the_time() -> None:
-    """Each of thirty operators looks through another filter each second; all of them see something, and what is newer in turn."""
-
     async def scenario(_: Random) -> None:
         sparing, clock = Sparing(), asyncio.get_running_loop().time
         questions = {number: Counter(takes_s=0.5) for number in range(30)}
@@ -308,8 +295,6 @@ def test_however_many_questions_there_are_the_store_is_busy_for_a_tenth_of_the_t
 
 
 def test_what_fails_is_asked_again_and_what_takes_too_long_goes_on() -> None:
-    """Whoever gives up leaves the question to the next one."""
-
     async def scenario(_: Random) -> None:
         sparing, question = Sparing(), Counter(takes_s=5.0)
         with pytest.raises(TimeoutError):
@@ -319,18 +304,17 @@ def test_what_fails_is_asked_again_and_what_takes_too_long_goes_on() -> None:
         question.fails = True
         sparing.forget()
         for _turn in range(2):
-            with pytest.raises(OSError):  # noqa: PT011  it says nothing
+            with pytest.raises(OSError):  # noqa: PT011  it has no message
                 await sparing.ask("a", question)
         assert question.count == 3
 
     run(scenario, seed=7)
 
 
-# --- ids and times as people have them ----------------------------------------------------------------------------------
+# --- ids and times in text form -----------------------------------------------------------------------------------------
 
 
 def as_value(raw: object) -> Value:
-    """As it is read from MongoDB."""
     options: Any = CODEC
     ((_, value),) = loaded(bson.decode(bson.encode({"_id": raw}), options), "orders").items
     return value
@@ -342,7 +326,7 @@ def is_among(value: Value, values: tuple[Value, ...]) -> bool:
 
 @pytest.mark.parametrize("raw", IDS, ids=range(len(IDS)))
 def test_an_id_of_any_type_is_read_as_it_was_written(raw: object) -> None:
-    """As Extended JSON that and nothing else; as it is shown in lists, that among what else it may mean."""
+    """As Extended JSON it means only that; in the form of lists it may be ambiguous."""
     value = as_value(raw)
 
     assert is_among(value, meant(exact(value))[-1:])
@@ -357,7 +341,6 @@ def test_an_id_of_any_type_is_read_as_it_was_written(raw: object) -> None:
 @example('"')
 @example("[")
 def test_a_text_is_read_as_it_was_written(text: str) -> None:
-    """Whatever it looks like; where it is shown as it is, it means nothing else."""
     assert meant(exact(text)) == (text,)
     assert meant(readable(text)) == (text,)
 
@@ -377,5 +360,4 @@ def test_a_text_is_read_as_it_was_written(text: str) -> None:
     ],
 )
 def test_a_length_of_time_is_told_in_two_units(time: Duration, said: str) -> None:
-    """The largest ones that it has, and nothing is rounded up."""
     assert length(time) == said

@@ -1,5 +1,3 @@
-"""What an app of reactive tasks shows while it runs: metrics, health, and its page in a real browser, on a real MongoDB."""
-
 from __future__ import annotations
 
 import json
@@ -57,8 +55,6 @@ async def hostile(change):
 
 @final
 class Served:
-    """An app as a process that shows itself."""
-
     def __init__(self, folder: Path, uri: str, database: str, *settings: str) -> None:
         self.log = folder / "log"
         (folder / "app.py").write_text(APP)
@@ -70,7 +66,6 @@ class Served:
             )
 
     def found(self, pattern: str) -> str:
-        """What the log says, once it does."""
         limit = time.monotonic() + 60
         while not (found := re.search(pattern, self.log.read_text())):
             assert self.process.poll() is None, self.log.read_text()
@@ -83,7 +78,6 @@ class Served:
         return int(self.found(r"the page is at http://127\.0\.0\.1:(\d+)/"))
 
     def got(self, path: str) -> tuple[int, str]:
-        """The status and the content of what is shown beside the page."""
         port = self.found(r"/metrics at http://127\.0\.0\.1:(\d+)")
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as answer:
@@ -93,7 +87,6 @@ class Served:
                 return refused.code, refused.read().decode()
 
     def metric(self, name: str) -> float | None:
-        """The value of a sample, by its name and labels."""
         text = self.got("/metrics")[1]
         found = re.search(rf"^tidegate_reactive_{re.escape(name)} (\S+)$", text, re.MULTILINE)
         return None if found is None else float(found[1])
@@ -143,10 +136,9 @@ def bills(shop: Any) -> dict[Any, str]:
 
 
 def test_prometheus_is_told_what_has_happened_and_what_is(serve: Serve, shop: Any) -> None:
-    """Handled by outcome, what runs, records by status, lag, the leader and its epoch; no label is made of a document."""
     shop.orders.insert_many([{"_id": "a"}, {"_id": "b", "how": "fail"}, {"_id": "secret-id", "how": "hang"}])
     shop.mails.insert_one({"_id": 1})
-    served = serve("stalled_after=1500 ms")  # it is asked for what is three times in that time
+    served = serve("stalled_after=1500 ms")  # it polls three times meanwhile
 
     for name, value in (
         ('handled_runs_total{outcome="succeeded",task="bill"}', 1),
@@ -177,7 +169,6 @@ def test_prometheus_is_told_what_has_happened_and_what_is(serve: Serve, shop: An
 
 
 def test_health_tells_who_leads_and_that_the_pool_moves(serve: Serve, shop: Any) -> None:
-    """And, of an event loop that is held up, that nothing does: the answer comes from a thread of its own."""
     served = serve("stalled_after=1500 ms", "polling.most=500 ms")
     eventually(lambda: json.loads(served.got("/health")[1])["databases"][0]["leader"])
     status, text = served.got("/health")
@@ -190,7 +181,7 @@ def test_health_tells_who_leads_and_that_the_pool_moves(serve: Serve, shop: Any)
 
 
 def test_health_does_not_tell_of_a_pool_that_waits_on_purpose(serve: Serve, shop: Any) -> None:
-    """All its places are taken, and no lease is to be renewed yet: nothing is to happen."""
+    """All slots are taken and no lease needs a renewal yet."""
     served = serve("stalled_after=1500 ms", "concurrency=1")
     shop.orders.insert_one({"_id": "a", "how": "hang"})
     eventually(lambda: bills(shop).get("a") == "processing")
@@ -200,7 +191,6 @@ def test_health_does_not_tell_of_a_pool_that_waits_on_purpose(serve: Serve, shop
 
 
 def test_health_tells_that_nobody_leads(serve: Serve, disposable_mongod: MongoServer) -> None:
-    """Where the server has gone; the process goes on, and says so."""
     served = serve("stalled_after=3 s", uri=disposable_mongod.uri)
     eventually(lambda: json.loads(served.got("/health")[1])["databases"][0]["leads"])
     disposable_mongod.kill()
@@ -215,7 +205,6 @@ def test_health_tells_that_nobody_leads(serve: Serve, disposable_mongod: MongoSe
 
 
 def cells(tab: Tab, key: str) -> list[str]:
-    """The row of that key, as it is read."""
     found = tab.run(
         f"[...document.querySelector({json.dumps(f'tr[data-key={json.dumps(key)}]')}).cells].map(each => each.textContent)"
     )
@@ -227,7 +216,6 @@ def cells(tab: Tab, key: str) -> list[str]:
 def test_operators_see_what_runs_waits_and_fails_and_have_it_run_again(
     serve: Serve, shop: Any, open_page: Open, tmp_path: Path
 ) -> None:
-    """By the keyboard alone: the failed record, its story with the error, a retry that handles it, and that it has ended well."""
     shop.orders.insert_many([{"_id": "a"}, {"_id": "b", "how": "fail"}, {"_id": "c", "how": "hang"}])
     tab = open_page(serve().page, hash="#status=failed")
     until(tab, says("section[aria-labelledby=table-records] tbody", "RuntimeError"))
@@ -259,7 +247,6 @@ def test_operators_see_what_runs_waits_and_fails_and_have_it_run_again(
 
 @in_browser
 def test_operators_pause_and_resume_a_task(serve: Serve, shop: Any, open_page: Open) -> None:
-    """Nothing of it begins in between, and the page says since when."""
     tab = open_page(serve("paused_every=50 ms").page)
     until(tab, says("tbody", "bill"))
     tab.run("document.querySelector('tr[data-key=\"task bill\"]').focus()")
@@ -280,7 +267,6 @@ def test_operators_pause_and_resume_a_task(serve: Serve, shop: Any, open_page: O
 def test_the_page_of_a_process_that_follows_shows_who_leads_until_it_leads_itself(
     serve: Serve, shop: Any, open_page: Open
 ) -> None:
-    """The leader is killed, and the other one takes over under the next epoch; its metrics say so, too."""
     short = (
         "planner.terms.ttl=3 s",
         "planner.terms.heartbeat=500 ms",
@@ -309,7 +295,6 @@ def test_the_page_of_a_process_that_follows_shows_who_leads_until_it_leads_itsel
 def test_many_are_run_again_by_a_filter_after_a_question(
     serve: Serve, shop: Any, open_page: Open, tmp_path: Path
 ) -> None:
-    """Only where something narrows them down."""
     shop.orders.insert_many([{"_id": each, "how": "fail"} for each in range(5)])
     tab = open_page(serve().page)
     until(tab, says("#verdict", "5 failed"))
@@ -326,7 +311,6 @@ def test_many_are_run_again_by_a_filter_after_a_question(
 @in_browser
 @pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_what_tasks_ids_and_errors_say_stays_text(serve: Serve, shop: Any, open_page: Open, dark: bool) -> None:
-    """A name of a task, an id and an error that are markup; in the light and in the dark all of it can be read."""
     shop.orders.insert_many([{"_id": HOSTILE, "how": "fail"}, {"_id": {"a": HOSTILE}}])
     shop.mails.insert_one({"_id": "x"})
     tab = open_page(serve().page, dark=dark)
@@ -344,7 +328,6 @@ def test_what_tasks_ids_and_errors_say_stays_text(serve: Serve, shop: Any, open_
 
 
 def test_what_is_asked_of_the_page_and_cannot_be_is_told(serve: Serve, shop: Any) -> None:
-    """Bad input: over HTTP, as scripts ask; a token is asked for where one is set, and is in no log."""
     served = serve(f"page_token={TOKEN}")
     port = served.page
 

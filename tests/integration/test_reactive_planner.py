@@ -1,4 +1,4 @@
-"""Who plans reactive tasks, on a real MongoDB and on the embedded store: whatever is lost on the way, all that changes is planned."""
+"""Planners of reactive tasks, on a real MongoDB and on the embedded store, under losses."""
 
 from __future__ import annotations
 
@@ -57,8 +57,6 @@ TOTAL: Final = Field[int]("total")
 
 @attrs.frozen
 class Told:
-    """What a planner is told of a task of an application."""
-
     task: ReactiveTask
     version: int = 1
     evolution: EvolutionPolicy = attrs.field(factory=EvolutionPolicy)
@@ -70,8 +68,6 @@ def task(name: str, source: str = "orders", *watched: str, **rules: Any) -> Reac
 
 @attrs.frozen
 class Full:
-    """A pool that has no room: it is told what is due, and takes nothing."""
-
     tell: Callable[[str, Duration], object] = print
 
     def announce(self, task: str, after: Duration) -> None:
@@ -88,8 +84,6 @@ class Full:
 
 @attrs.frozen
 class Roomy(Full):
-    """A pool that has room for all there is; it handles nothing."""
-
     begun: list[Run] = attrs.field(factory=list)
 
     async def room(self, task: str, most: int, request: str) -> int:
@@ -103,18 +97,14 @@ class Roomy(Full):
 
 @attrs.frozen
 class Life:
-    """A planner that runs, and what it has announced."""
-
     planner: Planner
     announced: list[tuple[str, Duration]]
 
     def take(self) -> list[tuple[str, Duration]]:
-        """What was announced since this was asked last."""
         found, self.announced[:] = [*self.announced], []
         return found
 
     async def settled(self, *tasks: str) -> None:
-        """Wait until nothing waits for a look, and these tasks are reconciled."""
         await until(lambda: self.planner.standing.reconciled >= {*tasks})
         await until(lambda: not (self.planner.standing.collected or self.planner.standing.under_way))
 
@@ -123,7 +113,6 @@ class Life:
 async def planning(
     site: Site, tasks: Iterable[ReactiveTask | Told], rules: PlannerRules = RULES, application: str = KEY
 ) -> AsyncGenerator[Life]:
-    """A planner, which is asked to stop in the end, and does."""
     announced: list[tuple[str, Duration]] = []
     told = tuple(each if isinstance(each, Told) else Told(each) for each in tasks)
     pool = Full(lambda name, due: announced.append((name, due)))
@@ -138,7 +127,6 @@ async def planning(
 
 
 async def until(is_so: Callable[[], Any]) -> None:
-    """Wait for it, which may ask a server."""
     async with asyncio.timeout(20):
         while True:
             found = is_so()
@@ -148,7 +136,6 @@ async def until(is_so: Callable[[], Any]) -> None:
 
 
 async def planned(database: Any, name: str, source: str = "orders") -> list[tuple[Any, Any]]:
-    """The documents of the records of a task, with what is remembered of each."""
     found = [each async for each in database[f"{source}_tasks"].find({"task": name})]
     return [(each["document"], each.get("snapshot")) for each in found]
 
@@ -169,12 +156,10 @@ def on_mongo(uri: str, work: Callable[[Any], Any]) -> None:
     in_loop(main())
 
 
-# --- what changes is planned ---------------------------------------------------------------------------------------------
+# --- changes are planned -------------------------------------------------------------------------------------------------
 
 
 def test_all_that_changes_is_planned_for_each_task(mongodb: str, database: str) -> None:
-    """Documents with ids of all types, of two collections, for two tasks of which one watches a field alone."""
-
     async def work(client: Any) -> None:
         held = client[database]
         tasks = task("whole"), task("totals", "orders", "total"), task("names", "customers", "name")
@@ -211,22 +196,17 @@ async def is_planned(held: Any, name: str, expected: Iterable[tuple[Any, Any]], 
 
 
 def deep(levels: int) -> Any:
-    """An object in an object in an object."""
     return 1 if not levels else {"a": deep(levels - 1)}
 
 
 def no_text(key: Any) -> RawBSONDocument:
-    """A document with a text that is no UTF-8."""
     return RawBSONDocument(bson.encode({"_id": key, "total": 1, "note": "a??b"}).replace(b"??", b"\xff\xfe"))
 
 
 def test_what_cannot_be_read_holds_up_nothing_else(
     mongodb: str, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A text that is no UTF-8, too many levels, an id that no record can have: others beside them are planned, where they were
-    there before and where they change; these are, once they can be read. As many levels as there may be are no trouble, nor are
-    a timestamp of 0 and code with a scope.
-    """
+    """Not UTF-8, too many levels, an illegal id; a timestamp of 0 and scoped code are fine."""
 
     async def work(client: Any) -> None:
         held = client[database]
@@ -258,8 +238,6 @@ def test_what_cannot_be_read_holds_up_nothing_else(
 
 
 def test_of_a_document_only_what_is_watched_is_read(mongodb: str, database: str) -> None:
-    """What else is there may be what no document here has: a text that is no UTF-8, or too many levels."""
-
     async def work(client: Any) -> None:
         held = client[database]
         odd = {"deep": deep(120), "code": Code("x", {"a": 1})}
@@ -278,8 +256,6 @@ def test_of_a_document_only_what_is_watched_is_read(mongodb: str, database: str)
 
 
 def test_each_database_has_a_planner_of_its_own(mongodb: str, database: str) -> None:
-    """With collections of one name; each has its own lease, and its own position."""
-
     async def work(client: Any) -> None:
         there, other = client[database], client[database[:40] + "-2"]
         try:
@@ -305,8 +281,6 @@ def test_each_database_has_a_planner_of_its_own(mongodb: str, database: str) -> 
 
 
 def test_it_is_announced_when_what_is_planned_is_due(mongodb: str, database: str) -> None:
-    """Which is when the debounce is over, counted from the first change at most."""
-
     async def work(client: Any) -> None:
         held = client[database]
         debounce = Debounce(60 * SECOND, 90 * SECOND)
@@ -322,7 +296,7 @@ def test_it_is_announced_when_what_is_planned_is_due(mongodb: str, database: str
     on_mongo(mongodb, work)
 
 
-# --- who leads -----------------------------------------------------------------------------------------------------------
+# --- leaders -------------------------------------------------------------------------------------------------------------
 
 
 KILLED: Final = """
@@ -340,8 +314,6 @@ KILLED: Final = """
 
 
 def test_a_successor_goes_on_where_the_leader_was_killed(mongodb: str, database: str) -> None:
-    """From the position that was saved: nothing that changed meanwhile is lost, and what was looked at is not looked at again."""
-
     async def work(client: Any) -> None:
         held = client[database]
         code = textwrap.dedent(KILLED)
@@ -367,7 +339,6 @@ def test_a_successor_goes_on_where_the_leader_was_killed(mongodb: str, database:
 
 
 async def has_saved_all(held: Any, number: int) -> bool:
-    """Is the position saved that is behind the looks at so many documents?"""
     position = (await held[STREAMS].find_one({"_id": KEY})).get("after")
     if position is None or await held.orders_tasks.count_documents({}) < number:
         return False
@@ -378,7 +349,6 @@ async def has_saved_all(held: Any, number: int) -> bool:
 def test_who_has_lost_the_lease_ends_at_once_and_leads_again_later(
     mongodb: str, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another one has it now, which is no trouble of this one, and lets it lapse; what changed meanwhile is planned then."""
     monkeypatch.setattr(planner, "_HEEDED_EVERY_S", 0.05)
 
     async def work(client: Any) -> None:
@@ -401,7 +371,7 @@ def test_who_has_lost_the_lease_ends_at_once_and_leads_again_later(
 
 @pytest.mark.parametrize("is_lost", [True, False], ids=["the lease is lost", "it is to stop"])
 def test_what_a_pass_has_claimed_its_pool_hears_of_whoever_leads(mongodb: str, database: str, *, is_lost: bool) -> None:
-    """The write that claims is on its way, and claims for this process, which lives, so no lease has to end before it is handled."""
+    """The write claims for this living process, so no lease must end first."""
 
     async def work(client: Any) -> None:
         held, store = client[database], AsyncMongo(client, database)
@@ -439,14 +409,11 @@ def test_what_a_pass_has_claimed_its_pool_hears_of_whoever_leads(mongodb: str, d
 
 
 async def stolen(held: Any) -> None:
-    """Another one takes the lease, from whoever has it."""
     taken = {"$inc": {"version": 1, "token": 1}, "$set": {"holder": "thief", "request": "thief"}}
     await held[LEASES].update_one({"_id": KEY}, {**taken, "$currentDate": {"stamp": True}})
 
 
 def test_one_of_two_leads_and_all_is_planned_whoever_does(mongodb: str, database: str) -> None:
-    """While the lease is taken from them again and again."""
-
     async def work(client: Any) -> None:
         held = client[database]
         sites = site_of(client, database), site_of(client, database)
@@ -472,7 +439,7 @@ def test_one_of_two_leads_and_all_is_planned_whoever_does(mongodb: str, database
 
 
 def test_who_does_not_know_that_another_leads_saves_nothing(mongodb: str, database: str) -> None:
-    """Its epoch is over in the record of the stream, though it has the lease; then it leads under another one."""
+    """The stream's record shows a newer epoch although it has the lease."""
 
     async def work(client: Any) -> None:
         held = client[database]
@@ -491,12 +458,10 @@ def test_who_does_not_know_that_another_leads_saves_nothing(mongodb: str, databa
     on_mongo(mongodb, work)
 
 
-# --- what is lost --------------------------------------------------------------------------------------------------------
+# --- losses --------------------------------------------------------------------------------------------------------------
 
 
 def test_where_the_history_is_lost_every_document_is_looked_at(mongod: MongoServer, database: str) -> None:
-    """What no change reports any more is planned, and what is gone is noticed."""
-
     async def work(client: Any) -> None:
         held = client[database]
         async with planning(site_of(client, database), [task("a"), task("b")]) as life:
@@ -515,8 +480,6 @@ def test_where_the_history_is_lost_every_document_is_looked_at(mongod: MongoServ
 
 
 def test_where_a_collection_is_dropped_all_its_documents_are_gone(mongodb: str, database: str) -> None:
-    """Its stream reports none of them; and what comes after is planned again."""
-
     async def work(client: Any) -> None:
         held = client[database]
         async with planning(site_of(client, database), [task("a")]) as life:
@@ -533,8 +496,6 @@ def test_where_a_collection_is_dropped_all_its_documents_are_gone(mongodb: str, 
 
 @pytest.mark.parametrize("source", ["orders", "customers"])
 def test_a_task_that_is_new_is_planned_for_what_is_there(mongodb: str, database: str, source: str) -> None:
-    """On a collection that was watched before, and on another one."""
-
     async def work(client: Any) -> None:
         held = client[database]
         for each in ("orders", "customers"):
@@ -550,8 +511,6 @@ def test_a_task_that_is_new_is_planned_for_what_is_there(mongodb: str, database:
 
 
 def test_records_of_documents_that_are_gone_go(mongodb: str, database: str) -> None:
-    """At the next sweep, once nothing has happened to them for the time that they are kept; those of others stay."""
-
     async def work(client: Any) -> None:
         held = client[database]
         kept = attrs.evolve(task("a"), cleaning=CleanUp(keep_for=0))
@@ -568,8 +527,6 @@ def test_records_of_documents_that_are_gone_go(mongodb: str, database: str) -> N
 
 
 def test_a_new_version_of_a_handler_does_over_what_is_over_once(mongodb: str, database: str) -> None:
-    """As its policy says; whoever leads after that does nothing over."""
-
     async def work(client: Any) -> None:
         held, site = client[database], site_of(client, database)
         newer = Told(task("a"), 2, EvolutionPolicy(on_new_version=OnNewVersion.REPROCESS_ALL))
@@ -593,7 +550,6 @@ def test_a_new_version_of_a_handler_does_over_what_is_over_once(mongodb: str, da
     "fault", [{"errorCode": 91}, {"errorCode": 10107}, {"closeConnection": True}], ids=["shutdown", "election", "lost"]
 )
 def test_errors_of_the_server_end_nothing(mongod: MongoServer, database: str, fault: Mapping[str, Any]) -> None:
-    """What failed is asked for again."""
     commands = "find", "aggregate", "getMore", "insert", "update", "findAndModify", "hello"
 
     async def work(client: Any) -> None:
@@ -617,8 +573,6 @@ def of(client: MongoClient[dict[str, Any]], database: str) -> list[dict[str, Any
 def test_it_ends_while_no_server_answers(
     disposable_mongod: MongoServer, database: str, ends: Callable[[Planner], None] | None
 ) -> None:
-    """Without the time that requests would wait for their replies; the lease is left to its time."""
-
     async def work(client: Any) -> None:
         rules = attrs.evolve(RULES, drain=timedelta(seconds=0.2))
         planner = Planner(site_of(client, database), [Told(task("a"))], rules, Full(), "me")
@@ -640,8 +594,6 @@ def test_it_ends_while_no_server_answers(
 
 
 def test_what_is_wrong_for_good_is_said_at_once(mongod: MongoServer, database: str) -> None:
-    """Who may not read the stream does not wait for the day when it leads; who may not have the lease is told so."""
-
     async def work(client: Any) -> None:
         for command, kind in (("aggregate", "change stream"), ("insert", "not authorised")):
             with mongod.fail(command, errorCode=13, appName="refused"), pytest.raises(Exception, match=kind):
@@ -651,8 +603,6 @@ def test_what_is_wrong_for_good_is_said_at_once(mongod: MongoServer, database: s
 
 
 def test_what_is_refused_later_ends_nothing(mongod: MongoServer, database: str) -> None:
-    """Whoever waits for the lease waits on, and leads when it is free."""
-
     async def work(client: Any) -> None:
         held = client[database]
         async with await connect_async(mongod.uri) as other, planning(site_of(other, database), [task("a")]) as leader:
@@ -670,8 +620,6 @@ def test_what_is_refused_later_ends_nothing(mongod: MongoServer, database: str) 
 
 
 def test_a_record_that_nobody_can_take_over_is_said_at_once(mongodb: str, database: str) -> None:
-    """What is wrong with it, and that it is to be deleted; once it is, somebody leads."""
-
     async def work(client: Any) -> None:
         streams = client[database][STREAMS]
         await streams.insert_one({"_id": KEY, "note": "somebody else's"})
@@ -688,8 +636,6 @@ def test_a_record_that_nobody_can_take_over_is_said_at_once(mongodb: str, databa
 def test_who_leads_under_an_epoch_that_is_over_tries_until_it_is_not(
     mongodb: str, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As where the record of the lease was removed; why nobody leads meanwhile is said."""
-
     async def work(client: Any) -> None:
         await client[database][STREAMS].insert_one({"_id": KEY, "epoch": 3, "history": 0})
         async with planning(site_of(client, database), [task("a")]) as life:
@@ -710,8 +656,6 @@ def test_a_client_of_a_strict_api_is_told_what_to_leave_out(mongodb: str, databa
 
 
 def test_indexes_that_are_dropped_are_made_again_by_who_leads(mongodb: str, database: str) -> None:
-    """As with their collection, or the whole database."""
-
     async def work(client: Any) -> None:
         held, asked = client[database], task("a")
         site = Site(database, AsyncMongo(client, database, indexes=asked.indexes), client)
@@ -733,7 +677,7 @@ async def has_indexes(records: Any) -> bool:
 def test_applications_that_share_a_database_have_a_leader_each(
     mongodb: str, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With names of their own; without, the one that does not lead says which of its tasks nobody plans."""
+    """With distinct names; without, the follower logs its tasks that no leader plans."""
 
     async def work(client: Any) -> None:
         held = client[database]
@@ -761,7 +705,6 @@ def test_applications_that_share_a_database_have_a_leader_each(
 
 
 def test_a_planner_is_told_what_it_is_to_plan() -> None:
-    """Tasks, each of a name of its own."""
     site = Site("here", Embedded().awaited)
 
     async def main() -> None:
@@ -773,7 +716,7 @@ def test_a_planner_is_told_what_it_is_to_plan() -> None:
 
 
 def test_what_is_left_behind_says_nothing_after_the_stop(caplog: pytest.LogCaptureFixture) -> None:
-    """A reconciliation whose cancellations are all lost (python/cpython#86296) ends with its next failure, in silence."""
+    """After lost cancellations (python/cpython#86296) it ends silently with its next failure."""
     lost, asked, is_over = 0, asyncio.Event(), asyncio.Event()
     store = Embedded({"orders": (Document.of({"_id": "x"}),)})
 
@@ -789,7 +732,7 @@ def test_what_is_left_behind_says_nothing_after_the_stop(caplog: pytest.LogCaptu
                 lost += 1
         raise Misuse("the client cannot be used: was it closed?")
 
-    setattr(stubborn, "__self__", store)  # noqa: B010  it tells what changes
+    setattr(stubborn, "__self__", store)  # noqa: B010  it reports changes
 
     async def main() -> None:
         async with planning(Site("here", stubborn), [task("a")]):
@@ -807,8 +750,6 @@ def test_what_is_left_behind_says_nothing_after_the_stop(caplog: pytest.LogCaptu
 
 
 def test_the_embedded_store_is_planned_just_so() -> None:
-    """What is there before, what changes, and what is deleted."""
-
     async def main() -> None:
         store = Embedded({"orders": (Document.of({"_id": "x", "total": 1}),)})
         site = Site("here", store.awaited)

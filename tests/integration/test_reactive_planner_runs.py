@@ -1,4 +1,4 @@
-"""Planners on a simulated event loop, by seed: whatever the store, the stream and their processes do, all that changes is planned."""
+"""Planners on a simulated event loop, by seed, with failing stores, streams and processes."""
 
 from __future__ import annotations
 
@@ -50,13 +50,10 @@ TASKS: Final = (
 TOTAL: Final = Field[int]("total")
 EDITS: Final = 25
 LATE_S: Final = 8.0
-"""How late a request is carried out at most of which its sender has given up hope."""
 
 
 @attrs.frozen
 class Told:
-    """What a planner is told of a task."""
-
     task: ReactiveTask
     version: int = 1
     evolution: EvolutionPolicy = attrs.field(factory=EvolutionPolicy)
@@ -64,18 +61,7 @@ class Told:
 
 @attrs.define
 class Course:
-    """What was seen of planners of one store.
-
-    Attributes:
-        store: Where all is.
-        chance: Draws what happens.
-        is_out: Nobody reaches the store.
-        is_calm: Nothing fails any more.
-        is_over: All is planned.
-        epoch: The highest that the record of the stream was written under.
-        killed: How many planners were.
-        lost: How many histories were lost.
-    """
+    """The planners of one store; `epoch` is the highest in the record of the stream."""
 
     store: Embedded
     chance: Random
@@ -88,7 +74,6 @@ class Course:
     planners: list[Planner] = attrs.field(factory=list)
 
     def checks(self) -> None:
-        """One leads at most, and no earlier epoch writes."""
         assert sum(each.standing.leads for each in self.planners) <= 1
         for record in self.store.contents(STREAMS):
             assert record[EPOCH] >= self.epoch
@@ -98,7 +83,6 @@ class Course:
         return {each[ID] for each in self.store.contents(source)}
 
     async def weather(self) -> None:
-        """The store is out of reach for a while, and the whole process stands still."""
         for _ in range(2):
             await asyncio.sleep(self.chance.uniform(0, 10))
             self.is_out = True
@@ -108,7 +92,6 @@ class Course:
                 event_loop.stall(timedelta(seconds=self.chance.uniform(0, 8)))
 
     async def edit(self) -> None:
-        """Documents come, change and go."""
         for number in range(EDITS):
             await asyncio.sleep(self.chance.uniform(0, 1.5))
             source, key = self.chance.choice(["orders", "customers"]), self.chance.choice(["a", "b", "c", "d"])
@@ -121,9 +104,6 @@ class Course:
                 self.store(update_one(source, Eq(ID, key), Put(field, number)))
 
     async def lives(self) -> None:
-        """A planner, which is killed now and then, or asked to stop, and then another one in its place; some are of a version of
-        the application that does not know one of the tasks.
-        """
         while not self.is_over.is_set():
             life = Life(self)
             is_older = not self.is_calm and self.chance.random() < 0.3
@@ -145,7 +125,6 @@ class Course:
             assert running.cancelled() or running.exception() is None
 
     def is_planned(self) -> bool:
-        """Does the record of each document have what is there, and is none left of those that are gone?"""
         if {each[DOCUMENT] for each in self.store.contents("customers_tasks")} - self.keys("customers"):
             return False
         for task in TASKS:
@@ -163,13 +142,10 @@ def seen(task: ReactiveTask, document: Document) -> Document:
 
 @attrs.define
 class Life:
-    """A process, as far as it reaches the store."""
-
     course: Course
     is_killed: bool = False
 
     async def asked(self, effect: Any) -> object:
-        """The store, which takes its time, fails, and gets some requests late."""
         course, chance = self.course, self.course.chance
         await self.on_the_way(0.05)
         fault = 0.5 if course.is_calm else chance.random()
@@ -184,7 +160,6 @@ class Life:
         return Ambiguous("no reply") if fault > 0.97 else reply
 
     async def on_the_way(self, longest: float) -> None:
-        """It takes time; what a process that is killed asks for has no answer."""
         await asyncio.sleep(self.course.chance.uniform(0, longest))
         if self.is_killed:
             await asyncio.Event().wait()
@@ -195,13 +170,10 @@ class Life:
 
 @attrs.define
 class Unsteady:
-    """A stream that fails."""
-
     life: Life
     changes: EmbeddedChanges
 
-    async def check(self) -> None:
-        """It can be read."""
+    async def check(self) -> None: ...
 
     async def locate(self) -> Position | Ambiguous:
         return Ambiguous("no reply") if await self._fails() else await self.changes.locate()
@@ -218,16 +190,12 @@ class Unsteady:
         course = self.life.course
         return course.is_out or (not course.is_calm and course.chance.random() < 0.03)
 
-    def reached(self, position: Position) -> None:
-        """Nobody knows."""
+    def reached(self, position: Position) -> None: ...
 
-    async def close(self) -> None:
-        """Nothing is open."""
+    async def close(self) -> None: ...
 
 
 def course(seed: int) -> Course:
-    """One run, with two planners, until all is planned."""
-
     async def main(chance: Random) -> Course:
         loop = asyncio.get_running_loop()
         rows = tuple(Document.of({"_id": key, "total": 0, "note": 0}) for key in ("a", "b"))
@@ -237,7 +205,7 @@ def course(seed: int) -> Course:
         await asyncio.gather(run.weather(), run.edit())
         run.is_calm = True
         await asyncio.sleep(LATE_S)
-        async with asyncio.timeout(120):  # of its own time
+        async with asyncio.timeout(120):  # simulated time
             while not run.is_planned():  # noqa: ASYNC110
                 await asyncio.sleep(0.5)
         run.is_over.set()
@@ -250,7 +218,6 @@ def course(seed: int) -> Course:
 
 
 def test_all_that_changes_is_planned_whatever_fails() -> None:
-    """In the end each record knows its document, one has led at a time, and no position was saved under an epoch that was over."""
     runs = [course(seed) for seed in range(PLANNER_SEEDS)]
 
     assert sum(each.killed for each in runs) > PLANNER_SEEDS // 2
@@ -261,28 +228,28 @@ _look = Planner._look  # noqa: SLF001  bugs are planted in it
 
 
 async def forgives(self: Planner, command: Any) -> None:
-    """A look that has failed passes for done."""
+    """Planted: a failed look passes for done."""
     with suppress(Exception):
         await _look(self, command)
 
 
 async def looks_for_one(self: Planner, command: Any) -> None:
-    """Of several tasks on a collection the first one alone looks."""
+    """Planted: of several tasks on a collection the first one alone looks."""
     task = self._looks.tasks[command.collection][0]
     await self._looks.look(task, command, task.followed)
 
 
 async def reconciles_nothing(self: Planner, run: object) -> None:
-    """Nobody looks at what was there before."""
+    """Planted: existing documents are ignored."""
     del self, run
 
 
 async def deploys_nothing(*_: object, **__: object) -> None:
-    """Nobody hears that another version of the application leads, which does not know all tasks."""
+    """Planted: a new leader with fewer tasks goes unnoticed."""
 
 
 async def sweeps_nothing(self: Planner, epoch: int) -> None:
-    """Records outlive their documents."""
+    """Planted: records outlive their documents."""
     del self, epoch
 
 
@@ -299,8 +266,8 @@ async def sweeps_nothing(self: Planner, epoch: int) -> None:
 def test_a_planted_bug_is_found(
     monkeypatch: pytest.MonkeyPatch, where: Any, name: str, wrong: Callable[..., Any]
 ) -> None:
-    """The rarest by one run in twelve (25 of 300), so four hundred miss it once in 10^15."""
+    """The rarest shows in 25 of 300 runs, so 400 runs miss it once in 10^15."""
     monkeypatch.setattr(where, name, wrong)
-    with pytest.raises((AssertionError, TimeoutError, ExceptionGroup)):  # noqa: PT012  a block is what it is about
+    with pytest.raises((AssertionError, TimeoutError, ExceptionGroup)):  # noqa: PT012  the block is under test
         for seed in range(10 * PLANNER_SEEDS):
             course(seed)

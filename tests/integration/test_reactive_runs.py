@@ -1,8 +1,4 @@
-"""Applications of reactive tasks on the simulated MongoDB, by seed: no judge finds a run wrong, and whatever is planted is found.
-
-`reactive_workload` has what they do, and the judges; `mongo_runs` the faults. A failure says the line that runs it again, and the
-page of its trace, up to what is wrong.
-"""
+"""Reactive applications on the simulated MongoDB, by seed (`reactive_workload`, `mongo_runs`)."""
 
 # ruff: noqa: SLF001  bugs are planted in private functions
 
@@ -16,7 +12,7 @@ import pytest
 from tests.integration.mongo_runs import REACTIVE_FAULTS, Story, course, found, judged, line, page_of
 from tests.integration.planting import Bug, first, own_seeds, planted
 from tests.integration.reactive_workload import (
-    Reactively,  # before a bug is planted, or it stays in what is imported then
+    Reactively,  # import before planting, or modules imported later keep the bug
 )
 from tests.length import REACTIVE_RUNS, STORIES_STEP
 
@@ -73,19 +69,16 @@ BUGS: Final[Mapping[str, Bug]] = {
 pytestmark = pytest.mark.usefixtures("collected")
 
 AT_ONCE: Final = 10
-"""So many runs are a test: few enough to be spread evenly over processes."""
-
 
 _ALL: Final = own_seeds(REACTIVE_FAULTS, REACTIVE_RUNS, BUGS.values())
 SEEDS: Final = {**_ALL, "holds": _ALL["holds"][: REACTIVE_RUNS // 6]}
-"""A run in which a transaction stays open takes as long as five others."""
+"""A run with an open transaction takes as long as five others."""
 
 
 @pytest.mark.parametrize(
     ("fault", "nth"), [(fault, nth) for fault, seeds in SEEDS.items() for nth in range(0, len(seeds), AT_ONCE)]
 )
 def test_no_run_is_wrong(fault: str, nth: int) -> None:
-    """The laws of reactive tasks, of two processes, ten documents and a fault."""
     story = found(SEEDS[fault][nth : nth + AT_ONCE], REACTIVE, (fault,))
     if story is not None:
         page = page_of(story.course.seed, REACTIVE, (fault,), Path(".tidegate/failures"))
@@ -94,7 +87,6 @@ def test_no_run_is_wrong(fault: str, nth: int) -> None:
 
 
 def test_a_seed_tells_the_same_story() -> None:
-    """Or no line could run it again, whatever the fault and the store."""
     for fault, seeds in [*SEEDS.items()][::STORIES_STEP]:
         assert of_kind(seeds[1], fault).lines == of_kind(seeds[1], fault).lines
 
@@ -105,7 +97,6 @@ def test_every_fault_is_drawn() -> None:
 
 
 def test_what_is_wrong_opens_as_a_page(tmp_path: Path) -> None:
-    """With the law of the judge, and the line that runs it again."""
     with planted(BUGS["later is never"]):
         story = found(SEEDS["nothing"], REACTIVE, ("nothing",))
         assert story is not None
@@ -118,11 +109,9 @@ def test_what_is_wrong_opens_as_a_page(tmp_path: Path) -> None:
 
 
 def of_kind(seed: int, fault: str) -> Story:
-    """The story of a run under this fault."""
     return judged(seed, REACTIVE, (fault,))
 
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
-    """By the seeds with which no run is wrong without it."""
     assert first(BUGS[name], of_kind, SEEDS) is not None, f"not found by the seeds of {', '.join(BUGS[name].kinds)}"

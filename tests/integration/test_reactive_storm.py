@@ -1,10 +1,9 @@
-"""A storm over an application of reactive tasks on a real replica set: its processes are killed, or stand still for longer than a
-lease, whoever leads as well, the history of the stream is lost, and a new version comes while the old one is at work.
+"""A storm over reactive tasks on a real replica set. Processes, leaders among them, are killed or
+stop beyond a lease, the stream's history is lost, and a new version runs beside the old one.
 
-Whatever strikes: what each document says in the end is handled, no two handlers run for one document at one time, but for that
-of a process that stood still, which is over as soon as it goes on, and not followed before its lease is over; each run has a
-higher token than those before, and in the end nothing is left to do. One of the tasks fails often, and has a limited number of
-attempts: what it gives up an operator has run again, now and then.
+Each final state is handled, and no record stays open. Handlers of a document do not overlap, except
+that of a stopped process: it ends once it resumes, and its successor waits for the lease. Tokens
+grow. One task fails often within limited attempts; an operator retries what it gives up.
 """
 
 from __future__ import annotations
@@ -38,18 +37,15 @@ MEMBER: Final = Path(__file__).with_name("reactive_member.py")
 PATIENCE_S: Final = 60.0
 STILL_S: Final = LEASE.total_seconds() + 4
 STRUCK: Final = 3
-"""How many handlers a process is to be at that stands still in the end, at least: one may end just before."""
+"""Handlers a process runs at least when it stops; one may end just before."""
 GOES_ON_S: Final = 1.0
-"""By when a handler of a process that has stood still is over, once that goes on."""
 CLAIMED_S: Final = 1.0
-"""For how long a run may be claimed before its handler begins."""
 TASKS: Final = ("first", "second", "limited")
 Key = tuple[str, str]
-"""A task and the id of a document."""
 
 
 class Work(NamedTuple):
-    """A run of a handler; it has "ended", at some time in ns, has "failed", or its process was "killed" then."""
+    """A run of a handler; it "ended", "failed", or its process was "killed" then, in ns."""
 
     began: int
     ended: int
@@ -64,22 +60,12 @@ class Work(NamedTuple):
 
 
 class Application(Processes):
-    """Processes that come and go, and what they wrote; each is started with the version of the application.
-
-    Args:
-        folder: Where they write.
-        uri: Of the replica set.
-        database: Of the documents.
-    """
-
     def __init__(self, folder: Path, uri: str, database: str) -> None:
         super().__init__(MEMBER, folder, uri, database)
         self.uri, self.database = uri, database
         self.retried = Counter[str]()
-        """Of which document the limited task had given up, and was to run again, and how often."""
 
     def work(self) -> dict[Key, list[Work]]:
-        """What was done, by task and document, in the order in which it began."""
         found: dict[Key, list[Work]] = defaultdict(list)
         for log in self.folder.glob("*.log"):
             begun: dict[tuple[str, str, str], tuple[int, int]] = {}
@@ -100,7 +86,6 @@ class Application(Processes):
 
 
 async def write(database: Any, number: int, values: itertools.count[int]) -> None:
-    """One of the writers: documents are changed, at times removed and made anew, and in all each value is another."""
     chance = random.Random(number)
     for _ in range(REACTIVE_STORM.changes // REACTIVE_STORM.writers):
         key = f"d{chance.randrange(REACTIVE_STORM.documents)}"
@@ -113,7 +98,6 @@ async def write(database: Any, number: int, values: itertools.count[int]) -> Non
 
 
 async def strike(app: Application, database: Any, server: MongoServer, chance: random.Random) -> list[str]:
-    """Processes are killed and started again, or stand still for a while, the one that leads every third time; the history is lost once."""
     told = list[str]()
     for number in range(REACTIVE_STORM.strikes):
         await asyncio.sleep(chance.uniform(0.3, REACTIVE_STORM.pause_s))
@@ -130,7 +114,7 @@ async def strike(app: Application, database: Any, server: MongoServer, chance: r
             await app.kill(name)
             told.append(f"killed {name}, started {app.start(version, 'limited')} of version {version}")
         if number == REACTIVE_STORM.strikes // 3:
-            while not await lost(database):  # whoever leads is asked, or somebody else
+            while not await lost(database):  # the leader, or any other
                 with server.fail("getMore", times=1, errorCode=286):
                     await asyncio.sleep(0.3)
             told.append("the history is lost")
@@ -138,9 +122,6 @@ async def strike(app: Application, database: Any, server: MongoServer, chance: r
 
 
 async def stand_still_in_calm(app: Application, database: Any, values: itertools.count[int]) -> None:
-    """Documents change until a process is at some, and it stands still: as nothing else waits, these are handled elsewhere before it
-    goes on.
-    """
     for name in sorted(app.processes)[: REACTIVE_STORM.stills]:
         limit = time.monotonic() + PATIENCE_S
         while app.under_way(name) < STRUCK:
@@ -151,7 +132,6 @@ async def stand_still_in_calm(app: Application, database: Any, values: itertools
 
 
 async def operate(app: Application, database: Any) -> None:
-    """An operator has run again what was given up, now and then; each record of that has had as many attempts as are allowed."""
     member = application(app.uri, app.database, "operator", str(app.folder / "operator"), 2, is_limited=True)
     meant = Query(tasks=("limited",), statuses=frozenset({TaskStatus.FAILED}))
     async with member.connected() as sites:
@@ -166,20 +146,17 @@ async def operate(app: Application, database: Any) -> None:
 
 
 async def lost(database: Any) -> bool:
-    """Whether a history of the stream was lost."""
     stream = await database.tidegate_streams.find_one({"_id": "reactive"})
     return bool(stream and stream["history"])
 
 
 async def leader(app: Application, database: Any) -> str | None:
-    """The process that leads, by the process id in its lease's holder."""
     lease = await database.tidegate_leases.find_one({"_id": "reactive"}) or {}
     pids = {str(pid): name for name, pid in app.processes.items()}
     return next((pids[part] for part in str(lease.get("holder", "")).split(":") if part in pids), None)
 
 
 async def leading(app: Application, database: Any) -> str:
-    """The process that leads, once one does: who was killed keeps the lease for its time."""
     limit = time.monotonic() + PATIENCE_S
     while (name := await leader(app, database)) is None:
         assert time.monotonic() < limit, "nobody leads"
@@ -188,11 +165,6 @@ async def leading(app: Application, database: Any) -> str:
 
 
 async def calm(app: Application, database: Any, tasks: tuple[str, ...]) -> dict[str, int]:
-    """Wait until nothing is left to do, for as long as more and more is done.
-
-    Returns:
-        What the documents say.
-    """
     limit, most = time.monotonic() + PATIENCE_S, -math.inf
     while True:
         app.check()
@@ -213,7 +185,7 @@ async def calm(app: Application, database: Any, tasks: tuple[str, ...]) -> dict[
 
 
 def stood_still(app: Application, before: Work, after: Work) -> bool:
-    """Whether a process stood still at the first of two, which was over once it went on, and the other began when its lease was over."""
+    """Whether a stopped process explains the overlap: it ended on resuming, after the lease."""
     return after.began - before.began > (LEASE.total_seconds() - CLAIMED_S) * 1e9 and any(
         before.name == name and before.began <= to and since <= before.ended <= to + GOES_ON_S * 1e9
         for name, since, to in app.stood
@@ -221,7 +193,6 @@ def stood_still(app: Application, before: Work, after: Work) -> bool:
 
 
 def wrong(app: Application, found: dict[Key, list[Work]], said: dict[str, int], tasks: tuple[str, ...]) -> list[str]:
-    """What must not be."""
     lines = list[str]()
     for task, (key, value) in itertools.product(tasks, said.items()):
         if not any(work.is_done and work.value == value for work in found.get((task, key), ())):
@@ -254,7 +225,7 @@ async def weathered(app: Application, server: MongoServer) -> tuple[dict[str, in
         writing = [asyncio.create_task(write(database, each, values)) for each in range(REACTIVE_STORM.writers)]
         strikes = await strike(app, database, server, random.Random(20_261_124))
         await asyncio.gather(*writing)
-        for name in sorted(app.processes):  # of the old version nobody is left
+        for name in sorted(app.processes):  # no old version is left
             await app.end(name)
             app.start(2, "limited")
         _ = await calm(app, database, TASKS)
@@ -293,7 +264,6 @@ def test_what_documents_say_is_handled_in_a_storm(disposable_mongod: MongoServer
 
 
 async def deployed(app: Application, server: MongoServer, documents: int) -> None:
-    """A new version comes while the old one runs, then the old one goes, and in the end it comes back."""
     client = AsyncMongoClient[dict[str, Any]](server.uri)
     try:
         database = client[app.database]
@@ -301,7 +271,7 @@ async def deployed(app: Application, server: MongoServer, documents: int) -> Non
         old = app.start(1)
         await calm(app, database, ("first",))
         new = app.start(2)
-        await asyncio.sleep(1)  # the old one leads, and knows nothing of the other task
+        await asyncio.sleep(1)  # the old version leads, without the other task
         await database.docs.update_one({"_id": "d0"}, {"$set": {"n": documents}})
         await calm(app, database, ("first",))
         assert not await database.docs_tasks.count_documents({"task": "second"})
@@ -324,7 +294,6 @@ async def handled(app: Application, key: Key, value: int) -> None:
 
 
 def test_a_new_version_does_again_once_what_its_policy_says(disposable_mongod: MongoServer, tmp_path: Path) -> None:
-    """Version 2 asks that all be done over by the first task, and has a second one, which version 1 leaves alone."""
     documents = 60
     app = Application(tmp_path, disposable_mongod.uri, f"deploy-{uuid.uuid4().hex[:8]}")
     try:

@@ -1,6 +1,4 @@
-"""What a process of reactive tasks has claimed and was not told of, on a real MongoDB: it finds that in its name, and handles it long
-before its lease ends (law RT8). And what it has handled, and cannot write down: it asks again (law WK19).
-"""
+"""A process finds claims whose replies it lost (RT8), and retries ends it cannot write (WK19)."""
 
 from __future__ import annotations
 
@@ -22,10 +20,10 @@ from tidegate_adapters.reactive.settings import ReactiveSettings
 from tidegate_adapters.testing.black_pipe import Action, BlackPipe, Body, Rule, command_error
 
 RARELY: Final = PollingBounds(least=60 * SECOND, most=60 * SECOND, jitter=0)
-"""So that nobody claims it again meanwhile, which would do as well."""
+"""So that no process claims it again meanwhile."""
 LEASE_S: Final = 24
 LATE_S, PATIENCE_S = 3.0, 2.0
-"""It arrives when its sender has given up, and has looked for it."""
+"""It arrives after its sender gave up and looked for it."""
 
 
 def is_claim(body: Body) -> bool:
@@ -34,7 +32,6 @@ def is_claim(body: Body) -> bool:
 
 
 def late() -> list[Rule]:
-    """The claim arrives late; until it has, no other one is carried out."""
     first: list[float] = []
 
     def is_first(body: Body) -> bool:
@@ -52,7 +49,6 @@ def late() -> list[Rule]:
 
 
 def refused() -> list[Rule]:
-    """The claim is done, its reply is lost, and the look that is to tell is refused for good."""
     claims: list[Body] = []
 
     def has_claimed(body: Body) -> bool:
@@ -78,7 +74,6 @@ def test_what_a_process_was_not_told_of_is_handled_long_before_its_lease_ends(
     rules: Callable[[], list[Rule]],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It was no attempt."""
     pipe, handled = make_proxy(), list[tuple[float, Change]]()
 
     async def main() -> float:
@@ -115,7 +110,6 @@ def is_end(body: Body) -> bool:
 def test_an_end_that_is_refused_is_written_long_before_its_lease_ends(
     mongod: MongoServer, make_proxy: Callable[..., BlackPipe], database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And nobody is called again."""
     pipe, handled = make_proxy(), list[Change]()
 
     async def main() -> float:

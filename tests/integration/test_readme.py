@@ -1,4 +1,4 @@
-"""Every sample of the README, of the reference and of the page on laws runs and prints the text beside it."""
+"""Every sample of the README, the reference and the page on laws runs and prints its text."""
 
 from __future__ import annotations
 
@@ -36,13 +36,12 @@ def run(*command: str, cwd: Path) -> str:
 
 
 def is_shown(shown: str, printed: str) -> bool:
-    """Are the lines printed in this order? Each may be shortened, and widths of columns may differ."""
+    """Whether the lines were printed in this order, perhaps shortened or in other column widths."""
     lines = iter([" ".join(line.split()) for line in printed.splitlines()])
     return all(any(line.startswith(" ".join(each.split())) for line in lines) for each in shown.splitlines())
 
 
 def test_the_coupon_is_used_twice_until_it_is_fixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The first sample of the README prints the counterexample; with the fix it is complete."""
     (tmp_path / "coupon.py").write_text(FILES["coupon.py"])
     broken = said_here(("explore", "coupon.py:scenario"), tmp_path, capsys)
     mended = re.sub(r"async def use.*?(?=\n\n\ndef)", FIX[0].strip(), FILES["coupon.py"], flags=re.DOTALL)
@@ -54,7 +53,6 @@ def test_the_coupon_is_used_twice_until_it_is_fixed(tmp_path: Path, capsys: pyte
 
 
 def test_the_worker_handles_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """On a file of records in place of a broker."""
     (tmp_path / "orders.py").write_text(FILES["orders.py"])
     (tmp_path / "records.jsonl").write_text('{"topic": "orders", "value": "apples"}\n')
     said = said_here(("worker", "run", "orders.py:worker", "--embedded", "records.jsonl"), tmp_path, capsys)
@@ -74,7 +72,6 @@ asyncio.run(main())
 
 
 def test_tasks_and_reactive_tasks_run(mongodb: str, database: str, tmp_path: Path) -> None:
-    """The task of the README after its transaction, and the reactive one for a document that is there."""
     for name in ("mails.py", "invoices.py"):
         code = FILES[name].replace("mongodb://localhost/?replicaSet=rs0", mongodb)
         (tmp_path / name).write_text(
@@ -98,14 +95,12 @@ def test_tasks_and_reactive_tasks_run(mongodb: str, database: str, tmp_path: Pat
 
 @pytest.mark.parametrize("sample", PYTHON)
 def test_a_python_sample_runs_and_prints_what_is_shown(sample: str, tmp_path: Path) -> None:
-    """A sample runs as it stands; what it prints stands there, too."""
     printed = run("-c", sample, cwd=tmp_path)
 
     assert not printed or printed.rstrip() in map(str.rstrip, TEXTS)
 
 
 def test_the_sample_for_pytest_passes_where_it_is_said_to_stand(tmp_path: Path) -> None:
-    """Behind the sample of a scenario; and the scenario of that sample fails the test."""
     before = FILES["coupon.py"]
     passes = tmp_path / "test_coupon.py"
     passes.write_text(before + dedent(*IN_PYTEST))
@@ -122,7 +117,6 @@ def test_the_sample_for_pytest_passes_where_it_is_said_to_stand(tmp_path: Path) 
 def test_a_command_prints_what_is_shown(
     command: str, shown: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each line shown is the beginning of a line printed, in this order."""
     said = said_here(command.split()[1:], tmp_path, capsys)
 
     assert said.code == 0
@@ -130,7 +124,6 @@ def test_a_command_prints_what_is_shown(
 
 
 def test_the_pages_have_samples() -> None:
-    """The patterns above find what they are meant to find."""
     assert FILES.keys() == {"coupon.py", "orders.py", "mails.py", "invoices.py"}
     assert [len(each) for each in (FIX, STORY, PYTHON, IN_PYTEST, COMMANDS)] == [1, 1, 4, 1, 1]
 
@@ -139,7 +132,6 @@ PAGES: Final = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 
 
 def headings(page: Path) -> set[str]:
-    """As links name them; the empty one is the top."""
     found = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
     return {"", *(re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in found)}
 
@@ -156,19 +148,16 @@ def test_every_page_is_reached_from_the_readme() -> None:
 
 NAMES: Final = re.compile(r"`(tidegate(?:_adapters)?\.[\w.]+|[\w/]+\.py::\w+)`")
 SPANS: Final = {f"tidegate.{name}" for name in ("error", "offset", "purge", "recover", "topic")}
-"""What spans, and what they tell, are called."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_what_a_page_names_is_there(page: Path) -> None:
-    """Modules, what is in them, and tests."""
     for name in {*NAMES.findall(page.read_text("utf-8"))} - SPANS:
         file, _, test = name.removeprefix("tests/").partition("::")
         assert f"def {test}(" in (ROOT / "tests" / file).read_text("utf-8") if test else resolve_name(name), name
 
 
 def test_each_weakness_is_answered_by_what_is_there() -> None:
-    """By specimens, scenarios and tests; or a sentence says why by none."""
     page = (ROOT / "docs" / "weaknesses.md").read_text("utf-8")
     answers = re.findall(r"^\| [WO]?\d+ \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE)
     named = [re.findall(r"`([^`]+)`", each) for each in answers]

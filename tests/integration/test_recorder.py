@@ -1,4 +1,4 @@
-"""Real runs are recorded and executed again; a changed program is caught; no secret reaches a file."""
+"""Recording and replay of real runs: changed programs are caught, and no secret reaches a file."""
 
 from __future__ import annotations
 
@@ -71,7 +71,6 @@ def move() -> Program[object]:
 
 
 def losing(handle: Handle) -> Handle:
-    """Loses the reply to the first write."""
     lost: list[Effect[object]] = []
 
     def carried_out(effect: Effect[object]) -> object:
@@ -92,7 +91,6 @@ def called(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, st
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with a module that has the programs."""
     (tmp_path / "mine.py").write_text(MINE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -105,7 +103,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_recording_is_for_its_owner(tmp_path: Path) -> None:
-    """It has what documents and records hold, whatever the umask."""
     before = os.umask(0)
     try:
         with Recorder(str(tmp_path / "run.jsonl"), "transition") as recorder:
@@ -117,7 +114,7 @@ def test_a_recording_is_for_its_owner(tmp_path: Path) -> None:
 def test_a_run_on_the_embedded_store_is_reproduced_by_the_command_line(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Law RD1: every decision, also where a reply was lost; a changed program is caught at the right step."""
+    """Law RD1: also after a lost reply; a changed program diverges at the right step."""
     with Recorder(here / "run.jsonl", "transition", ("job-1", "pending")) as recorder:
         store = choosing(documents(Embedded({"jobs": (job(),)})), local())
         assert run(move(), recorder.recorded(losing(store))) == GRANTED
@@ -134,7 +131,7 @@ def test_a_run_on_the_embedded_store_is_reproduced_by_the_command_line(
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_run_on_a_real_mongodb_is_reproduced(mongodb: str, database: str, tmp_path: Path, is_async: bool) -> None:
-    """Law RD1, sync and async: dates, arrays and lost replies are read back as they were."""
+    """Law RD1: dates, arrays and lost replies, sync and async."""
     recorder = Recorder(tmp_path / "run.jsonl", "transition")
     with MongoClient[dict[str, Any]](mongodb) as client:
         run(insert(job()), choosing(documents(Mongo(client, database)), local()))
@@ -162,7 +159,6 @@ def test_a_run_on_a_real_mongodb_is_reproduced(mongodb: str, database: str, tmp_
 def test_runs_on_a_real_mongodb_are_reproduced_by_the_command_line(
     mongodb: str, database: str, here: Path, capsys: pytest.CaptureFixture[str], program: str
 ) -> None:
-    """Whichever program it is, also where the first reply to an update is lost."""
     make = run_path("mine.py")[program]
     with MongoClient[dict[str, Any]](mongodb) as client:
         handle = choosing(documents(Mongo(client, database)), local())
@@ -186,7 +182,6 @@ async def insert(doc: Document) -> None:
 
 
 async def again() -> tuple[object, str]:
-    """Moves the record and looks at it: a date of the server is in the reply."""
     answer = await move()
     found = await find_one("jobs", Eq(ID, "job-1"))
     assert found is not None
@@ -194,7 +189,6 @@ async def again() -> tuple[object, str]:
 
 
 def test_a_cancelled_run_says_what_was_under_way(tmp_path: Path) -> None:
-    """The effect may have been done or not; the exception is raised as ever."""
     recorder = Recorder(tmp_path / "run.jsonl", "sleeps")
 
     async def sleeps() -> None:
@@ -220,7 +214,6 @@ def test_a_cancelled_run_says_what_was_under_way(tmp_path: Path) -> None:
 
 
 def test_an_error_of_user_code_is_raised_and_recorded(tmp_path: Path) -> None:
-    """Only its type: its message may hold anything."""
     recorder = Recorder(tmp_path / "run.jsonl", "calls")
 
     async def calls() -> None:
@@ -261,7 +254,6 @@ async def endless() -> None:
 
 
 def test_a_kill_loses_at_most_the_last_line(tmp_path: Path) -> None:
-    """SIGKILL, at any moment; what is there is executed again."""
     path = tmp_path / "run.jsonl"
     with subprocess.Popen([sys.executable, "-c", KILLED, str(path)]) as process:
         limit = time.monotonic() + 60
@@ -279,7 +271,6 @@ def test_a_kill_loses_at_most_the_last_line(tmp_path: Path) -> None:
 
 
 def test_a_damaged_last_line_is_reported_and_is_not_fatal(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Other damage is one clear error."""
     with Recorder(here / "run.jsonl", "transition") as recorder:
         run(move(), recorder.recorded(choosing(documents(Embedded({"jobs": (job(),)})), local())))
     whole = recorder.path.read_text()
@@ -307,7 +298,6 @@ def test_a_damaged_last_line_is_reported_and_is_not_fatal(here: Path, capsys: py
 def test_a_recording_needs_a_program(
     here: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
 ) -> None:
-    """Nothing in the file leads to one."""
     with Recorder(here / "run.jsonl", "transition") as recorder:
         run(move(), recorder.recorded(choosing(documents(Embedded({"jobs": (job(),)})), local())))
     code, _, err = called(capsys, "replay", "run.jsonl", *arguments)
@@ -321,7 +311,6 @@ PASSWORD: Final = Field[str]("password")
 
 
 async def secretive(password: str) -> bool:
-    """Has a secret in arguments, filters, updates, replies, notes, calls, documents and bytes."""
     user = await find_one("users", Eq(PASSWORD, password))
     await find_one_and_update("users", Eq(ID, "u"), Put(PASSWORD, password), Put(Field("api_key"), password.encode()))
     await Note("token", password)
@@ -332,7 +321,7 @@ async def secretive(password: str) -> bool:
 
 
 def test_no_secret_reaches_the_file(tmp_path: Path) -> None:
-    """By name, by what a text says, and by the caller's word; the program decides on labels as it did on secrets."""
+    """By name, by content, and by the caller's choice; labels lead to the same decisions."""
     account = Document.of({"_id": "u", "password": CANARY, "token": CANARY, "epoch_token": 41})
     store = Embedded({"users": (account,)})
 
@@ -355,13 +344,12 @@ def test_no_secret_reaches_the_file(tmp_path: Path) -> None:
 
 
 async def signs_in(password: str) -> object:
-    """Gives a secret by position, and is answered one."""
     token = await Call("sign_in", ("ann", password, password.encode(), 7))
     return await Call("fetch_token", (token,))
 
 
 def test_no_secret_that_is_given_by_position_reaches_the_file(tmp_path: Path) -> None:
-    """No name tells what an argument of user code is; what user code answers stands under the name of the call."""
+    """Positional arguments have no names; results are stored under the name of the call."""
     with Recorder(tmp_path / "run.jsonl", "signs_in", (CANARY,)) as recorder:
         handle = choosing(local({"sign_in": lambda *_: 1, "fetch_token": lambda _: CANARY}))
         assert run(signs_in(CANARY), recorder.recorded(handle)) == CANARY
@@ -373,7 +361,7 @@ def test_no_secret_that_is_given_by_position_reaches_the_file(tmp_path: Path) ->
 
 
 def test_labels_of_two_recordings_have_nothing_in_common(tmp_path: Path) -> None:
-    """The key of a recording is never written, so a secret cannot be guessed from its label."""
+    """Its key is never written, so a label does not reveal a guessed secret."""
     texts = []
     for name in ("one", "two"):
         with Recorder(tmp_path / name, "notes", (CANARY,), is_secret=lambda _, value: value == CANARY) as recorder:
@@ -381,7 +369,7 @@ def test_labels_of_two_recordings_have_nothing_in_common(tmp_path: Path) -> None
         texts.append(recorder.path.read_text())
     labels = [json.loads(text.splitlines()[1])["effect"]["$value"][1]["value"] for text in texts]
     assert labels[0] != labels[1]
-    assert texts[0].splitlines()[0] == texts[1].splitlines()[0]  # the digest of the arguments tells nothing of it
+    assert texts[0].splitlines()[0] == texts[1].splitlines()[0]  # the digest of the arguments does not reveal it
 
 
 async def note() -> None:
@@ -398,7 +386,6 @@ KEYS: Final[dict[str, tuple[bytes, bool]]] = {
 
 @pytest.mark.parametrize(("key", "is_hidden"), KEYS.values(), ids=list(KEYS))
 def test_no_secret_among_many_keys_reaches_the_file(tmp_path: Path, key: bytes, is_hidden: bool) -> None:
-    """They are looked at together; one that is secret is hidden, and the others are not."""
     partition = TopicPartition("orders", 0)
     keys = (*(str(each).encode() for each in range(50)), key, None)
     fetched = Fetched(partition, 1, tuple(range(52)), keys)
@@ -420,7 +407,7 @@ def test_no_secret_among_many_keys_reaches_the_file(tmp_path: Path, key: bytes, 
 
 
 def test_of_many_offsets_little_is_written(tmp_path: Path) -> None:
-    """So that recording may be left on: a line says from where to where."""
+    """A line holds ranges, so that recording may stay on."""
     partition = TopicPartition("orders", 0)
     with Recorder(tmp_path / "run.jsonl", "orders", kind="reducer") as recorder:
         recorder.stepped(Fetched(partition, 1, tuple(range(1000, 9000))), ())
@@ -429,7 +416,7 @@ def test_of_many_offsets_little_is_written(tmp_path: Path) -> None:
     assert line["what"] == "fetched orders-0 [1000, 1001, ..., 8999] (generation 1)"
 
 
-# --- what can go wrong --------------------------------------------------------------------------------------------------
+# --- errors -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
@@ -441,8 +428,6 @@ def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
 
 
 def test_a_recorder_never_fails_a_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Where nothing can be written any more it says so once, and the run goes on."""
-
     async def calls() -> int:
         for turn in range(3):
             await Call("step", (turn,))
@@ -479,7 +464,7 @@ def unsure_later(path: tuple[str, ...], value: object) -> bool:
 def test_whatever_the_caller_raises_a_recorder_never_fails_a_run(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, is_secret: Callable[[tuple[str, ...], object], bool]
 ) -> None:
-    """Neither where the recorder is made nor later; it is logged without its message, which may hold the secret."""
+    """Its log line omits the message, which may hold the secret."""
     with (
         caplog.at_level(logging.WARNING),
         Recorder(tmp_path / "run.jsonl", "calls", (CANARY,), is_secret=is_secret) as recorder,

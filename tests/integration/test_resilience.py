@@ -1,4 +1,4 @@
-"""What the resilience kit says is true on a real MongoDB: each call, each fault, sync and async, with and without `retryWrites`."""
+"""The kit's answers are true on a real MongoDB: each call and fault, with and without retries."""
 
 from __future__ import annotations
 
@@ -44,41 +44,31 @@ RULES: Final = Rules(
 )
 NEVER_OPEN: Final = CircuitBreaker(threshold=1_000)
 LATE: Final = 0.6
-"""So many seconds are longer than one attempt, and shorter than two."""
-
 
 # --- calls --------------------------------------------------------------------------------------------------------------
 
 
 @final
 class Data:
-    """What is there, and a kit without faults."""
-
     def __init__(self, client: MongoClient[Raw], database: str) -> None:
         self.things, self.counters = client[database]["things"], client[database]["counters"]
         self.kit = Kit(client, database)
 
 
 class Call(Protocol):
-    """A call of the kit, and how it shows in the data."""
-
     command: str
 
     def prepare(self, data: Data) -> None: ...
 
     def ask(self, kit: Any) -> Any: ...
 
-    def is_done(self, data: Data) -> bool:
-        """Once, and nothing else."""
-        ...
+    def is_done(self, data: Data) -> bool: ...
 
     def is_undone(self, data: Data) -> bool: ...
 
 
 @final
 class Insert:
-    """Of one document."""
-
     command = "insert"
 
     def __init__(self) -> None:
@@ -99,8 +89,6 @@ class Insert:
 
 @final
 class Delete:
-    """Of one document, or of several."""
-
     command = "delete"
 
     def __init__(self, there: int) -> None:
@@ -121,8 +109,6 @@ class Delete:
 
 @final
 class Count:
-    """Sweeps bring to light what was noted and is not counted yet."""
-
     command = "update"
 
     def __init__(self) -> None:
@@ -149,8 +135,6 @@ class Count:
 
 @final
 class SetFields:
-    """Of a document that is there, or of one that is inserted, by a unique key that is not the id."""
-
     command = "update"
 
     def __init__(self, *, is_upsert: bool) -> None:
@@ -226,11 +210,9 @@ FAULTS: Final[Mapping[str, Fault]] = {
 }  # fmt: skip
 CASES: Final = [*product(FAULTS, CALLS, ("sync", "async"), (False, True))]
 ALWAYS_TRIED: Final = [("done, then refused", "insert", "sync", True)]
-"""What no other case shows: that of a refusal after a request that the driver has sent before by itself."""
 
 
 def asked(call: Call, how: str, pipe: BlackPipe, database: str, *, fault: str, retries: bool) -> Sent[Any]:
-    """What a kit says of the call, where the pipe makes a fault of it once the client is connected."""
     uri, rules = f"{pipe.uri}&retryWrites={str(retries).lower()}", FAULTS[fault](call.command)
 
     async def in_a_loop() -> Sent[Any]:
@@ -257,7 +239,6 @@ def asked(call: Call, how: str, pipe: BlackPipe, database: str, *, fault: str, r
 def test_what_is_said_of_a_call_is_true(
     make_proxy: MakeProxy, mongod: MongoServer, database: str, *, fault: str, name: str, how: str, retries: bool
 ) -> None:
-    """Done stands, NotDone does not come true later, and of whatever is not Done the very same may be sent again."""
     call, pipe = CALLS[name](), make_proxy()
     with MongoClient[Raw](mongod.uri, event_listeners=[Attempts()]) as mongo:
         data = Data(mongo, database)
@@ -265,7 +246,7 @@ def test_what_is_said_of_a_call_is_true(
         sent = asked(call, how, pipe, database, fault=fault, retries=retries)
         pipe.obey()
         if "late" in fault or "delay the request" in fault:
-            time.sleep(3 * LATE)  # what is under way arrives
+            time.sleep(3 * LATE)  # late requests arrive
         if isinstance(sent, NotDone):
             assert call.is_undone(data), sent
         if not isinstance(sent, Done):
@@ -273,7 +254,7 @@ def test_what_is_said_of_a_call_is_true(
         assert call.is_done(data), sent
 
 
-# --- what bounds a call -------------------------------------------------------------------------------------------------
+# --- limits of a call ---------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -283,22 +264,19 @@ def pipe(make_proxy: MakeProxy) -> BlackPipe:
 
 @pytest.fixture
 def client(pipe: BlackPipe) -> Iterator[MongoClient[Raw]]:
-    """By way of the pipe."""
     with MongoClient[Raw](pipe.uri, event_listeners=[Attempts()], serverSelectionTimeoutMS=500) as client:
         yield client
 
 
 PATIENT: Final = attrs.evolve(RULES, attempt=timedelta(seconds=5))
-"""So long takes no attempt that is answered, however busy the machine is."""
+"""No answered attempt takes so long, even on a busy machine."""
 ALWAYS: Final = Policy(backoff=Fixed(10 * MILLISECOND), attempts_max=None)
 CONFLICT: Final = Rule("insert", Action.ANSWER, reply=command_error(112))
-"""Nothing was done, and it may be sent again at once."""
 
 
 def test_whoever_tries_for_ever_gets_through_in_the_end(
     pipe: BlackPipe, client: MongoClient[Raw], database: str
 ) -> None:
-    """Without a maximum of attempts and without a deadline."""
     kit = Kit(client, database, attrs.evolve(RULES, retries=ALWAYS, deadline=None, breaker=NEVER_OPEN))
     pipe.turn(Link.REFUSED)
     back = threading.Timer(2, pipe.turn, [Link.UP])
@@ -310,7 +288,6 @@ def test_whoever_tries_for_ever_gets_through_in_the_end(
 
 
 def test_a_deadline_ends_what_would_be_tried_for_ever(pipe: BlackPipe, client: MongoClient[Raw], database: str) -> None:
-    """And says what was wrong before; where nothing was done, it is NotDone, and may be sent again."""
     seldom = Policy(backoff=Fixed(2 * SECOND), attempts_max=None)
     kit = Kit(client, database, attrs.evolve(RULES, retries=seldom, deadline=timedelta(seconds=1)))
     pipe.obey(CONFLICT)
@@ -334,7 +311,6 @@ def test_a_deadline_ends_what_would_be_tried_for_ever(pipe: BlackPipe, client: M
 def test_a_maximum_duration_ends_what_would_be_tried_for_ever(
     pipe: BlackPipe, client: MongoClient[Raw], database: str
 ) -> None:
-    """Of an insert as of a count."""
     soon = Policy(backoff=Fixed(10 * MILLISECOND), attempts_max=None, elapsed_max=300 * MILLISECOND)
     kit = Kit(client, database, attrs.evolve(PATIENT, retries=soon, deadline=None, breaker=NEVER_OPEN))
     assert isinstance(kit.count("counters", "visits", "t"), Done)
@@ -345,7 +321,6 @@ def test_a_maximum_duration_ends_what_would_be_tried_for_ever(
 
 
 def test_a_reply_that_never_comes_costs_one_attempt(pipe: BlackPipe, client: MongoClient[Raw], database: str) -> None:
-    """Not the deadline."""
     pipe.obey(Rule("insert", Action.HANG_REPLY, times=2))
 
     assert Kit(client, database, attrs.evolve(RULES, attempt=timedelta(seconds=1))).insert(
@@ -356,7 +331,6 @@ def test_a_reply_that_never_comes_costs_one_attempt(pipe: BlackPipe, client: Mon
 def test_a_budget_that_is_used_up_ends_retries_and_not_first_attempts(
     pipe: BlackPipe, client: MongoClient[Raw], database: str
 ) -> None:
-    """What all calls of a kit have in common; answers fill it again."""
     kit = Kit(
         client, database, attrs.evolve(PATIENT, budget=Budget(capacity=10, cost=10, refund=5), breaker=NEVER_OPEN)
     )
@@ -389,7 +363,6 @@ def test_a_budget_that_is_used_up_ends_retries_and_not_first_attempts(
 def test_a_probe_in_vain_keeps_the_circuit_open(
     pipe: BlackPipe, client: MongoClient[Raw], database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And what is under way when it is sent waits for what becomes of it."""
     now = Instant(0, WALL)
     monkeypatch.setattr(resilience, "_now", lambda: now)
     kit = Kit(client, database, attrs.evolve(PATIENT, breaker=CircuitBreaker(threshold=3, cooldown=SECOND)))
@@ -406,7 +379,6 @@ def test_a_probe_in_vain_keeps_the_circuit_open(
 def test_a_circuit_that_is_open_costs_no_attempt_and_closes_again(
     pipe: BlackPipe, client: MongoClient[Raw], database: str
 ) -> None:
-    """While nobody answers, nothing is sent but a probe after each cooldown."""
     breaker = CircuitBreaker(threshold=3, cooldown=300 * MILLISECOND)
     kit = Kit(client, database, attrs.evolve(PATIENT, breaker=breaker))
     pipe.obey(CONFLICT)
@@ -429,7 +401,7 @@ def test_a_circuit_that_is_open_costs_no_attempt_and_closes_again(
 def test_whoever_has_begun_before_a_circuit_opens_waits_for_it(
     pipe: BlackPipe, client: MongoClient[Raw], database: str
 ) -> None:
-    """The death of a primary is no reason to give up what will be done in a second."""
+    """A primary's death is no reason to give up what succeeds a second later."""
     breaker = CircuitBreaker(threshold=1, cooldown=300 * MILLISECOND)
     kit = Kit(client, database, attrs.evolve(PATIENT, retries=ALWAYS, breaker=breaker))
     pipe.obey(attrs.evolve(CONFLICT, times=2))
@@ -440,7 +412,6 @@ def test_whoever_has_begun_before_a_circuit_opens_waits_for_it(
 
 @pytest.mark.parametrize("retries", [False, True])
 def test_attempts_are_all_that_were_sent(pipe: BlackPipe, database: str, *, retries: bool) -> None:
-    """Also those of the two steps of a count, whose replies are lost, and what the driver sends again by itself."""
     with MongoClient[Raw](pipe.uri, retryWrites=retries, event_listeners=[Attempts()]) as client:
         kit = Kit(client, database, attrs.evolve(PATIENT, retries=attrs.evolve(RULES.retries, attempts_max=5)))
         pipe.obey(Rule("update", Action.CUT_REPLY, times=2), Rule("insert", Action.CUT_REPLY, times=2))
@@ -453,7 +424,6 @@ def test_attempts_are_all_that_were_sent(pipe: BlackPipe, database: str, *, retr
 def test_one_of_two_upserts_finds_what_the_other_has_inserted(
     pipe: BlackPipe, client: MongoClient[Raw], database: str
 ) -> None:
-    """What the server refuses as a duplicate of the key is sent again; of another key it is refused."""
     client[database]["things"].create_index("mail", unique=True)
     client[database]["things"].create_index("name", unique=True)
     raced = {"index": 0, "code": 11000, "errmsg": "E11000", "keyPattern": {"mail": 1}, "keyValue": {"mail": "ann"}}
@@ -467,7 +437,6 @@ def test_one_of_two_upserts_finds_what_the_other_has_inserted(
 
 
 def test_what_is_refused_is_sent_once(pipe: BlackPipe, client: MongoClient[Raw], database: str) -> None:
-    """However often the policy would allow it."""
     pipe.obey(Rule("insert", Action.ANSWER, reply=command_error(13)))
     sent = Kit(client, database, PATIENT).insert("things", {})
 
@@ -492,14 +461,13 @@ WRONG: Final[tuple[tuple[Raw, type[NotDone | Unknown], int], ...]] = (
     ({"$or": [{"$expr": {"$toInt": {"$arrayElemAt": ["$s", "$n"]}}}]}, Unknown, 3),
     ({"$expr": {"$add": ["$s", 1]}}, Unknown, 3),
 )
-"""Filters that a server cannot carry out; what is said of a deletion by them, for they may fail in its midst; and what is left."""
+"""Filters no server can evaluate; the answer to a deletion, which may fail midway; what is left."""
 
 
 @pytest.mark.parametrize(("where", "answer", "left"), WRONG, ids=str)
 def test_a_filter_that_is_wrong_for_good_is_sent_once(
     pipe: BlackPipe, client: MongoClient[Raw], database: str, *, where: Raw, answer: type[NotDone | Unknown], left: int
 ) -> None:
-    """And the circuit stays closed: all is well with the server."""
     client[database]["things"].insert_many([{"_id": n, "n": n, "s": "wool"} for n in (2, 1, 0)])
     kit = Kit(client, database, attrs.evolve(PATIENT, breaker=CircuitBreaker(threshold=1)))
     sent = kit.delete_many("things", where)
@@ -515,7 +483,7 @@ def test_a_filter_that_is_wrong_for_good_is_sent_once(
 def test_what_its_store_says_under_the_code_of_thrown_javascript_passes(
     pipe: BlackPipe, client: MongoClient[Raw], database: str
 ) -> None:
-    """A server has one code for both (8, "unknown error"); what tells them apart are its words."""
+    """Code 8 ("unknown error") covers both; the message distinguishes them."""
     failed: Raw = {"index": 0, "code": 8, "errmsg": "5: Input/output error"}
     pipe.obey(Rule("delete", Action.ANSWER, times=1, reply={"ok": 1.0, "n": 0, "writeErrors": [failed]}))
 
@@ -537,7 +505,6 @@ def test_what_its_store_says_under_the_code_of_thrown_javascript_passes(
 def test_what_no_index_can_hold_is_sent_once(
     pipe: BlackPipe, client: MongoClient[Raw], database: str, *, kind: str, key: str, value: object
 ) -> None:
-    """As anything that the server will always refuse."""
     client[database]["things"].create_index([("at", kind)])
     sent = Kit(client, database, PATIENT).insert("things", {"at": "there", key: value})
 
@@ -547,7 +514,7 @@ def test_what_no_index_can_hold_is_sent_once(
 
 
 def test_writes_are_acknowledged_by_a_majority_whatever_the_client_asks_for(pipe: BlackPipe, database: str) -> None:
-    """Less would be lost when a primary stands still and comes back; and what is read is what a majority has."""
+    """A smaller write concern could be lost with a stale primary. Reads use majority concern."""
     asked: list[Mapping[str, Any]] = []
 
     def listed(body: Mapping[str, Any]) -> bool:
@@ -573,11 +540,11 @@ def test_writes_are_acknowledged_by_a_majority_whatever_the_client_asks_for(pipe
     assert {body["readConcern"]["level"] for body in asked if "find" in body} == {"majority"}
 
 
-# --- whose it is --------------------------------------------------------------------------------------------------------
+# --- duplicates ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_duplicate_is_a_success_if_it_is_one_s_own(mongod: MongoServer, database: str) -> None:
-    """By the id and the whole content, to the bit; another's is left alone."""
+    """Compared by id and the whole content, to the bit."""
     with MongoClient[Raw](mongod.uri, event_listeners=[Attempts()]) as mongo:
         kit, things = Kit(mongo, database), mongo[database]["things"]
         mine: Raw = {
@@ -604,7 +571,6 @@ def test_a_duplicate_is_a_success_if_it_is_one_s_own(mongod: MongoServer, databa
 
 
 def test_one_s_own_is_known_by_the_options_of_the_client(pipe: BlackPipe, database: str) -> None:
-    """Where its id is written by them, it is asked for by them."""
     pipe.obey(Rule("insert", Action.CUT_REPLY, times=1))
     options: Raw = {"uuidRepresentation": "standard", "retryWrites": False, "tz_aware": True}
     with MongoClient[Raw](pipe.uri, **options) as client:
@@ -618,7 +584,7 @@ def test_one_s_own_is_known_by_the_options_of_the_client(pipe: BlackPipe, databa
 def test_another_s_content_after_a_lost_reply_is_not_said_to_be_another_s(
     pipe: BlackPipe, client: MongoClient[Raw], mongod: MongoServer, database: str
 ) -> None:
-    """It may have been one's own, which somebody has changed since: here it was."""
+    """It may be one's own, changed since, as it is here."""
     with MongoClient[Raw](mongod.uri) as direct:
 
         def change(_: Mapping[str, Any]) -> bool:
@@ -650,7 +616,6 @@ def test_what_is_noted_and_then_refused_is_not_said_to_be_undone(
 def test_many_threads_count_and_each_increment_counts_once(
     make_proxy: MakeProxy, mongod: MongoServer, database: str
 ) -> None:
-    """While replies and requests are lost and a sweep goes over the counter; tokens of which nobody knows are sent again."""
     proxy = make_proxy(
         Rule("update", Action.HANG_REPLY, probability=0.1),
         Rule("update", Action.HANG_REQUEST, probability=0.05),
@@ -678,7 +643,6 @@ def test_many_threads_count_and_each_increment_counts_once(
 @pytest.mark.mongo
 @pytest.mark.parametrize("retries", RESILIENCE_FAILOVERS)
 def test_a_primary_that_dies_and_one_that_steps_down_lose_and_double_nothing(*, retries: bool) -> None:
-    """Steady load on a set of three, by the default rules: all is done in the end, and counted once."""
     options: Raw = {"retryWrites": retries, "event_listeners": [Attempts()]}
     with MongoServer(nodes=3) as server, MongoClient[Raw](server.uri, **options) as client:
         kit, is_over = Kit(client, "shop"), threading.Event()
@@ -717,7 +681,7 @@ def test_a_primary_that_dies_and_one_that_steps_down_lose_and_double_nothing(*, 
 def test_a_delete_of_many_that_was_cut_short_is_not_said_to_be_undone(
     pipe: BlackPipe, client: MongoClient[Raw], mongod: MongoServer, database: str
 ) -> None:
-    """A conflict, or the loss of the primary, may come after some of them are gone: here two of three are."""
+    """A conflict, or the loss of the primary, may follow some deletions: here two of three."""
     with MongoClient[Raw](mongod.uri) as direct:
         things = direct[database]["things"]
         things.insert_many([{"_id": n} for n in range(3)])
@@ -741,7 +705,7 @@ def test_a_delete_of_many_that_was_cut_short_is_not_said_to_be_undone(
 
 
 def test_a_client_that_does_not_tell_of_its_requests_is_refused_if_it_sends_again(mongod: MongoServer) -> None:
-    """A refusal would not say whether an earlier request is under way."""
+    """Its refusal would not show whether an earlier request is under way."""
     with MongoClient[Raw](mongod.uri) as silent, MongoClient[Raw](mongod.uri, retryWrites=False) as once:
         with pytest.raises(Misuse, match="event_listeners"):
             _ = Kit(silent, "shop")
@@ -749,7 +713,7 @@ def test_a_client_that_does_not_tell_of_its_requests_is_refused_if_it_sends_agai
 
 
 def test_bad_input_is_misuse_and_nothing_is_sent(mongod: MongoServer, database: str) -> None:
-    """At once, and without the values, which may be secret."""
+    """Errors omit the values, which may be secret."""
     endless: Raw = {}
     endless["a"] = endless
     with MongoClient[Raw](mongod.uri, event_listeners=[Attempts()]) as mongo:
@@ -764,7 +728,7 @@ def test_bad_input_is_misuse_and_nothing_is_sent(mongod: MongoServer, database: 
             lambda: kit.insert("things", [("_id", 1)]),  # type: ignore[arg-type]
             lambda: kit.insert("things", {"_id": 1, "at": Timestamp(0, 0)}),
             lambda: kit.delete("things", object()),
-            lambda: kit.delete("things", UUID(int=1)),  # the client does not say how it is written
+            lambda: kit.delete("things", UUID(int=1)),  # the client has no UUID representation
             lambda: kit.delete_many("things", {"a": UUID(int=1)}),
             lambda: kit.find_one("things", object()),
             lambda: kit.find_one("things", 1, by="$where"),
@@ -804,7 +768,7 @@ def test_a_document_that_is_no_counter_is_misuse(mongod: MongoServer, database: 
 def test_each_request_of_a_sweep_is_sent_again(
     pipe: BlackPipe, client: MongoClient[Raw], database: str, command: str, key: str | None
 ) -> None:
-    """As the rules say, and as it is: a second sweep in its place would close a second round."""
+    """A whole second sweep would close a second round."""
     held = client[database].counters
     held.insert_many([{"_id": f"c{n}", "count": 0, "round": 1, "token t": 1} for n in range(2)])
     kit = Kit(client, database, attrs.evolve(PATIENT, retries=attrs.evolve(ALWAYS, attempts_max=3)))
@@ -822,7 +786,6 @@ def test_each_request_of_a_sweep_is_sent_again(
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_sweep_of_all_finds_what_is_left_behind(mongodb: str, database: str, is_async: bool) -> None:
-    """By one request for the counters in which something is, and of no others; what is no counter is passed by."""
     with MongoClient[dict[str, Any]](mongodb) as plain:
         counters = plain[database].counters
         counters.insert_many([{"_id": f"idle {n}", "count": n, "round": 1} for n in range(50)])

@@ -1,4 +1,4 @@
-"""The runtime of reducers (`tidegate_adapters.runtime.reducers`), with code that does whatever code may do, on the deterministic loop."""
+"""The runtime of reducers with misbehaving code, on the deterministic loop."""
 
 # ruff: noqa: SLF001  bugs are planted in private functions
 
@@ -39,17 +39,13 @@ from tidegate_adapters.testing.event_loop import run, stall
 
 RUNS: Final = 300
 PATIENCE_S: Final = 1.0
-"""As long as some code takes, so that both end in one turn."""
 
-
-# --- a machine: a crew works on tasks, some at once, each for a limited time and at most twice ----------------------------
+# --- a reducer: tasks with a limit, tried at most twice -------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class Task:
-    """Calls of code that were asked for at once; `how` says what each call does."""
-
     number: int
     attempt: int
     how: tuple[str, ...] = attrs.field(eq=False)
@@ -58,16 +54,12 @@ class Task:
 @final
 @attrs.frozen
 class Limit:
-    """The time of an attempt."""
-
     task: Task
 
 
 @final
 @attrs.frozen
 class GiveUp:
-    """End this; if `quietly`, nothing more is to be told of it."""
-
     what: Task | Limit
     quietly: bool
 
@@ -78,16 +70,12 @@ Command: TypeAlias = Task | Limit | GiveUp
 @final
 @attrs.frozen
 class Came:
-    """Tasks are to be done."""
-
     tasks: tuple[Task, ...]
 
 
 @final
 @attrs.frozen
 class Reported:
-    """Calls have ended, each with its place and whether it failed."""
-
     task: Task
     calls: tuple[tuple[int, bool], ...]
 
@@ -95,8 +83,6 @@ class Reported:
 @final
 @attrs.frozen
 class Over:
-    """The time of an attempt is over."""
-
     task: Task
 
 
@@ -106,8 +92,6 @@ Event: TypeAlias = Came | Reported | Over
 @final
 @attrs.frozen
 class Crew:
-    """Where the tasks are. `wrong` is what never happens."""
-
     waiting: tuple[Task, ...] = ()
     under_way: tuple[tuple[Task, frozenset[int], bool], ...] = ()
     done: tuple[tuple[int, bool], ...] = ()
@@ -117,7 +101,7 @@ class Crew:
 @final
 @attrs.frozen
 class Rules:
-    """At most two tasks are under way; what fails is tried once more. Events that were merged may come late."""
+    """At most two tasks run, a failed one is retried once. Merged events may come late."""
 
     is_merged: bool = False
 
@@ -162,7 +146,7 @@ class Rules:
         return Step(state, tuple(commands))
 
 
-# --- what code may do -----------------------------------------------------------------------------------------------------
+# --- user code ------------------------------------------------------------------------------------------------------------
 
 PLACE: contextvars.ContextVar[object] = contextvars.ContextVar("PLACE", default=None)
 HOW: Final = (
@@ -173,8 +157,6 @@ HOW: Final = (
 
 @final
 class World:
-    """What the code sees, and what becomes of it."""
-
     def __init__(self, random: Random) -> None:
         self.random = random
         self.begun: list[tuple[int, int, int]] = []
@@ -267,7 +249,7 @@ class World:
     def event_for(self, command: Command, reply: object) -> Event | None:
         match command:
             case Task(how=how) as task:
-                if isinstance(reply, Exception) and len(how) > 1:  # RT3: none of what is left is known
+                if isinstance(reply, Exception) and len(how) > 1:  # RT3: remaining calls are unknown
                     return Reported(task, ((0, True),))
                 replies = reply if isinstance(reply, tuple) else (Ended(0, reply),)
                 if any(each.reply == "answers for another" for each in replies):
@@ -283,7 +265,6 @@ class World:
 
 
 def merged(events: Sequence[Event]) -> Iterable[Event]:
-    """What came in one turn comes at once."""
     came = tuple(task for event in events if isinstance(event, Came) for task in event.tasks)
     return [*([Came(came)] if came else []), *(event for event in events if not isinstance(event, Came))]
 
@@ -292,7 +273,7 @@ def tasks(random: Random, count: int) -> tuple[Task, ...]:
     found = []
     for number in range(count):
         how = tuple(random.choices(HOW, k=random.choice([1, 1, 2, 4])))
-        if len(how) > 1:  # nonsense of one of several is looked at where there is one call
+        if len(how) > 1:  # one nonsensical reply of several is checked with one call
             alone = {"answers nonsense", "answers for another", "is no coroutine"}
             how = tuple("raises" if each in alone else each for each in how)
         found.append(Task(number, 1, random.choice([how, how, how, ("meets",) * len(how) * 2])))
@@ -302,8 +283,6 @@ def tasks(random: Random, count: int) -> tuple[Task, ...]:
 @final
 @attrs.frozen
 class Told:
-    """What observers were told."""
-
     events: list[Event] = attrs.field(factory=list)
 
     def note(self, event: Event, _: Crew, __: Sequence[Command]) -> None:
@@ -314,8 +293,6 @@ Made: TypeAlias = type[Runtime[Crew, Event, Command]]
 
 
 def course(made: Made) -> Callable[[Random], Any]:
-    """Tasks come in two heaps and one by one; all is judged at the end."""
-
     async def main(random: Random) -> None:
         world, told = World(random), Told()
         fails, raised = random.choice([0, 0.3, 1]), list[None]()
@@ -399,7 +376,7 @@ def test_whatever_code_does_each_call_is_told_once_and_nothing_is_left(seeded: A
 
 
 class ObserverLosesCommands(Runtime[Crew, Event, Command]):
-    """What follows is forgotten where an observer raises."""
+    """Planted: later commands are lost where an observer raises."""
 
     def _follow(self, event: Event, step: Step[Crew, Command]) -> None:
         failures = self.observer_failures
@@ -411,7 +388,7 @@ class ObserverLosesCommands(Runtime[Crew, Event, Command]):
 
 
 class CancellationSwallowed(Runtime[Crew, Event, Command]):
-    """Code that ends with CancelledError is taken for a runner that is cancelled."""
+    """Planted: code that ends with CancelledError counts as a cancelled runner."""
 
     def _end(self, work: Any, given: object, reply: object, seconds: float = 0.0) -> None:
         if not isinstance(reply, asyncio.CancelledError):
@@ -419,7 +396,7 @@ class CancellationSwallowed(Runtime[Crew, Event, Command]):
 
 
 class SlotLeaked(Runtime[Crew, Event, Command]):
-    """Only an Exception counts as an end."""
+    """Planted: only an Exception counts as an end."""
 
     def _end(self, work: Any, given: object, reply: object, seconds: float = 0.0) -> None:
         if not isinstance(reply, SystemExit | KeyboardInterrupt | GeneratorExit):
@@ -427,23 +404,19 @@ class SlotLeaked(Runtime[Crew, Event, Command]):
 
 
 class TimerNotCancelled(Runtime[Crew, Event, Command]):
-    """A timer that is withdrawn fires nevertheless."""
-
     def _withdraw(self, work: Any) -> None:
         if work.timer is None:
             super()._withdraw(work)
 
 
 class OutOfOrder(Runtime[Crew, Event, Command]):
-    """What was told last is stepped first."""
-
     def _turn(self) -> None:
         self._told.reverse()
         super()._turn()
 
 
 class EndsOutOfOrder(Runtime[Crew, Event, Command]):
-    """Of calls that ended in one turn the last one is told first."""
+    """Planted: of calls that ended in one turn, the last is reported first."""
 
     def _as_event(self, told: Any) -> Any:
         if not isinstance(told, Came | Reported | Over):
@@ -452,7 +425,7 @@ class EndsOutOfOrder(Runtime[Crew, Event, Command]):
 
 
 class MergedHalfway(Runtime[Crew, Event, Command]):
-    """Where a merged batch raises, what came before is stepped a second time."""
+    """Planted: where a merged batch raises, the events before it step twice."""
 
     def _step_merged(self, _: Any, told: Any) -> None:
         found = [pair for each in told if (pair := self._as_event(each)) is not None]
@@ -462,8 +435,6 @@ class MergedHalfway(Runtime[Crew, Event, Command]):
 
 
 class NonsenseIsDropped(Runtime[Crew, Event, Command]):
-    """An answer that is none is logged, and that is all."""
-
     def _answered(self, command: Command, reply: object) -> Event | None:
         try:
             return self._event_for(command, reply)
@@ -472,7 +443,7 @@ class NonsenseIsDropped(Runtime[Crew, Event, Command]):
 
 
 class WithdrawnIsTold(Runtime[Crew, Event, Command]):
-    """What is withdrawn in the turn in which it ended is told: so it was, until seeds showed it."""
+    """Planted: a call withdrawn in the turn of its end is reported, as it once was."""
 
     def _turn(self) -> None:
         for each in self._told:
@@ -484,14 +455,12 @@ class WithdrawnIsTold(Runtime[Crew, Event, Command]):
 
 
 class ExitSwallowed(Runtime[Crew, Event, Command]):
-    """The process is not ended."""
-
     def _note(self, error: BaseException) -> None:
         pass
 
 
 class ToldAfterClosing(Runtime[Crew, Event, Command]):
-    """What was told and not yet stepped is stepped after the end."""
+    """Planted: events step after the end."""
 
     def _turn(self) -> None:
         is_closed, self._is_closed = self._is_closed, False
@@ -520,12 +489,11 @@ OF_RUNNERS: Final[Mapping[str, Bug]] = {
 
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda each: each.__name__)
 def test_a_planted_fault_is_found(planted: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each by one of the seeds, and by nothing but a law, a deadlock, or code that goes on for ever."""
+    """By one of the seeds, through a law, a deadlock, or an endless run."""
     check_found(planted, monkeypatch)
 
 
 def test_that_nobody_comes_for_a_runner_that_has_ended_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there are four at most."""
     four = Bug(_Runners._call_in, CALLED_IN, CALLED_IN.replace("):", " if len(self._all) < 4 else 0):"))
     with planting.planted(four), planting.planted(Bug(_Runners._retired, "if not self.is_closed:", "if False:")):
         check_found(Runtime, monkeypatch)
@@ -533,7 +501,6 @@ def test_that_nobody_comes_for_a_runner_that_has_ended_is_found(monkeypatch: pyt
 
 @pytest.mark.parametrize("bug", OF_RUNNERS)
 def test_a_planted_fault_of_the_runners_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Likewise."""
     with planting.planted(OF_RUNNERS[bug]):
         check_found(Runtime, monkeypatch)
 
@@ -552,7 +519,7 @@ def check_found(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_a_call_is_given_is_made_when_its_turn_has_come() -> None:
-    """And not of what is interrupted before: it is told with what it is made of. What it raises is the reply: laws RT1 and RT2."""
+    """Laws RT1 and RT2: an exception while making the value is the reply."""
     made: list[int] = []
     told: list[Ended] = []
 
@@ -596,7 +563,7 @@ def test_what_a_call_is_given_is_made_when_its_turn_has_come() -> None:
 
 
 def test_what_a_call_ends_with_has_ended_before_it_is_told() -> None:
-    """Law RT9. Where a call returns None there is nothing more; what is raised then is the reply, and it is interrupted alike."""
+    """Law RT9. Its exceptions are the reply, and it is interrupted alike."""
 
     @attrs.frozen
     class Asked:
@@ -647,7 +614,7 @@ def test_what_a_call_ends_with_has_ended_before_it_is_told() -> None:
 
 
 def test_code_that_raises_a_cancellation_of_its_own_was_not_interrupted() -> None:
-    """Law RT2, in the first call of a runner, and in those after it."""
+    """Law RT2, in the first call of a runner and in later ones."""
 
     @attrs.frozen
     class Asks:
@@ -670,7 +637,7 @@ def test_code_that_raises_a_cancellation_of_its_own_was_not_interrupted() -> Non
 
 
 def test_what_cannot_begin_and_is_withdrawn_is_not_told() -> None:
-    """Law RT1, of a command whose beginning has failed already."""
+    """Law RT1, of a command that already failed to start."""
 
     @attrs.frozen
     class Asks:
@@ -695,7 +662,7 @@ def test_what_cannot_begin_and_is_withdrawn_is_not_told() -> None:
 
 
 def test_what_a_reducer_does_not_take_fails_the_runtime() -> None:
-    """Law RT3. Whoever waits is told, then and later; what is under way is called off, and nothing is stepped any more."""
+    """Law RT3: waiters get the error, running calls are cancelled, and no event steps."""
 
     @attrs.frozen
     class Fails:
@@ -733,7 +700,7 @@ def test_what_a_reducer_does_not_take_fails_the_runtime() -> None:
 
 
 def test_code_that_has_missed_its_cancellation_ends_all_the_same() -> None:
-    """Law RT7. Before Python 3.12 `wait_for` drops a cancellation that comes as what it waits for ends."""
+    """Law RT7. Before Python 3.12 `wait_for` drops a cancellation that meets its result."""
 
     @attrs.frozen
     class Asks:
@@ -761,7 +728,7 @@ def test_code_that_has_missed_its_cancellation_ends_all_the_same() -> None:
 
 
 def test_calls_with_nothing_have_ended_at_once() -> None:
-    """Law RT1: whoever asks for none is told so, and waits for nobody."""
+    """Law RT1."""
 
     @attrs.frozen
     class Asks:
@@ -778,11 +745,11 @@ def test_calls_with_nothing_have_ended_at_once() -> None:
         await runtime.close()
         return runtime
 
-    asyncio.run(scenario()).tell("asked")  # RT7: there is no loop any more, and nobody minds
+    asyncio.run(scenario()).tell("asked")  # RT7: the loop is closed, without an error
 
 
 def test_a_runner_that_is_cancelled_as_it_is_woken_loses_no_call() -> None:
-    """Law RT1, whoever cancels it: code may have kept its task."""
+    """Law RT1: code may have kept and cancelled the runner's task."""
 
     @attrs.frozen
     class Asks:
@@ -812,15 +779,13 @@ def test_a_runner_that_is_cancelled_as_it_is_woken_loses_no_call() -> None:
 @final
 @attrs.frozen
 class Asks:
-    """Asks for what it is told by name; the state is how many calls have ended."""
-
     def step(self, state: int, event: object) -> Step[int, object]:
         return Step(state, (event,)) if isinstance(event, str) else Step(state + len(event))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("calls", [1, 2, 3, 4, 9])
 def test_as_many_runners_are_made_as_there_are_calls_that_wait(calls: int) -> None:
-    """RT8, and nobody is called in for what another takes who is on the way."""
+    """Law RT8: without more for calls that a waking runner will take."""
     made: set[str] = set()
 
     async def main(_: Random) -> None:
@@ -839,9 +804,7 @@ def test_as_many_runners_are_made_as_there_are_calls_that_wait(calls: int) -> No
 
 
 def test_calls_that_do_not_wait_share_a_task() -> None:
-    """A runner that is as good as new is used again, also after it had nothing to do; one in which code has set a context
-    variable is not.
-    """
+    """A runner is reused, also after an idle time, unless code has set a context variable in it."""
 
     async def scenario(*, sets: bool) -> int:
         tasks: set[int] = set()
@@ -851,7 +814,7 @@ def test_calls_that_do_not_wait_share_a_task() -> None:
             if sets:
                 PLACE.set(given)
             task = asyncio.current_task()
-            kept.append(task)  # or another may come to have its id
+            kept.append(task)  # otherwise its id may be reused
             tasks.add(id(task))
 
         runtime: Runtime[int, object, object]

@@ -1,4 +1,4 @@
-"""Reducers that ship, each on the runtime of reducers, with sinks and streams that fail and hang, on the deterministic loop."""
+"""Shipped reducers on the runtime of reducers, with sinks and streams that fail and hang."""
 
 from __future__ import annotations
 
@@ -28,8 +28,6 @@ WITHDRAWN: Final = 5
 
 @final
 class Away(Sink[int]):
-    """A sink that is away for a while, hangs, refuses one payload, and raises whatever it likes."""
-
     name = "away"
 
     def __init__(self, random: Random) -> None:
@@ -57,7 +55,6 @@ class Away(Sink[int]):
 
 
 async def outbox(random: Random) -> None:
-    """Payloads, one of which the sink refuses, and one that nobody waits for any more."""
     sink = Away(random)
     rules = OutboxRules(
         breaker=CircuitBreaker(threshold=3, cooldown=10 * SECOND),
@@ -97,8 +94,6 @@ def test_every_payload_is_delivered_in_the_end(seeded: Any) -> None:
 
 @final
 class Stream:
-    """A stream of changes of six documents, and what looks at them; all of it fails in all ways."""
-
     def __init__(self, random: Random) -> None:
         self.random = random
         self.changes: list[DocumentChange] = []
@@ -153,7 +148,6 @@ class Stream:
 
 
 async def leads(random: Random) -> None:
-    """The leader is asked to stop at last."""
     world = Stream(random)
     runtime: Runtime[stream.StreamState, stream.StreamEvent, stream.StreamCommand] = Runtime(
         stream.ChangeStreamConsumer(), stream.Following(), world.begin,

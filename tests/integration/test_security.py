@@ -1,4 +1,4 @@
-"""A broker that asks who comes, through TLS and without: the page on it, typed along, and no secret anywhere."""
+"""The page on a broker with authentication and TLS, typed along; no secret shows anywhere."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ worker = Worker(["orders"], handle, bootstrap="b:1", group="shop")
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[KafkaServer]:
-    """With one record to be read."""
     with KafkaServer(secured=True) as server:
         server.create_topic("orders", 1)
         asyncio.run(_fill(server.bootstrap))
@@ -51,8 +50,6 @@ async def _fill(bootstrap: str) -> None:
 
 
 class Started:
-    """The worker of the page, told some more, at the most talkative level."""
-
     def __init__(self, folder: Path, settings: str, password: str, *more: str) -> None:
         self.log = folder / "log"
         (folder / "app.py").write_text(APP)
@@ -99,7 +96,6 @@ def without_tls(settings: str) -> str:
 @pytest.mark.xdist_group("kafka")
 @pytest.mark.parametrize("is_tls", [True, False])
 def test_the_page_leads_to_a_worker_that_is_let_in(secured: KafkaServer, tmp_path: Path, is_tls: bool) -> None:
-    """The settings of the page, with a password from the environment; nothing that is logged tells it."""
     (tmp_path / "authority.pem").write_bytes(secured.authority.read_bytes())
     settings = SETTINGS[0] if is_tls else without_tls(SETTINGS[0])
     address = secured.tls if is_tls else secured.sasl
@@ -120,7 +116,6 @@ def test_the_page_leads_to_a_worker_that_is_let_in(secured: KafkaServer, tmp_pat
 def test_who_is_not_let_in_or_does_not_trust_the_broker_is_told_so(
     secured: KafkaServer, tmp_path: Path, password: str, is_trusted: bool, said: str
 ) -> None:
-    """What the page says: the line before the error tells what the broker, or TLS, said; the password is in neither."""
     settings = SETTINGS[0] if is_trusted else SETTINGS[0].replace('ssl_cafile = "authority.pem"\n', "")
     (tmp_path / "authority.pem").write_bytes(secured.authority.read_bytes())
     with started(tmp_path, settings, password, f"bootstrap={secured.tls}") as worker:
@@ -144,7 +139,6 @@ def test_who_is_not_let_in_or_does_not_trust_the_broker_is_told_so(
 def test_options_that_do_not_fit_are_refused(
     tmp_path: Path, settings: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Bad input, without a broker: what is there, and what is missing."""
     (tmp_path / "app.py").write_text(APP)
     (tmp_path / "worker.toml").write_text(settings)
     arguments = ("worker", "run", "app.py:worker", "--config", "worker.toml", "--log-level", "debug")
@@ -156,5 +150,4 @@ def test_options_that_do_not_fit_are_refused(
 
 
 def test_the_page_has_settings() -> None:
-    """The pattern above finds them."""
     assert len(SETTINGS) == 1

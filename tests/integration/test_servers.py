@@ -27,7 +27,6 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_a_change_stream_sees_a_majority_write(mongodb: str, database: str) -> None:
-    """The shared server is a replica set: majority writes and change streams work."""
     with client(mongodb) as mongo:
         collection = mongo[database].get_collection("things", write_concern=MAJORITY)
         with collection.watch(max_await_time_ms=500) as stream:
@@ -38,7 +37,6 @@ def test_a_change_stream_sees_a_majority_write(mongodb: str, database: str) -> N
 
 
 def test_an_aborted_transaction_leaves_nothing(mongodb: str, database: str) -> None:
-    """Transactions work: what a committed one wrote stands, what an aborted one wrote does not."""
     with client(mongodb) as mongo, mongo.start_session() as session:
         things = mongo[database]["things"]
         for key, end in (("kept", session.commit_transaction), ("gone", session.abort_transaction)):
@@ -50,7 +48,6 @@ def test_an_aborted_transaction_leaves_nothing(mongodb: str, database: str) -> N
 
 
 def test_a_fail_point_fires_as_often_as_was_asked(mongod: MongoServer, database: str) -> None:
-    """`fail` injects an error code into a command, `times` often, and is off after the block."""
     with client(mongod.uri, retryWrites=False) as mongo:
         collection = counter(mongo, database)
         with mongod.fail("update", times=2, errorCode=10107):
@@ -66,7 +63,6 @@ def test_a_fail_point_fires_as_often_as_was_asked(mongod: MongoServer, database:
 
 
 def test_a_killed_node_comes_back_with_its_data(disposable_mongod: MongoServer) -> None:
-    """SIGKILL ends a node, nothing answers then, and a restart brings what a majority had acknowledged."""
     server = disposable_mongod
     with client(server.uri, serverSelectionTimeoutMS=10_000) as mongo:
         collection = counter(mongo, "survives")
@@ -83,7 +79,6 @@ def test_a_killed_node_comes_back_with_its_data(disposable_mongod: MongoServer) 
 @pytest.mark.mongo
 @pytest.mark.long  # as test_mongo_failover kills one
 def test_a_set_of_three_survives_its_primary() -> None:
-    """With three nodes the killed primary is replaced, and comes back as a secondary or by election."""
     with MongoServer(nodes=3) as server, client(server.uri) as mongo:
         collection = counter(mongo, "survives")
         old = server.primary()
@@ -107,7 +102,6 @@ def producer(bootstrap: str) -> Any:
 
 
 def member(bootstrap: str, group: str) -> Any:
-    """A consumer of a group that is missed soon after it stops."""
     return AIOKafkaConsumer(
         bootstrap_servers=bootstrap,
         group_id=group,
@@ -124,7 +118,6 @@ async def owns(count: int, *members: Any) -> None:
 
 
 def test_a_thousand_records_are_read_back_and_committed(kafka: str, make_topic: Callable[[int], str]) -> None:
-    """What is produced is consumed, and a committed offset is what the next consumer of the group starts from."""
     topic = make_topic(4)
 
     async def consume(records: int) -> tuple[list[int], list[int]]:
@@ -153,7 +146,6 @@ def test_a_thousand_records_are_read_back_and_committed(kafka: str, make_topic: 
 
 
 def test_two_members_share_a_group(kafka: str, make_topic: Callable[[int], str]) -> None:
-    """The second member takes half of the partitions from the first, and gives them back when it leaves."""
     topic = make_topic(4)
 
     async def run() -> None:
@@ -172,8 +164,6 @@ def test_two_members_share_a_group(kafka: str, make_topic: Callable[[int], str])
 
 
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships no types
-    """Writes down how it is called, with the number of partitions."""
-
     def __init__(self) -> None:
         self.calls: list[tuple[str, int]] = []
 
@@ -185,7 +175,6 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka shi
 
 
 def test_a_topic_exists_once(kafka: str, make_topic: Callable[[int], str]) -> None:
-    """Creating a topic tells when the broker refuses."""
     with pytest.raises(KafkaError, match="already exists"):
         create_topic(kafka, make_topic(1), 1)
 
@@ -195,7 +184,6 @@ def test_a_topic_exists_once(kafka: str, make_topic: Callable[[int], str]) -> No
 
 @pytest.mark.parametrize("death", [signal.SIGTERM, signal.SIGKILL])
 def test_servers_end_with_the_test_run_however_it_dies(death: signal.Signals) -> None:
-    """After a signal that skips every `finally`, neither the process nor its folder is left."""
     code = """if True:
         import json, time
         from tests.integration.servers.processes import Keeper

@@ -1,4 +1,4 @@
-"""What strangers do to the HTTP server of the pages: too many connections, slow requests, requests within requests, other names."""
+"""Attacks on the HTTP server of the pages: floods, slow and smuggled requests, foreign names."""
 
 from __future__ import annotations
 
@@ -35,12 +35,11 @@ AMBIGUOUS: Final = (
     f"nonsense\r\nContent-Length: {len(ADMIN)}",
     f": empty\r\nContent-Length: {len(ADMIN)}",
 )
-"""Headers after which servers see the end of a request in different places."""
+"""Headers after which servers disagree about the end of a request."""
 
 
 @pytest.fixture
 def acts() -> list[bytes]:
-    """What was sent to the page that acts."""
     return []
 
 
@@ -56,7 +55,7 @@ def port(acts: list[bytes]) -> Iterator[int]:
 
 @pytest.fixture(params=["linux", "elsewhere"])
 def _on_each_system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the calls that keep the interpreter, and by those that every system has."""
+    """With raw system calls, which keep the interpreter, and with portable ones."""
     if request.param == "elsewhere":
         monkeypatch.setattr(http, "_LINUX", None)
 
@@ -69,7 +68,6 @@ def connected(port: int) -> socket.socket:
 
 
 def said(connection: socket.socket, text: str) -> bytes:
-    """All that is answered to what is sent, until the connection closes or nothing more comes."""
     connection.sendall(text.encode("latin-1"))
     connection.settimeout(0.3)
     answer = b""
@@ -81,11 +79,10 @@ def said(connection: socket.socket, text: str) -> bytes:
 
 @ON_EACH_SYSTEM
 def test_many_half_open_connections_hold_up_nobody(port: int) -> None:
-    """Each sends a byte now and then; whoever asks is answered at once."""
     with ExitStack() as stack:
         for _ in range(HALF_OPEN):
             each = stack.enter_context(connected(port))
-            with suppress(OSError):  # it was let go of
+            with suppress(OSError):  # the server closed it
                 each.sendall(b"G")
         began_s = time.monotonic()
         with connected(port) as asks:
@@ -95,7 +92,6 @@ def test_many_half_open_connections_hold_up_nobody(port: int) -> None:
 
 @ON_EACH_SYSTEM
 def test_a_request_that_comes_in_pieces_is_answered(port: int, acts: list[bytes]) -> None:
-    """No thread waits for its header; what follows that at once, or later, is read as well."""
     with connected(port) as asks:
         for piece in ("POST /act HT", "TP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r"):
             asks.sendall(piece.encode())
@@ -110,7 +106,7 @@ def test_a_request_that_comes_in_pieces_is_answered(port: int, acts: list[bytes]
 
 @ON_EACH_SYSTEM
 def test_a_request_that_trickles_in_is_let_go_of(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A time-out that began anew with each byte never ended."""
+    """Once each byte restarted the timeout."""
     monkeypatch.setattr(http, "_PATIENCE_S", 0.3)
     with connected(port) as slow:
         end_s = time.monotonic() + 10
@@ -137,11 +133,10 @@ def test_one_who_keeps_its_connection_is_answered_again(port: int) -> None:
 @pytest.mark.parametrize("header", AMBIGUOUS)
 @pytest.mark.parametrize("method", ["GET /health", "POST /act"])
 def test_nothing_is_smuggled_in_a_request(port: int, acts: list[bytes], method: str, header: str) -> None:
-    """What another server would take for the body is not taken for the next request."""
     with connected(port) as asks:
         answer = said(asks, f"{method} HTTP/1.1\r\nHost: localhost\r\n{header}\r\n\r\n{ADMIN}{PLAIN}")
 
-    if f"Content-Length: {len(ADMIN)}" == header and method.startswith("POST"):  # that is what it says
+    if f"Content-Length: {len(ADMIN)}" == header and method.startswith("POST"):  # that text is sent
         assert acts == [ADMIN.encode()]
     else:
         assert acts == []
@@ -151,7 +146,7 @@ def test_nothing_is_smuggled_in_a_request(port: int, acts: list[bytes], method: 
 
 @pytest.fixture
 def proxied(port: int) -> Iterator[int]:
-    """The page as it is seen through a real proxy, which sends all requests by one connection."""
+    """The page behind a real proxy, which sends all requests over one connection."""
     binary = nginx()
     if isinstance(binary, str):
         pytest.skip(binary)
@@ -160,7 +155,6 @@ def proxied(port: int) -> Iterator[int]:
 
 
 def smuggled(proxied: int, acts: list[bytes], method: str, header: str) -> bool:
-    """Whether a request within a request, which has no content, is carried out, or an operator is given the answer of another."""
     acts.clear()
     with connected(proxied) as stranger, connected(proxied) as operator:
         body = f"{len(ADMIN):x}\r\n{ADMIN}\r\n0\r\n\r\n" if header == "Transfer-Encoding: chunked" else ADMIN
@@ -170,7 +164,7 @@ def smuggled(proxied: int, acts: list[bytes], method: str, header: str) -> bool:
 
 
 def test_nothing_is_smuggled_through_a_proxy(proxied: int, acts: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page that leaves the body of a GET unread, as a planted bug, is found out so."""
+    """With a page that leaves the body of a GET unread as the planted bug."""
     ways = [(method, header) for method in ("GET /health", "POST /act") for header in AMBIGUOUS]
 
     assert [way for way in ways if smuggled(proxied, acts, *way)] == []
@@ -186,7 +180,7 @@ def test_a_path_that_is_none_is_not_found(port: int, path: str) -> None:
 
 @pytest.mark.parametrize("name", ["[::1", "[", "evil.example", "127.0.0.1.evil.example", "", "127.0.0.2@evil"])
 def test_another_name_is_not_this_machine(name: str) -> None:
-    """A page of another site may have its name lead here (DNS rebinding)."""
+    """A foreign site may point its name here (DNS rebinding)."""
     assert not is_own_name(name)
 
 
@@ -198,7 +192,6 @@ def test_this_machine_is(name: str) -> None:
 def test_a_server_that_leaves_bodies_unread_is_found_out(
     port: int, acts: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planted: what is ambiguous is answered as it looks."""
     monkeypatch.setattr(http, "_is_ambiguous", lambda _: False)
     with pytest.raises(AssertionError):
         test_nothing_is_smuggled_in_a_request(port, acts, "GET /health", "Transfer-Encoding: chunked")

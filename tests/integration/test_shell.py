@@ -1,6 +1,4 @@
-"""The shell of all runtimes: what is wrong is told alike, and a fourth runtime has a command line, settings, signals, health, metrics
-and a page by a row in the table and little more.
-"""
+"""The shell of all runtimes: a fourth one needs a row in the table and little more."""
 
 from __future__ import annotations
 
@@ -97,7 +95,6 @@ async def status(app):
 app = Ticker()
 """
 RUN: Final = "import sys, ticker; sys.exit(ticker.main(sys.argv[1:]))"
-"""As `tidegate` does, once the runtime is in its table."""
 
 
 def arguments(*given: str) -> Sequence[str]:
@@ -113,7 +110,6 @@ def ticker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("ticker")
 def test_a_row_brings_commands_settings_and_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Arguments win over the environment, and that over the file; what is wrong is told with where it is from."""
     monkeypatch.setenv("TIDEGATE_TICKER__EVERY", "20 ms")
     more = ("ticker:app", "--config", "own.toml")
 
@@ -136,7 +132,6 @@ def test_a_row_brings_commands_settings_and_errors(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("ticker")
 def test_a_row_brings_signals_health_metrics_and_a_page(tmp_path: Path) -> None:
-    """It ends by the signal, and says so."""
     ports = {"metrics_port": free_port(), "page_port": free_port()}
     settings = [each for name, port in ports.items() for each in ("--set", f"{name}={port}")]
     log = tmp_path / "log"
@@ -163,7 +158,7 @@ def test_a_row_brings_signals_health_metrics_and_a_page(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("commands", [of_orchestrator, of_reactive], ids=["orchestrator", "reactive"])
 def test_each_command_gives_its_function_what_it_takes(commands: Any) -> None:
-    """Options and functions meet by their names alone."""
+    """Options and functions match by name alone."""
     group = cli.commands[commands.__name__.split(".")[1]]
     assert isinstance(group, click.Group)
     of = {"list": "list_invocations" if commands is of_orchestrator else "list_records", "import": "take_over"}
@@ -178,7 +173,7 @@ def test_each_command_gives_its_function_what_it_takes(commands: Any) -> None:
             signature(function).bind(None, **dict.fromkeys(map(str, options)))
 
 
-# --- what is wrong ------------------------------------------------------------------------------------------------------
+# --- misuse -------------------------------------------------------------------------------------------------------------
 
 
 NOWHERE: Final = "mongodb://shop:hunter2@127.0.0.1:1/?serverSelectionTimeoutMS=200"
@@ -191,7 +186,6 @@ APPS: Final = {
 
 @pytest.fixture
 def asking(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Asking]:
-    """Of an orchestrator, reactive tasks and a worker, on servers that do not answer."""
     for name, app in APPS.items():
         (tmp_path / name).write_text(app)
     monkeypatch.chdir(tmp_path)
@@ -200,7 +194,7 @@ def asking(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     root = logging.getLogger()
     level, handlers = root.level, [*root.handlers]
     yield Asking("", capsys)
-    root.setLevel(level)  # a command that runs something sets logging up
+    root.setLevel(level)  # running commands set up logging
     root.handlers[:] = handlers
 
 
@@ -250,7 +244,6 @@ def asking(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     ],
 )
 def test_what_cannot_be_says_why(asking: Asking, line: str, code: ExitCode, said: str) -> None:
-    """Bad input, and a server that does not answer: a clear error, as JSON as well, no password and no traceback."""
     done = asking.main(*shlex.split(line), "--json")
 
     assert said in done.err
@@ -276,7 +269,6 @@ def test_what_cannot_be_says_why(asking: Asking, line: str, code: ExitCode, said
 def test_what_is_asked_for_and_cannot_be_says_why(
     mongodb: str, asking: Asking, monkeypatch: pytest.MonkeyPatch, line: str, said: str
 ) -> None:
-    """Bad input that the app, or its databases, know of."""
     monkeypatch.setenv("URI", mongodb)
     done = asking.main(*shlex.split(line))
 

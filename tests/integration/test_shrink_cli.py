@@ -1,5 +1,3 @@
-"""What random runs find is stored as it was found and then shrunk; and any stored trace can be shrunk."""
-
 from __future__ import annotations
 
 import json
@@ -19,7 +17,6 @@ Said = Callable[..., tuple[ExitCode, str, str]]
 
 @pytest.fixture
 def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Said:
-    """Run a command in a directory of its own: exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> tuple[ExitCode, str, str]:
@@ -35,7 +32,6 @@ def traced(path: str) -> Any:
 
 
 def test_what_random_runs_find_is_stored_and_then_shrunk(said: Said) -> None:
-    """Two files, of which the shorter one replays, too; the JSON answer tells of both, with counts."""
     code, out, _ = said("explore", NAME, "--runs", "500", "--seed", "1", "--json")
     (scenario,) = json.loads(out)["scenarios"]
     found = scenario["counterexample"]
@@ -51,7 +47,6 @@ def test_what_random_runs_find_is_stored_and_then_shrunk(said: Said) -> None:
 
 
 def test_whoever_wants_it_long_gets_it_long(said: Said) -> None:
-    """And where nothing is drawn there is nothing to shrink."""
     _, out, _ = said("explore", NAME, "--runs", "500", "--seed", "1", "--no-shrink", "--no-store")
     assert "broken in" in out
     assert "shrunk" not in out
@@ -61,7 +56,6 @@ def test_whoever_wants_it_long_gets_it_long(said: Said) -> None:
 
 
 def test_a_stored_trace_is_shrunk(said: Said) -> None:
-    """It is shown, and written beside the file; with a budget of nothing it stays as long as it was."""
     said("explore", NAME, "--runs", "500", "--seed", "1", "--no-shrink")
     code, out, _ = said("shrink", f".tidegate/failures/{NAME}.json")
     assert code is ExitCode.OK
@@ -80,7 +74,6 @@ def test_a_stored_trace_is_shrunk(said: Said) -> None:
 
 
 def test_what_cannot_be_shrunk_ends_with_the_code_of_its_reason(said: Said) -> None:
-    """A trace of another scenario diverges; no trace, and a run that breaks nothing, are wrong usage."""
     said("explore", NAME, "--runs", "500", "--seed", "1", "--no-shrink")
     path = Path(f".tidegate/failures/{NAME}.json")
     code, _, err = said("shrink", str(path), "transition.version_not_raised")

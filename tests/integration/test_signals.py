@@ -1,4 +1,4 @@
-"""An application that runs by itself, `app.run()`, is gone in its time after a signal, whatever code of the user's goes on."""
+"""`app.run()` ends in time after a signal, whatever user code continues."""
 
 from __future__ import annotations
 
@@ -70,7 +70,6 @@ HANDLERS: Final = {"ignores": "ignores()", "in a thread": "asyncio.to_thread(sle
     ],
 )
 def test_an_app_is_gone_in_its_time_whatever_its_handlers_do(tmp_path: Path, app: str, handler: str) -> None:
-    """After the first signal, without another. Where nothing goes on, what comes after `run` is done."""
     script = tmp_path / "app.py"
     script.write_text(BEFORE + app.replace("HANDLER", HANDLERS[handler]) + "app.run()\nprint('after', flush=True)\n")
     with Popen([sys.executable, script], stdout=PIPE, text=True) as running:
@@ -117,7 +116,6 @@ KINDS: Final = {"worker": WORKER, "orchestrator": ORCHESTRATOR, "reactive": REAC
 
 
 def signalled(folder: Path, command: tuple[str | Path, ...], when: str, number: Signals) -> tuple[int, str]:
-    """The code of a command that is signalled as its handler has begun and once more later, and what it says."""
     with Popen(command, cwd=folder, stdout=PIPE, stderr=STDOUT, text=True) as running:
         try:
             assert running.stdout is not None
@@ -144,7 +142,7 @@ def signalled(folder: Path, command: tuple[str | Path, ...], when: str, number: 
 def test_a_second_signal_while_the_process_closes_changes_nothing(
     tmp_path: Path, kind: str, when: str, number: Signals
 ) -> None:
-    """As the loop closes, or as Python waits for threads: it ended the process by the signal, or with a traceback."""
+    """While the loop closes, or Python joins threads: it once killed the process."""
     (tmp_path / "app.py").write_text(CLOSES + KINDS[kind].replace("HANDLER", "begins()"))
     (tmp_path / "records").write_text('{"topic": "orders", "value": "x"}\n')
     options = ("--embedded", "records") if kind == "worker" else ()
@@ -157,7 +155,6 @@ def test_a_second_signal_while_the_process_closes_changes_nothing(
 
 
 def test_a_second_signal_while_the_loop_of_an_app_closes_changes_nothing(tmp_path: Path) -> None:
-    """What comes after `app.run()` is done, with the handlers of before."""
     script = tmp_path / "app.py"
     after = "import signal\napp.run()\nprint(signal.getsignal(signal.SIGTERM).name)\n"
     script.write_text(CLOSES + ORCHESTRATOR.replace("HANDLER", "begins()") + after)

@@ -1,4 +1,4 @@
-"""The simulated MongoDB says what a real one says, call by call: scripts by hand, of the network, of the codes, and by seed."""
+"""The simulated MongoDB answers as a real one, call by call."""
 
 from __future__ import annotations
 
@@ -290,12 +290,11 @@ STEP_DOWNS: Final[Mapping[str, Script]] = {
 }  # fmt: skip
 ALL_BY_HAND: Final[Mapping[str, Script]] = {**BY_HAND, **IN_TRANSACTIONS, **STEP_DOWNS}
 UNSAID: Final = frozenset({121, 249, 283, 346, 356, 11000, 13388})
-"""What a fail point cannot say, for these come with more than a code."""
+"""Errors that a fail point cannot produce: they carry more than a code."""
 OPTIONS: Final = {"with": {"retryWrites": True}, "without": {"retryWrites": False}}
 
 
 def of_the_network() -> dict[str, Script]:
-    """Each operation, with whatever may become of its first request."""
     return {
         f"{name}, {how.value}": (Strike(command, how), Ask(operation), Wait())
         for name, (operation, command) in OPERATIONS.items()
@@ -304,7 +303,6 @@ def of_the_network() -> dict[str, Script]:
 
 
 def of_the_codes() -> dict[str, Script]:
-    """Each code, once, of each command and of its write concern."""
     table: dict[str, Script] = {}
     for number, code in enumerate(sorted(CODES.keys() - UNSAID)):
         each = tuple(OPERATIONS)[number % len(OPERATIONS)]
@@ -319,7 +317,6 @@ def of_the_codes() -> dict[str, Script]:
 
 
 def any_operation(random: Random) -> Operation:
-    """One on three documents."""
     keys = [Eq(ID, each) for each in "abc"]
     where, update = random.choice(keys), random.choice((Add(N, 1), Put(N, 2), Put(S, "s"), Push(S, 1), Add(S, 1)))
     many = random.choice((Gt(N, 1), Lt(N, 3)))
@@ -340,7 +337,6 @@ def any_operation(random: Random) -> Operation:
 
 
 def any_strike(random: Random, asked: Operation | CommitTransaction | AbortTransaction) -> Strike:
-    """Of the command that carries it out."""
     command = {
         "FindOne": "find", "FindAll": "find", "FindOneAndUpdate": "findAndModify", "UpsertOne": "findAndModify",
         "InsertOne": "insert", "DeleteOne": "delete", "DeleteMany": "delete",
@@ -350,7 +346,6 @@ def any_strike(random: Random, asked: Operation | CommitTransaction | AbortTrans
 
 
 def by_seed(seed: int) -> Script:
-    """Operations on three documents, with a strike now and then."""
     random = Random(seed)
     steps: list[Step] = []
     for _ in range(random.randint(4, 10)):
@@ -362,10 +357,9 @@ def by_seed(seed: int) -> Script:
 
 
 def interleaved(seed: int) -> Script:
-    """The transactions of two sessions, and what is asked beside them.
+    """Transactions end before the script awaits a write that may wait for them.
 
-    What is written beside them may wait for them, so they are ended before it is waited for. In the other half of the scripts
-    there is a strike instead, for a client that has lost a connection looks for the server, which takes as long.
+    The other half of the scripts loses a message instead: a client without a connection is as slow.
     """
     random = Random(seed)
     under_way: dict[str, Transaction] = {}
@@ -408,8 +402,6 @@ def interleaved(seed: int) -> Script:
 
 
 def simulated(script: Script, options: Mapping[str, Any] = OPTIONS["with"], seed: int = 1) -> Account:
-    """What the simulated one says."""
-
     async def played(random: Random) -> Account:
         heard = Heard()
         return await play(script, Simulated(random, "db", heard, options), heard)
@@ -418,14 +410,13 @@ def simulated(script: Script, options: Mapping[str, Any] = OPTIONS["with"], seed
 
 
 async def really(server: MongoServer, script: Script, options: Mapping[str, Any]) -> Account:
-    """What the real one says."""
     heard, database = Heard(), f"agreement_{uuid4().hex}"
     with BlackPipe(server.uri) as pipe:
         return await play(script, Real(server, database, pipe, heard, options), heard)
 
 
 def check(server: MongoServer, scripts: Mapping[str, Script], options: Mapping[str, Any], at_once: int = 12) -> None:
-    """Play the scripts on both; a busy machine may be late with a reply, so who differs is played again."""
+    """Play the scripts on both; a difference is replayed, as a busy machine may be late."""
 
     async def all_of_them(names: Collection[str]) -> list[Account]:
         turn = asyncio.Semaphore(at_once)
@@ -462,7 +453,6 @@ def _silent() -> Iterator[None]:
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_scripts_by_hand_are_answered_alike(mongod: MongoServer, options: Mapping[str, Any]) -> None:
-    """Each manner that the simulated server claims; a fail point is one for all, so they come one after the other."""
     coded = {
         name: script
         for name, script in BY_HAND.items()
@@ -474,30 +464,25 @@ def test_scripts_by_hand_are_answered_alike(mongod: MongoServer, options: Mappin
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_what_the_network_does_is_answered_alike(mongod: MongoServer, options: Mapping[str, Any]) -> None:
-    """Each operation, with each way in which a request or its reply is lost."""
     table = of_the_network()
     check(mongod, {name: table[name] for name in tuple(table)[::MONGO_NETWORK_STEP]}, options)
 
 
 def test_the_codes_are_answered_alike(mongod: MongoServer) -> None:
-    """Each code, before a command is carried out and of its write concern: what the driver sends again, and with which labels."""
     table = of_the_codes()
     check(mongod, {name: table[name] for name in tuple(table)[::MONGO_CODES_STEP]}, OPTIONS["with"], at_once=1)
 
 
 @pytest.mark.usefixtures("collected")
 def test_scripts_at_random_are_answered_alike(mongod: MongoServer) -> None:
-    """Operations and lost messages as a seed says."""
     check(mongod, {f"seed {seed}": by_seed(seed) for seed in range(MONGO_SCRIPTS)}, OPTIONS["with"])
 
 
 def test_transactions_at_random_are_answered_alike(mongod: MongoServer) -> None:
-    """Statements, ends, conflicts, waits and lost messages as a seed says."""
     check(mongod, {f"seed {seed}": interleaved(seed) for seed in range(MONGO_SCRIPTS)}, OPTIONS["with"], at_once=4)
 
 
 def test_a_difference_is_noticed(mongod: MongoServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that forgets what it was asked before, and one that labels nothing."""
     name = "the kit deletes many, and the reply is lost"
     table = {name: BY_HAND[name], "labels": (Strike("update", Code(11600)), Ask(update_one(COLLECTION, A, Add(N, 1))))}
     monkeypatch.setattr(commands, "RETRYABLE", frozenset[int]())
@@ -509,7 +494,6 @@ def test_a_difference_is_noticed(mongod: MongoServer, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_transactions_are_answered_alike(mongod: MongoServer, options: Mapping[str, Any]) -> None:
-    """Snapshots, conflicts, who waits, ends that are asked for twice, and what becomes of requests, by network and by code."""
     coded = {
         name: script
         for name, script in IN_TRANSACTIONS.items()
@@ -520,12 +504,10 @@ def test_transactions_are_answered_alike(mongod: MongoServer, options: Mapping[s
 
 
 def test_an_election_ends_transactions_alike(disposable_mongod: MongoServer) -> None:
-    """Those that are open; one that is committed stays so."""
     check(disposable_mongod, {name: STEP_DOWNS[name] for name in MONGO_STEP_DOWNS}, OPTIONS["with"], at_once=1)
 
 
 def test_a_difference_of_transactions_is_noticed(mongod: MongoServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that labels no conflict, and one that makes nobody wait long enough."""
     names = ("a conflict of two", "an abort", "a write beside it waits")
     monkeypatch.setattr(commands, "_TRANSIENT", frozenset[int]())
     monkeypatch.setattr(replica_set, "LIFETIME_S", 0.1)
@@ -535,13 +517,12 @@ def test_a_difference_of_transactions_is_noticed(mongod: MongoServer, monkeypatc
 
 @pytest.mark.parametrize("name", ALL_BY_HAND)
 def test_a_script_is_answered_alike_whatever_goes_first(name: str) -> None:
-    """What a script sees does not depend on the seed of the loop, or nothing could be compared."""
     assert len({simulated(ALL_BY_HAND[name], seed=seed) for seed in range(5)}) == 1
 
 
 @pytest.mark.parametrize("is_stepped_down", [False, True], ids=["forgotten", "stepped down"])
 def test_who_waits_for_a_transaction_that_nobody_ends_waits_a_minute(*, is_stepped_down: bool) -> None:
-    """Or until the primary steps down; what is told of the transaction then, it is told for good."""
+    """Or until the primary steps down, which is final for the transaction."""
 
     async def main(random: Random) -> tuple[float, object, object, list[Any]]:
         here = SimulatedReplicaSet(random, {f"db.{COLLECTION}": (doc("a", 1),)})
@@ -559,8 +540,6 @@ def test_who_waits_for_a_transaction_that_nobody_ends_waits_a_minute(*, is_stepp
 
 
 def told_alike(mongodb: str, ask: Callable[[AsyncMongoClient[dict[str, Any]]], Awaitable[Told]]) -> Told:
-    """What a client is told by both."""
-
     async def really() -> Told:
         async with AsyncMongoClient[dict[str, Any]](mongodb) as client:
             return await ask(client)
@@ -575,8 +554,6 @@ def told_alike(mongodb: str, ask: Callable[[AsyncMongoClient[dict[str, Any]]], A
 
 
 def test_a_collection_is_listed_alike(mongodb: str, database: str) -> None:
-    """By its name, before and after it is there."""
-
     async def listed(client: AsyncMongoClient[dict[str, Any]]) -> list[dict[str, Any]]:
         async def asked() -> list[dict[str, Any]]:
             answer = await client[database].command({"listCollections": 1, "filter": {"name": "things"}})
@@ -592,8 +569,6 @@ def test_a_collection_is_listed_alike(mongodb: str, database: str) -> None:
 
 
 def test_unique_indexes_are_listed_alike(mongodb: str, database: str) -> None:
-    """And none of a collection that is not there."""
-
     async def listed(client: AsyncMongoClient[dict[str, Any]]) -> list[dict[str, Any]]:
         held = client[database]["things"]
         found = [dict(await held.index_information())]
@@ -605,8 +580,6 @@ def test_unique_indexes_are_listed_alike(mongodb: str, database: str) -> None:
 
 
 def test_no_index_is_being_built_alike(mongodb: str, database: str) -> None:
-    """Where nobody makes one."""
-
     async def told(client: AsyncMongoClient[dict[str, Any]]) -> object:
         await client[database]["things"].insert_one({"_id": 1})
         found = await (await client[database]["things"].aggregate([{"$collStats": {"storageStats": {}}}])).to_list()
@@ -616,8 +589,6 @@ def test_no_index_is_being_built_alike(mongodb: str, database: str) -> None:
 
 
 def test_what_is_not_known_of_transactions_is_an_error() -> None:
-    """An aggregation in one, and a change of collections while one is open."""
-
     async def main(random: Random) -> None:
         here = SimulatedReplicaSet(random, {f"db.{COLLECTION}": (doc("a", 1),)})
         async with Network(here, random).client("client") as client, client.start_session() as session:
@@ -641,7 +612,7 @@ def on_the_wire(raw: Mapping[str, Any]) -> dict[str, Any]:
 @settings(max_examples=REQUESTS_READ)
 @given(st.data())
 def test_what_is_read_means_what_was_written(data: st.DataObject) -> None:
-    """Law RM1: a filter that is read matches what the one matches that was written, and updates are the same ones."""
+    """Law RM1: also for updates."""
     stock = data.draw(st.lists(values(), min_size=2, max_size=4))
     operation = data.draw(operations(COLLECTION, st.sampled_from(stock)))
     where = getattr(operation, "where", None)
@@ -658,7 +629,6 @@ def test_what_is_read_means_what_was_written(data: st.DataObject) -> None:
 @pytest.mark.parametrize("sort", [(), (Ascending(S),), (Descending(S), Ascending(N))], ids=str)
 @pytest.mark.parametrize("held", [None, 3, "text", (), (1, 2), 1.5], ids=str)
 def test_a_cursor_is_read_back(sort: Sort, held: Value) -> None:
-    """To one that sorts as it does: of an array, a cursor holds its least or its greatest element."""
     after = (*(held for _ in sort), "id")
     asked = on_the_wire({"$and": [condition(A), behind(after, sort)]})
 
@@ -703,7 +673,7 @@ def test_a_command_that_is_not_known_is_an_error_of_whoever_sends_it() -> None:
 
 
 def test_a_document_that_the_core_cannot_hold_is_an_error() -> None:
-    """A small number of 64 bits would come back as one of 32, and the kit would take the document for another one's."""
+    """A small 64-bit integer would return as 32-bit, and the kit would see another's document."""
 
     async def main(random: Random) -> None:
         place = Simulated(random, "db", Heard(), {})
@@ -715,16 +685,15 @@ def test_a_document_that_the_core_cannot_hold_is_an_error() -> None:
 
 
 def test_the_page_on_resilience_is_typed_along() -> None:
-    """What it shows of the simulated MongoDB runs as it stands there."""
     page = Path("docs/resilience.md").read_text("utf-8").partition("## Without a server, by seed")[2]
     made: dict[str, Any] = {}
-    exec(page.partition("```python\n")[2].partition("```")[0], made)  # noqa: S102  it is ours
+    exec(page.partition("```python\n")[2].partition("```")[0], made)  # noqa: S102  our own source
 
     made["test_an_order_is_placed_once_whatever_is_lost"]()
 
 
 def test_a_new_primary_knows_later_what_a_majority_has() -> None:
-    """Law RS5: until then it answers from before, but for who asks for what is later, and confirms nothing."""
+    """Law RS5: it confirms nothing until then, and answers from before unless asked for later."""
 
     async def main(random: Random) -> tuple[list[object], list[object]]:
         here, told, told_the_other = (
@@ -750,7 +719,7 @@ def test_a_new_primary_knows_later_what_a_majority_has() -> None:
 
 
 def test_the_time_is_asked_for_once_until_another_is_primary() -> None:
-    """Where it may be a little early; and it is never late, nor earlier than that."""
+    """It may be a little early, but never late."""
     asked: list[str] = []
 
     def heard(_: str, command: Mapping[str, Any]) -> None:

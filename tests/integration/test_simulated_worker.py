@@ -1,4 +1,4 @@
-"""One worker on the simulated Kafka: what it asks the broker, when, and what it is told of itself."""
+"""One worker on the simulated Kafka: its requests, their times, and its reports."""
 
 # ruff: noqa: SLF001  leaks are planted in private functions
 
@@ -62,8 +62,6 @@ def played(
     fetched_max: int = 500,
     **told: Any,
 ) -> float:
-    """A worker begins, this happens, and it is asked to stop; how long that takes, in seconds."""
-
     async def main(random: Random) -> float:
         broker, loop = SimulatedBroker({"t": 1, OUT: 1, DEAD: 1}, fetched_max=fetched_max), asyncio.get_running_loop()
         network = Network(broker, random, strike=lambda _, request: strike(request))
@@ -84,7 +82,6 @@ def played(
 
 
 def appends(broker: SimulatedBroker, count: int) -> None:
-    """Each with a key of three bytes and a value of one."""
     for _ in range(count):
         broker.append("t", 0, b"key")
 
@@ -104,7 +101,7 @@ VISITS: Final = 8
 
 @pytest.mark.parametrize("leak", LEAKS)
 def test_a_rebalance_leaves_nothing_behind(leak: str) -> None:
-    """By the slope of what is kept over rebalances, once tables have their size: it is 0, or 1 and more with what is planted."""
+    """By the slope over rebalances once tables are full: 0, or at least 1 with the planted leak."""
     seen = list[int]()
 
     async def handle(_: Record) -> None: ...
@@ -126,7 +123,7 @@ def test_a_rebalance_leaves_nothing_behind(leak: str) -> None:
 
 
 def test_a_client_that_ends_by_itself_ends_the_worker() -> None:
-    """It joins no more: a worker that went on without it would stand for ever."""
+    """It never rejoins, so the worker would hang."""
 
     async def main(random: Random) -> None:
         network = Network(SimulatedBroker({"t": 1}), random)
@@ -145,8 +142,6 @@ def test_a_client_that_ends_by_itself_ends_the_worker() -> None:
 
 
 def test_a_record_that_cannot_be_read_otherwise_either_ends_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a client that says neither where it is nor what it is."""
-
     async def unread(*_: object) -> None: ...
 
     async def undecodable(*_: object, **__: object) -> None:
@@ -174,7 +169,6 @@ def test_a_record_that_cannot_be_read_otherwise_either_ends_the_worker(monkeypat
 
 
 def test_as_many_handlers_begin_as_may_though_none_has_ended() -> None:
-    """Of records that come together."""
     ended = list[int]()
 
     async def during(broker: SimulatedBroker) -> None:
@@ -193,7 +187,7 @@ def test_as_many_handlers_begin_as_may_though_none_has_ended() -> None:
 
 
 def test_a_partition_that_is_there_no_more_is_given_back_at_once() -> None:
-    """Law CA4: its commit is refused, and the group does not wait until the drain is over."""
+    """Law CA4: the broker refuses its commit, and the group does not wait for the drain."""
     joined_s, asked_s = list[float](), list[float]()
 
     def strike(request: Request) -> Any:
@@ -218,7 +212,6 @@ def test_a_partition_that_is_there_no_more_is_given_back_at_once() -> None:
 
 @pytest.mark.parametrize("batch", [None, 1])
 def test_what_is_held_up_is_measured(batch: int | None) -> None:
-    """The bytes of keys and values, and the age of the oldest, of what is not done."""
     ages: dict[int, int] = {}
     sizes: list[int] = []
 
@@ -248,7 +241,7 @@ def test_what_is_held_up_is_measured(batch: int | None) -> None:
 
 
 def test_the_gate_is_asked_before_more_is_taken_in() -> None:
-    """Law AS2: whatever the client has, what is taken in is a part of it beyond what may wait."""
+    """Law AS2: whatever the client holds, the worker exceeds its limit by one batch at most."""
     begun = list[Record]()
     seen = list[int]()
 
@@ -268,7 +261,6 @@ def test_the_gate_is_asked_before_more_is_taken_in() -> None:
 
 
 def test_commits_keep_their_pace_unless_partitions_are_given_back() -> None:
-    """Then they go out at once: in a rebalance, which a heartbeat tells of, and after a stop; and between the two as before."""
     sent_s: list[float] = []
 
     async def during(broker: SimulatedBroker) -> None:
@@ -300,7 +292,6 @@ def test_commits_keep_their_pace_unless_partitions_are_given_back() -> None:
     ],
 )
 def test_what_a_commit_is_answered_is_told(code: Any, kind: type[Event], caplog: pytest.LogCaptureFixture) -> None:
-    """As what it is, and first: refused, refused for what is committed along with it, unknown, taken; what fails is logged."""
     told: list[type[Event]] = []
     answers = [code]
 
@@ -325,7 +316,7 @@ def test_what_a_commit_is_answered_is_told(code: Any, kind: type[Event], caplog:
 
 
 def test_commits_that_fail_lastingly_are_told_to_people_ever_more_rarely(caplog: pytest.LogCaptureFixture) -> None:
-    """Law P12: they are sent again ever more slowly, too, and what is done is committed once they are taken."""
+    """Law P12: retries slow down, too, and the work is committed once the broker accepts."""
     is_away = True
 
     async def during(broker: SimulatedBroker) -> None:
@@ -347,8 +338,6 @@ def test_commits_that_fail_lastingly_are_told_to_people_ever_more_rarely(caplog:
 
 
 def with_beginnings(during: Callable[[SimulatedBroker, Beginnings], Awaitable[None]]) -> None:
-    """Ask where a partition begins in a group that begins at the end of a log, which three records are in."""
-
     async def main(random: Random) -> None:
         broker = SimulatedBroker({"t": 1})
         options: Any = {"auto_offset_reset": "latest"}
@@ -371,8 +360,6 @@ def commits(broker: SimulatedBroker, position: int) -> None:
 
 
 def test_where_a_partition_begins_that_nothing_is_committed_for_stays_so() -> None:
-    """At its end, as it was first asked for: whoever takes it over again leaves nothing out that came meanwhile."""
-
     async def during(broker: SimulatedBroker, beginnings: Beginnings) -> None:
         partition = TopicPartition("t", 0)
         assert await beginnings.known(partition) == (3, None)
@@ -385,8 +372,6 @@ def test_where_a_partition_begins_that_nothing_is_committed_for_stays_so() -> No
 
 
 def test_where_a_partition_begins_whose_position_is_beyond_the_end_stays_so_until_another_is_committed() -> None:
-    """Whoever takes it over again leaves nothing out that came meanwhile, and what is committed then is found."""
-
     async def during(broker: SimulatedBroker, beginnings: Beginnings) -> None:
         partition = TopicPartition("t", 0)
         for at, found in ((9, (3, None)), (8, (5, None))):
@@ -402,7 +387,7 @@ def test_where_a_partition_begins_whose_position_is_beyond_the_end_stays_so_unti
 
 @pytest.mark.parametrize(("before", "begins_at"), [(2, (2, "")), (9, (3, None))])
 def test_what_is_committed_after_a_log_has_lost_its_end_holds(before: int, begins_at: tuple[int, str | None]) -> None:
-    """Whoever takes the partition over again began where the end was then, and sent answers twice."""
+    """A new owner once began at the old end, and sent answers twice."""
 
     async def during(broker: SimulatedBroker, beginnings: Beginnings) -> None:
         partition = TopicPartition("t", 0)
@@ -418,7 +403,7 @@ def test_what_is_committed_after_a_log_has_lost_its_end_holds(before: int, begin
 
 
 def test_a_position_beyond_the_end_that_is_taken_for_one_is_found() -> None:
-    """Runs by seed do not find it: where the client goes back, the partition begins anew, but at an end nothing comes back."""
+    """Runs by seed miss it: the partition restarts, but at an end no record returns."""
     with (
         planted(Bug(begins, "committed > end", "committed > end and cut is not None")),
         pytest.raises(AssertionError),
@@ -463,7 +448,6 @@ def test_what_nobody_expects_of_the_client_ends_the_worker_with_an_error_of_ours
 
 
 def test_where_all_is_cancelled_at_once_nothing_is_raised_but_that() -> None:
-    """As `asyncio.run` does in the end: also while a commit is under way."""
     found: list[object] = []
 
     async def during(broker: SimulatedBroker) -> None:
@@ -482,12 +466,8 @@ def test_where_all_is_cancelled_at_once_nothing_is_raised_but_that() -> None:
 
 
 class Once(NamedTuple):
-    """What came of a worker with `exactly_once`.
-
-    Attributes:
-        made_s: When it made producers.
-        seen: How many records have answers that are seen.
-        stopped_s: How long it took to stop.
+    """When a worker with `exactly_once` made producers, its visible answers, and the time to
+    stop.
     """
 
     made_s: list[float]
@@ -502,7 +482,6 @@ def once(
     odd_fail: bool = False,
     **told: Any,
 ) -> Once:
-    """It has a hundred records, and is fenced at an instant; its first positions are refused. No answer is seen twice."""
     made_s: list[float] = []
     left, readers = [*refusals], list[Reader]()
     network: Network
@@ -537,7 +516,7 @@ def once(
 
 
 def test_who_is_fenced_takes_over_again_after_a_while() -> None:
-    """In which the group may say that the partition is another's: two would fence each other in turn."""
+    """The delay lets the group report a new owner; two would fence each other in turn."""
     (first_s, again_s), seen, _ = once(10, fenced_s=2)
     assert first_s < 1
     assert again_s > 3
@@ -545,7 +524,7 @@ def test_who_is_fenced_takes_over_again_after_a_while() -> None:
 
 
 def test_who_is_refused_otherwise_is_not_fenced(caplog: pytest.LogCaptureFixture) -> None:
-    """It fences itself at once, to learn what has become of its transaction, and goes on."""
+    """It fences itself at once to learn the outcome of its transaction."""
     made_s, seen, _ = once(10, errors.OffsetMetadataTooLargeError)
     assert max(made_s) < 1
     assert seen == 100
@@ -553,13 +532,10 @@ def test_who_is_refused_otherwise_is_not_fenced(caplog: pytest.LogCaptureFixture
 
 
 def test_who_stops_waits_for_no_next_transaction() -> None:
-    """A tenth of a second lies between two, otherwise."""
     assert once(1.05).stopped_s < 0.2
 
 
 def test_dead_letters_of_what_cannot_be_decoded_are_answers() -> None:
-    """They go into the transaction that covers their record."""
-
     def decode(record: Record) -> Record:
         if record.offset % 2:
             raise ValueError
@@ -570,13 +546,11 @@ def test_dead_letters_of_what_cannot_be_decoded_are_answers() -> None:
 
 
 def test_dead_letters_of_what_has_failed_are_answers() -> None:
-    """Each goes into the transaction that covers its record, as answers do."""
     told = once(10, odd_fail=True, on_failure=OnFailure.DEAD_LETTER, dead_letter=DEAD)
     assert told.seen == 100
 
 
 def test_what_cannot_be_decoded_is_read_once() -> None:
-    """Behind it, it is read on; or all since the first would be read again with each that follows."""
     handled: list[int] = []
     read: list[int] = []
 
@@ -598,7 +572,7 @@ def test_what_cannot_be_decoded_is_read_once() -> None:
 
 
 def test_whoever_alone_has_seen_that_a_topic_was_away_joins_again_and_begins_anew() -> None:
-    """The leader has not, so nobody else would, and nothing more could be committed; of what the leader reads on, nothing is said."""
+    """The leader missed it, so no other member would rejoin, and no commit would succeed."""
     handled: list[tuple[int, int]] = []
 
     async def handle(record: Record) -> None:
@@ -652,7 +626,7 @@ def test_whoever_alone_has_seen_that_a_topic_was_away_joins_again_and_begins_ane
 
 @pytest.mark.parametrize("failures_max", [3, None])
 def test_an_observer_that_raises_is_counted_and_not_called_again_if_that_is_set(failures_max: int | None) -> None:
-    """Law RT4: each record is handled and committed all the same."""
+    """Law RT4."""
     registry, handled, calls = CollectorRegistry(), list[int](), list[object]()
 
     async def during(broker: SimulatedBroker) -> None:
@@ -674,7 +648,7 @@ def test_an_observer_that_raises_is_counted_and_not_called_again_if_that_is_set(
 
 
 def test_a_commit_for_which_there_is_no_coordinator_is_told_as_unknown() -> None:
-    """Law P12: the client looks for one for ever, and says nothing."""
+    """Law P12: the client looks for one for ever, silently."""
     told: list[float] = []
     is_away = False
 
@@ -721,10 +695,7 @@ CUT_BUGS: Final = {
 
 
 def with_a_log_that_is_cut(left: int, reset: str, **told: Any) -> tuple[list[int], int]:
-    """What is handled where ten records were read, so many of them are left, and six come after those; what is committed.
-
-    Two of the six are there when the member sees it, and the others before it is answered what is committed.
-    """
+    """Of ten records, `left` remain; two follow before the member notices, four later."""
     handled, committed, is_answered = list[int](), list[int](), True
 
     def strike(request: Request) -> object:
@@ -754,7 +725,7 @@ def with_a_log_that_is_cut(left: int, reset: str, **told: Any) -> tuple[list[int
 
 @pytest.mark.parametrize("case", CUT)
 def test_a_log_that_loses_its_end_under_a_worker_is_read_on(case: str, caplog: pytest.LogCaptureFixture) -> None:
-    """What came below the position that it had was taken for done, silently, until the log had passed that."""
+    """Records below its position were once silently skipped until the log passed it."""
     left, reset, handled = CUT[case]
     assert with_a_log_that_is_cut(left, reset) == (handled, left + 6)
     assert "has lost its end" in caplog.text
@@ -778,7 +749,7 @@ HERE: Final = Partition("t", 0)
 def test_a_group_whose_position_was_removed_begins_at_the_first_record_that_is_left(
     reset: str, left: int, caplog: pytest.LogCaptureFixture, *, exactly_once: bool
 ) -> None:
-    """Laws BG5 and P16: whatever the settings say; that position is committed before a record is handled, and what is gone is told."""
+    """Laws BG5 and P16, whatever the settings: commit that position first, and report the gap."""
     registry, handled, began, brokers = CollectorRegistry(), list[int](), list[int](), list[SimulatedBroker]()
 
     async def handle(record: Record) -> None:
@@ -816,7 +787,7 @@ def test_a_group_whose_position_was_removed_begins_at_the_first_record_that_is_l
 def test_a_member_that_retention_overtakes_goes_on_at_the_first_record_that_is_left(
     reset: str, caplog: pytest.LogCaptureFixture, *, exactly_once: bool
 ) -> None:
-    """Law BG6: what it has in work goes on, and is committed."""
+    """Law BG6: its running work continues, and is committed."""
     registry, ended, begun, is_read = CollectorRegistry(), list[int](), list[int](), True
     brokers = list[SimulatedBroker]()
 
@@ -858,7 +829,6 @@ def test_a_member_that_retention_overtakes_goes_on_at_the_first_record_that_is_l
 
 
 def test_what_cannot_be_decoded_may_be_removed_before_it_is_read_otherwise(caplog: pytest.LogCaptureFixture) -> None:
-    """The worker ended with an error: there was nothing any more that could not be decoded."""
     handled, brokers, is_next = list[int](), list[SimulatedBroker](), False
 
     async def handle(record: Record) -> None:
@@ -886,8 +856,6 @@ def test_what_cannot_be_decoded_may_be_removed_before_it_is_read_otherwise(caplo
 
 @pytest.mark.parametrize("committed", [None, 9])
 def test_a_group_without_a_position_fails_where_it_may_begin_nowhere(committed: int | None) -> None:
-    """The error names the setting, and says why."""
-
     async def during(broker: SimulatedBroker) -> None:
         appends(broker, 3)
         if committed is not None:
@@ -912,10 +880,7 @@ INSIDE: Final = {
 
 
 def inside(case: str, reset: str) -> list[int]:
-    """What is handled from a position on where three records were written, two in a transaction, and one when the worker has begun.
-
-    The transaction ends so before the worker begins, or is committed in the end.
-    """
+    """The log: three records, a transaction of two that ends as given or last, and one more."""
     end, position, _ = INSIDE[case]
     handled = list[int]()
 
@@ -948,12 +913,12 @@ def inside(case: str, reset: str) -> list[int]:
 @pytest.mark.parametrize("reset", RESETS)
 @pytest.mark.parametrize("case", INSIDE)
 def test_a_position_in_a_transaction_is_within_the_log(case: str, reset: str) -> None:
-    """Law BG2: for readers of committed records, too."""
+    """Law BG2, also for readers of committed records."""
     assert sorted(inside(case, reset)) == INSIDE[case][2]
 
 
 def test_a_log_that_ends_where_the_first_transaction_is_open_shows() -> None:
-    """A group that changes to `read_committed` handled all records again."""
+    """Once a group that switched to `read_committed` repeated all records."""
     with (
         planted(Bug(kafka_ports._log_ends, "if own is not None:", "if False:")),
         pytest.raises(AssertionError),

@@ -1,4 +1,4 @@
-"""Taking from a queue on a real MongoDB: by many runners at once, and by its index, however many wait, or have ended."""
+"""Fetching from a queue on a real MongoDB, by many runners and by its index."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ TASKS: Final = (Takeable("send"), Takeable("bill"))
 
 
 class Asked(CommandListener):
-    """What a client sends of documents."""
-
     def __init__(self) -> None:
         self.commands: list[dict[str, Any]] = []
 
@@ -67,7 +65,7 @@ def took(store: Mongo, by: Taker, most: int, factor: int = 1, turn: str | None =
 
 
 def test_of_many_runners_each_run_is_one_runners(client: Client, database: str, asked: Asked) -> None:
-    """Laws TA1 and TA2: all are begun, each once; and with more to choose among, at 1.5 commands a claim at most."""
+    """Laws TA1 and TA2: at most 1.5 commands a claim when there is a choice."""
     store, how_many, most = opened(client, database), 2_000, 10
     enqueued(store, [NewInvocation(f"{number:05}", Job(task="send")) for number in range(how_many)])
     asked.commands.clear()
@@ -90,7 +88,6 @@ def test_of_many_runners_each_run_is_one_runners(client: Client, database: str, 
 
 
 def explained(client: Client, database: str, command: dict[str, Any]) -> tuple[set[str], int, int]:
-    """The stages of a find, and how many keys and documents it looked at."""
     wanted = {key: held for key, held in command.items() if key in {"find", "filter", "sort", "limit", "projection"}}
     plan = client[database].command("explain", wanted, verbosity="executionStats")
     stats = plan["executionStats"]
@@ -105,7 +102,6 @@ def stages(plan: Any) -> set[str]:
 
 
 def filled(client: Client, database: str, ended: int) -> Mongo:
-    """What has ended, what is due later, and what is due, of tenants and of nobody, in two queues."""
     store = opened(client, database)
     now = datetime.now(UTC)
     client[database].invocations.insert_many(
@@ -142,7 +138,6 @@ def hash_of(queue: str, tenant: str | None, number: int) -> int:
 def test_a_look_reads_what_it_takes_however_many_wait_or_have_ended(
     client: Client, database: str, asked: Asked
 ) -> None:
-    """By the partial index, in its order: nothing is sorted, and what has ended, or is due later, is not read."""
     store = filled(client, database, 20_000)
     by = taker("r", "default", "mail")
     asked.commands.clear()
@@ -152,7 +147,7 @@ def test_a_look_reads_what_it_takes_however_many_wait_or_have_ended(
         turn = found.turn
         assert len(found.runs) == 20
     finds = [each for each in asked.commands if "find" in each]
-    assert len(finds) == 5 or len(finds) == 6  # one more where the tenants are through
+    assert len(finds) == 5 or len(finds) == 6  # one more after the last tenant
     for find in finds:
         used, keys, docs = explained(client, database, find)
         assert "SORT" not in used
@@ -163,7 +158,7 @@ def test_a_look_reads_what_it_takes_however_many_wait_or_have_ended(
 def test_who_finds_nothing_is_told_by_an_index_when_the_next_is_due(
     client: Client, database: str, asked: Asked
 ) -> None:
-    """Law TA7, with two minutes between the clocks of nobody: it is the store's time."""
+    """Law TA7: by the store's time, with clocks two minutes apart."""
     store = filled(client, database, 1_000)
     client[database].invocations.delete_many({"due": {"$lt": datetime.now(UTC) + timedelta(minutes=1)}})
     asked.commands.clear()

@@ -1,4 +1,4 @@
-"""The deterministic event loop (`tidegate_adapters.testing.event_loop`), and the fixture that runs asyncio code on it."""
+"""The deterministic event loop (`tidegate_adapters.testing.event_loop`) and its fixture."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ Main = Callable[[Random], Coroutine[Any, Any, Any]]
 
 
 async def course(random: Random) -> list[object]:
-    """Tasks that meet in a lock, a queue, timers, an executor and a set; what happened, in order."""
     said: list[object] = []
     lock, queue, loop = asyncio.Lock(), asyncio.Queue[int](2), asyncio.get_running_loop()
 
@@ -51,12 +50,12 @@ async def course(random: Random) -> list[object]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_same_seed_gives_the_same_run(seed: int) -> None:
-    """Law L1, the order of a set of tasks included."""
+    """Law L1, including the order of a set of tasks."""
     assert run(course, seed) == run(course, seed)
 
 
 def test_another_process_runs_the_same() -> None:
-    """Law L1: neither addresses nor hash seeds show."""
+    """Law L1: under other addresses and hash seeds."""
     script = "import sys\nfrom test_testing import course\nfrom tidegate_adapters.testing.event_loop import run\nprint(run(course, 7))"
 
     def printed(hash_seed: str) -> str:
@@ -70,7 +69,7 @@ def test_another_process_runs_the_same() -> None:
 
 
 def test_what_code_draws_is_the_seeds() -> None:
-    """Law L1; and the state of `random` is what it was."""
+    """Law L1; the state of `random` is restored."""
 
     async def draws(_: Random) -> list[float]:
         return [random.random(), random.randint(0, 10**9)]
@@ -89,8 +88,6 @@ def test_seeds_differ() -> None:
 
 
 def orders(begin: Callable[[Callable[[int], None]], object]) -> set[tuple[int, ...]]:
-    """In which orders three things happen, over many seeds."""
-
     async def main(_: Random) -> tuple[int, ...]:
         said: list[int] = []
         begin(said.append)
@@ -116,7 +113,7 @@ def test_plain_callbacks_keep_their_order() -> None:
 
 
 def test_timers_of_one_instant_have_no_order() -> None:
-    """Law L3: asyncio documents that as well."""
+    """Law L3: asyncio documents it."""
     assert len(orders(lambda say: [asyncio.get_running_loop().call_later(1, say, n) for n in range(3)])) == 6
 
 
@@ -126,7 +123,7 @@ def test_timers_go_by_their_instants() -> None:
 
 
 def test_time_stands_while_something_is_ready_and_passes_when_the_loop_stalls() -> None:
-    """Law L2: a timer that is due waits for the turn to end."""
+    """Law L2: a due timer waits for the turn to end."""
 
     async def main(_: Random) -> tuple[float, float, float]:
         loop = asyncio.get_running_loop()
@@ -212,7 +209,7 @@ def test_what_only_the_loop_is_told_fails_the_run(main: Main, cause: type[Except
 
 
 def test_an_exception_handler_of_ones_own_is_told_instead() -> None:
-    """Law L5, as asyncio has it."""
+    """Law L5, as in asyncio."""
     told = []
 
     async def main(random: Random) -> None:
@@ -342,7 +339,7 @@ print([run(main, seed)[:5] for seed in range(3)], run(main, 3) == run(main, 3))
 
 @pytest.mark.parametrize("python", OTHERS)
 def test_eager_tasks_start_at_once(python: str) -> None:
-    """Python 3.12 and later can; which goes first is their creator's choice then, and how they go on the seed's."""
+    """Since Python 3.12. Creators then choose the first step, and the seed the rest."""
     adapters = Path(__file__).parents[2] / "src"
     import attrs
 
@@ -377,7 +374,6 @@ def test_it(seeded):
 def test_the_fixture_tells_the_line_that_runs_a_failing_seed_again(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And the line, pasted, makes that run alone."""
     for name in [name for name in os.environ if name.startswith(("PYTEST_", "TIDEGATE_"))]:
         monkeypatch.delenv(name)
     pytester.makepyfile(test_it=RACE)
@@ -394,7 +390,7 @@ def test_the_fixture_tells_the_line_that_runs_a_failing_seed_again(
 
 
 def test_the_clocks_of_time_show_the_loops() -> None:
-    """Law L7: to the thread that runs it, and what they showed before afterwards."""
+    """Law L7: in the loop's thread alone, and restored afterwards."""
     before = time.monotonic, time.monotonic_ns, time.time, time.time_ns
 
     async def main(_: Random) -> tuple[list[float], list[float]]:

@@ -1,5 +1,3 @@
-"""A span for each call of a handler: what it is called, what it says, and whose child it is."""
-
 from __future__ import annotations
 
 import asyncio
@@ -44,12 +42,10 @@ async def nothing(_: object) -> None: ...
 
 
 class Raises(SpanProcessor):
-    """A processor that fails at its work."""
-
     def __init__(self, when: str) -> None:
         self.when = when
 
-    def on_start(self, span: Any, parent_context: Any = None) -> None:  # noqa: ARG002  as it is called
+    def on_start(self, span: Any, parent_context: Any = None) -> None:  # noqa: ARG002  the interface's signature
         if self.when == "start":
             raise ValueError(span)
 
@@ -60,7 +56,7 @@ class Raises(SpanProcessor):
 
 @pytest.mark.parametrize("when", ["start", "end"])
 def test_a_provider_that_raises_loses_no_record(when: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Once the record had failed, though its handler had returned."""
+    """Once the record failed although its handler had returned."""
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(Raises(when))
     worker = Worker(["orders"], nothing, bootstrap="b:1", group="shipping", tracer_provider=provider)
@@ -71,7 +67,7 @@ def test_a_provider_that_raises_loses_no_record(when: str, caplog: pytest.LogCap
 
 
 def test_a_span_says_which_record_it_is_about() -> None:
-    """By the conventions of OpenTelemetry; of the record itself nothing is said but that it has no value."""
+    """By the conventions of OpenTelemetry, without the record's content."""
     some = (Record("orders", 3, 0, b"secret-key", b"secret", (("a", b"secret"),)), Record("orders", 3, 0))
     first, second = spans(nothing, *some)
 
@@ -94,7 +90,6 @@ def test_a_span_says_which_record_it_is_about() -> None:
 
 
 def test_a_span_is_the_child_of_whoever_has_sent_its_record() -> None:
-    """And links to it; a header that is none, and one of any bytes, begins a trace."""
     headers = [
         (("traceparent", PARENT),),
         (("Traceparent", PARENT),),
@@ -112,7 +107,6 @@ def test_a_span_is_the_child_of_whoever_has_sent_its_record() -> None:
 
 @pytest.mark.parametrize("is_async", [True, False])
 def test_a_span_is_current_in_its_handler(*, is_async: bool) -> None:
-    """In a thread as well; and not beyond it."""
     seen: list[int] = []
 
     def look(_: object) -> None:
@@ -129,8 +123,6 @@ def test_a_span_is_current_in_its_handler(*, is_async: bool) -> None:
 
 
 def test_what_a_handler_raises_is_an_event_of_its_span() -> None:
-    """Without what looks like a secret."""
-
     async def handle(_: object) -> None:
         raise ValueError("no access with password=hunter2")
 
@@ -160,8 +152,6 @@ def test_to_park_a_record_is_no_error_of_its_span() -> None:
 
 
 def test_what_cannot_be_decoded_is_an_event_as_well() -> None:
-    """Though it counts as done."""
-
     def decode(_: Record) -> object:
         raise KeyError("total")
 
@@ -174,7 +164,6 @@ def test_what_cannot_be_decoded_is_an_event_as_well() -> None:
 def test_an_answer_that_cannot_be_sent_is_an_event_of_the_span_of_its_handler(
     batch: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And where it was to be sent to is said there, and in the log: the client's error does not tell."""
     exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
 
@@ -204,8 +193,6 @@ def test_an_answer_that_cannot_be_sent_is_an_event_of_the_span_of_its_handler(
 
 
 class Refusing(Producer):
-    """A producer that sends nothing to `shipped`."""
-
     async def start(self) -> None:
         pass
 
@@ -221,9 +208,9 @@ class Refusing(Producer):
 
 
 def test_a_runner_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A span leaves no context variable behind: another runner for each record would take its time."""
+    """A span leaves no context variable behind, which would cost a new runner for each record."""
     made = 0
-    run = _Runners._run  # noqa: SLF001  it is counted how many runners there are
+    run = _Runners._run  # noqa: SLF001  counts the runners
 
     def counted(self: Any, runner: Any) -> Any:
         nonlocal made
@@ -238,7 +225,6 @@ def test_a_runner_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_the_extra_it_is_said_what_to_install() -> None:
-    """Tracing is an extra."""
     program = (
         'import sys; sys.modules["opentelemetry"] = None\n'
         "from tidegate_adapters.kafka.worker import Worker\n"
@@ -250,7 +236,6 @@ def test_without_the_extra_it_is_said_what_to_install() -> None:
 
 
 def sent(answer: Callable[[], object], **told: Any) -> tuple[tuple[Send, ...], ReadableSpan]:
-    """What is sent of a record that is answered so, and the span of its handler."""
     exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
 
@@ -266,7 +251,6 @@ def sent(answer: Callable[[], object], **told: Any) -> tuple[tuple[Send, ...], R
 
 @pytest.mark.parametrize("exactly_once", [False, True])
 def test_what_is_sent_is_a_child_of_the_span_of_its_handler(*, exactly_once: bool) -> None:
-    """By W3C Trace Context: one answer, several, and a generator of them; other headers stay before it."""
     first, second = Send("shipped", b"1", headers=(("a", b"b"),)), Send("shipped", None, b"k", partition=0)
 
     def one_by_one() -> Iterator[Send]:
@@ -287,15 +271,13 @@ def test_what_is_sent_is_a_child_of_the_span_of_its_handler(*, exactly_once: boo
 
 
 def test_what_names_a_parent_keeps_it() -> None:
-    """Whoever hands on the header of its record, or has a span of its own, is believed."""
+    """A forwarded header, or a span of the handler's own, wins."""
     named = Send("shipped", b"1", headers=(("Traceparent", PARENT),))
 
     assert sent(lambda: named)[0] == (named,)
 
 
 def test_a_dead_letter_has_the_parent_of_its_record() -> None:
-    """It is the record as it came; what has failed is in the span."""
-
     def fails() -> None:
         raise ValueError("no")
 

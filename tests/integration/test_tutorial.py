@@ -1,5 +1,3 @@
-"""The tutorial and its like, typed along: files are written as they stand, commands print what is said that they print."""
-
 from __future__ import annotations
 
 import os
@@ -44,7 +42,6 @@ def test_whoever_types_along_what_needs_a_mongodb_sees_what_it_shows(
 
 
 def type_along(page: str, asked: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each line shown is the beginning of a line printed, in this order; widths of columns may differ."""
     text, commands = (DOCS / f"{page}.md").read_text(), 0
     for part in PARTS.finditer(text):
         if part["file"]:

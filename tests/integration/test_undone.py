@@ -1,4 +1,4 @@
-"""Which records a member knows again that it was handed before it lost their partition."""
+"""Records that a member recognises after it lost and regained their partition."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ WORK: Final = Work(TP, 1, Handle((0,)), (0,))
 
 @attrs.frozen
 class Came:
-    """A record as the client hands it over."""
-
     offset: int
     key: bytes | None = b"k"
     value: bytes | None = b"v"
@@ -33,7 +31,6 @@ class Came:
 
 
 def done(offsets: Iterable[int], stood_s: float = 2.0, *, knows: bool = True) -> Records:
-    """These were done once the event loop had stood still, and the partition was lost."""
     now_s = [0.0]
     records = Records(lambda: now_s[0], knows=knows)
     records.turned()
@@ -45,7 +42,6 @@ def done(offsets: Iterable[int], stood_s: float = 2.0, *, knows: bool = True) ->
 
 
 def known(records: Records, stop: int) -> tuple[int, ...]:
-    """Which are known again, where what is below that is kept."""
     records.forget(TP, None, Kept(TP, 0, ((0, stop),)))
     return records.compared(TP, [*map(Came, range(stop + 1))])[0]
 
@@ -56,7 +52,6 @@ def known(records: Records, stop: int) -> tuple[int, ...]:
     ids=str,
 )
 def test_a_record_is_known_again_by_all_that_it_carries(other: dict[str, Any]) -> None:
-    """Only those that are kept; and if one is another, it is told."""
     records = done(range(3))
     assert known(records, 2) == (0, 1)
     assert records.compared(TP, [Came(0), Came(7)]) == ((0,), False)
@@ -64,7 +59,6 @@ def test_a_record_is_known_again_by_all_that_it_carries(other: dict[str, Any]) -
 
 
 def test_only_what_is_done_once_the_loop_has_stood_still_is_known() -> None:
-    """Until a commit is taken; and nothing where what records came to is not."""
     assert known(done(range(3), 0.5), 3) == ()
     assert known(done(range(3), knows=False), 3) == ()
     records = done(range(3))
@@ -78,7 +72,6 @@ def test_only_what_is_done_once_the_loop_has_stood_still_is_known() -> None:
 
 
 def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first of them, for which a commit waits."""
     monkeypatch.setattr(in_flight, "_KNOWN_MAX", 5)
     assert known(done(range(50)), 50) == (0, 1, 2, 3, 4)
 

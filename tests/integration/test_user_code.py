@@ -1,7 +1,4 @@
-"""One rule wherever a function of the user's is called: whatever it raises is a failure of what it was called for.
-
-Handlers have tests of their own (`test_handlers`, `test_orchestrator_app`, `test_reactive_app`), and so has a `Computed` on a server.
-"""
+"""An exception of a user's function fails its operation; handlers have tests of their own."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ from tidegate_adapters.runtime.handlers import Undecodable, Unread, called
 
 
 class OddError(BaseException):
-    """No `Exception`."""
+    pass
 
 
 Raises = Callable[..., NoReturn]
@@ -94,7 +91,6 @@ CODE: Final[Mapping[str, Callable[[Raises], bool]]] = {
     "a work in turns": worked,
     "what decodes records of a worker": decoded,
 }
-"""What calls a function of the user's, and tells whether it has noted a failure."""
 FAILURES: Final = (ValueError("x"), OddError("x"), asyncio.CancelledError(), GeneratorExit())
 ENDS: Final = (KeyboardInterrupt(), SystemExit(1), InstantRefused("x", "y"))
 
@@ -102,7 +98,7 @@ ENDS: Final = (KeyboardInterrupt(), SystemExit(1), InstantRefused("x", "y"))
 @pytest.mark.parametrize("error", FAILURES, ids=lambda each: type(each).__name__)
 @pytest.mark.parametrize("code", CODE)
 def test_whatever_it_raises_is_a_failure(code: str, error: BaseException) -> None:
-    """`CancelledError`, too, which `future.result()` raises."""
+    """Including `CancelledError`, which `future.result()` raises."""
 
     def raises(*_: object) -> NoReturn:
         raise error
@@ -113,8 +109,6 @@ def test_whatever_it_raises_is_a_failure(code: str, error: BaseException) -> Non
 @pytest.mark.parametrize("error", ENDS, ids=lambda each: type(each).__name__)
 @pytest.mark.parametrize("code", CODE)
 def test_what_ends_the_process_is_none(code: str, error: BaseException) -> None:
-    """Nor is control flow of the simulator."""
-
     def raises(*_: object) -> NoReturn:
         raise error
 

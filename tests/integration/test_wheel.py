@@ -1,4 +1,4 @@
-"""The wheel: two packages and nothing else, typed, and the core works from it alone."""
+"""The wheel: two typed packages and nothing else; the core works from it alone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ EXTRAS: Final = {
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built once, without a network, from a copy of what the build needs."""
     tree, out = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("wheel")
     for name in NEEDED:
         shutil.copy(ROOT / name, tree)
@@ -72,14 +71,12 @@ def contents(folder: Path) -> set[str]:
 
 
 def test_the_top_level_is_the_two_packages(wheel: Path, unzipped: Path) -> None:
-    """Nothing else lands in a user's site-packages, and the wheel is for any platform."""
     assert {each.name for each in unzipped.iterdir()} == {"tidegate", "tidegate_adapters", DIST_INFO}
     assert wheel.name == f"tidegate-{__version__}-py3-none-any.whl"
 
 
 @pytest.mark.parametrize(("package", "root"), [("tidegate", "core"), ("tidegate_adapters", "adapters")])
 def test_every_module_is_in_it_and_nothing_else(unzipped: Path, package: str, root: str) -> None:
-    """What is under the source root is in the wheel, no more and no less; both packages are typed."""
     source = {name for name in contents(ROOT / "src" / root / package) if "__pycache__" not in name}
 
     assert contents(unzipped / package) == source
@@ -88,7 +85,7 @@ def test_every_module_is_in_it_and_nothing_else(unzipped: Path, package: str, ro
 
 
 def test_the_licence_and_the_command_are_in_it(unzipped: Path) -> None:
-    """The text of the licence, and one command, which the core has because it must say what to install."""
+    """The core has the command, because it must report missing adapters."""
     files = contents(unzipped / DIST_INFO)
     commands = (unzipped / DIST_INFO / "entry_points.txt").read_text("utf-8")
 
@@ -97,7 +94,6 @@ def test_the_licence_and_the_command_are_in_it(unzipped: Path) -> None:
 
 
 def test_attrs_is_all_it_depends_on(metadata: Message) -> None:
-    """Whatever else it can use is behind an extra, each of which brings something."""
     required = metadata.get_all("Requires-Dist", [])
     extras = {extra: [each for each in required if each.endswith(f"extra == '{extra}'")] for extra in EXTRAS}
     base = [each for each in required if "extra ==" not in each]
@@ -112,7 +108,6 @@ def test_attrs_is_all_it_depends_on(metadata: Message) -> None:
 
 @pytest.fixture(scope="module")
 def alone(unzipped: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The beginning of a program that sees the unzipped wheel, attrs and the standard library."""
     folder = tmp_path_factory.mktemp("attrs")
     for name in ("attr", "attrs"):
         spec = find_spec(name)
@@ -128,7 +123,6 @@ def python(program: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_from_the_wheel_alone_a_scenario_is_explored(alone: str, unzipped: Path) -> None:
-    """No source tree, no driver: the catalogue imports, and specimens and a program come out as expected."""
     program = (
         "import tidegate.catalogue as catalogue\n"
         "from tidegate.sim.report import explore\n"
@@ -149,7 +143,6 @@ def test_from_the_wheel_alone_a_scenario_is_explored(alone: str, unzipped: Path)
 
 
 def test_from_the_wheel_alone_the_command_says_what_to_install(alone: str) -> None:
-    """The adapters are there, their drivers are not: exit code 2, and one line."""
     done = python(f"{alone}import runpy; runpy.run_module('tidegate', run_name='__main__')")
 
     assert (done.returncode, done.stdout) == (2, "")
@@ -167,7 +160,6 @@ def test_from_the_wheel_alone_the_command_says_what_to_install(alone: str) -> No
 def test_from_the_wheel_alone_a_module_says_which_extra_it_needs(
     alone: str, module: str, name: str, extra: str
 ) -> None:
-    """An ImportError of tidegate's own, with what to install; whoever asks for nothing of it is not troubled."""
     done = python(
         f"{alone}from tidegate.model.errors import MissingExtra\n"
         f"try:\n    from {module} import {name}\nexcept MissingExtra as missing:\n    print(missing.what, missing.todo, sep='|')"

@@ -1,4 +1,4 @@
-"""`tidegate worker run` as an operator meets it: a process, signals, exit codes and logs, on a real broker."""
+"""`tidegate worker run` as a process: signals, exit codes and logs, on a real broker."""
 
 from __future__ import annotations
 
@@ -115,7 +115,6 @@ def committed(bootstrap: str, topic: str) -> int | None:
 def test_a_signal_lets_it_drain_commit_and_leave(
     kafka: str, make_topic: Callable[[int], str], tmp_path: Path, target: str, number: signal.Signals
 ) -> None:
-    """What is in work ends and is committed; the exit code tells the signal, and stdout the same as JSON."""
     topic = make_topic(1)
     filled(kafka, topic, 3)
     with running(tmp_path, kafka, topic, target, "--json") as worker:
@@ -132,7 +131,6 @@ def test_a_signal_lets_it_drain_commit_and_leave(
 
 
 def test_a_second_signal_waits_for_nothing(kafka: str, make_topic: Callable[[int], str], tmp_path: Path) -> None:
-    """What is in work is given up, and left to the next owner."""
     topic = make_topic(1)
     filled(kafka, topic, 1)
     with running(tmp_path, kafka, topic, "worker") as worker:
@@ -147,7 +145,7 @@ def test_a_second_signal_waits_for_nothing(kafka: str, make_topic: Callable[[int
 def test_of_two_with_one_name_the_older_ends_at_once_and_says_why(
     kafka: str, make_topic: Callable[[int], str], tmp_path: Path
 ) -> None:
-    """Law SD8: what it had in work is the other's already, which goes on undisturbed. The exit code is that of wrong settings."""
+    """Law SD8: the other's work goes on. The exit code is that of wrong settings."""
     topic = make_topic(1)
     filled(kafka, topic, 3)
     named = ("--set", "options.group_instance_id=shipping-1", "--set", "options.heartbeat_interval_ms=300")
@@ -177,7 +175,6 @@ def test_of_two_with_one_name_the_older_ends_at_once_and_says_why(
 def test_a_third_signal_ends_what_holds_up_the_event_loop(
     kafka: str, make_topic: Callable[[int], str], tmp_path: Path
 ) -> None:
-    """User code that blocks hears of no signal; the process ends nevertheless."""
     topic = make_topic(1)
     filled(kafka, topic, 1)
     with running(tmp_path, kafka, topic, "blocked") as worker:
@@ -193,7 +190,6 @@ def test_a_third_signal_ends_what_holds_up_the_event_loop(
 def test_logs_are_objects_with_the_place_and_without_secrets(
     kafka: str, make_topic: Callable[[int], str], tmp_path: Path
 ) -> None:
-    """A failing handler is found by topic, partition, offset and attempt."""
     topic = make_topic(1)
     filled(kafka, topic, 1)
     with running(tmp_path, kafka, topic, "fails", "--log-format", "json") as worker:
@@ -212,7 +208,6 @@ def test_logs_are_objects_with_the_place_and_without_secrets(
 
 @pytest.fixture
 def asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
-    """What the command line answers in this process: where no broker is."""
     (tmp_path / "app.py").write_text(APP)
 
     def answered(*arguments: str, **environment: str) -> Said:
@@ -224,7 +219,6 @@ def asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., S
 def test_what_it_is_told_comes_from_arguments_environment_file_and_code_in_this_order(
     asked: Callable[..., Said], tmp_path: Path
 ) -> None:
-    """`config show --origin` tells which; a file is named, by an argument or the environment, or is pyproject.toml here."""
     (tmp_path / "pyproject.toml").write_text("[tool.tidegate.worker]\ngroup = 'by pyproject'")
     (tmp_path / "own.toml").write_text(
         "[worker]\ngroup = 'by file'\nconcurrency = 7\n[worker.options]\nclient_id = 'me'"
@@ -253,7 +247,6 @@ def test_what_it_is_told_comes_from_arguments_environment_file_and_code_in_this_
 def test_what_it_would_be_told_is_shown_without_secrets_and_without_a_broker(
     asked: Callable[..., Said], command: tuple[str, ...]
 ) -> None:
-    """Rules and options in lines, each with where it is from."""
     secret = {"TIDEGATE_WORKER__OPTIONS__SASL_PLAIN_PASSWORD": "hunter2"}
     done = asked(*command, "app.py:worker", **secret)
 
@@ -266,7 +259,6 @@ def test_what_it_would_be_told_is_shown_without_secrets_and_without_a_broker(
 
 
 def test_settings_that_do_not_fit_one_another_are_told_with_where_they_are_from(asked: Callable[..., Said]) -> None:
-    """Bad input: each is right by itself."""
     short = {"TIDEGATE_WORKER__OPTIONS__REBALANCE_TIMEOUT_MS": "15000"}
     done = asked("worker", "run", "app.py:worker", "--set", "consumer.partition.drain.total=20 s", **short)
 
@@ -275,7 +267,6 @@ def test_settings_that_do_not_fit_one_another_are_told_with_where_they_are_from(
 
 
 def test_what_is_wrong_with_a_setting_is_told_with_where_it_is_from(asked: Callable[..., Said]) -> None:
-    """Bad input: also as JSON, and before anything runs."""
     done = asked("worker", "run", "app.py:worker", "--json", TIDEGATE_WORKER__CONCURENCY="8")
 
     assert done.code == ExitCode.USAGE

@@ -1,4 +1,4 @@
-"""What becomes of a record that fails, and of what a handler answers with: on an embedded log, and on a real broker."""
+"""Failing records and the answers of handlers, on an embedded log and on a real broker."""
 
 from __future__ import annotations
 
@@ -53,8 +53,6 @@ def headers_of(sent: Send) -> dict[str, str]:
 
 @final
 class Poisoned:
-    """Fails at what is poison, so many times; keeps what it was called with."""
-
     def __init__(self, times: int = 1_000) -> None:
         self.times, self.seen = times, Counter[bytes]()
 
@@ -65,7 +63,7 @@ class Poisoned:
             raise ValueError(f"no {value.decode()}, thank you")
 
 
-# --- what follows a failure ---------------------------------------------------------------------------------------------
+# --- after a failure ----------------------------------------------------------------------------------------------------
 
 
 def test_a_record_is_tried_again_as_often_as_it_may_be() -> None:
@@ -87,7 +85,6 @@ def test_by_default_what_fails_stops_its_partition() -> None:
 
 @pytest.mark.parametrize("rules", [ConsumerRules(), BY_KEY, BY_OFFSET], ids=["no order", "by key", "by offset"])
 def test_what_is_skipped_is_logged_and_counts_as_done(rules: ConsumerRules, caplog: pytest.LogCaptureFixture) -> None:
-    """In each order, and the rest of its key goes on."""
     handle = Poisoned()
     made = worker(handle, consumer=rules, on_failure=OnFailure.SKIP, retries=1, backoff=SOON)
     outcome = on_log(made, b"a", b"poison 1", b"b", b"poison 2", b"c", keys=[b"x", b"y", b"y", b"x", b"x"])
@@ -124,7 +121,6 @@ def test_a_dead_letter_is_the_record_and_why(rules: ConsumerRules) -> None:
 
 
 def test_the_rest_of_a_key_may_go_with_it() -> None:
-    """It is not handled, and so has no error of its own; other keys are."""
     handle = Poisoned()
     made = worker(handle, consumer=BY_KEY, on_failure=OnFailure.DEAD_LETTER_KEY, dead_letter="dead")
     outcome = on_log(made, b"poison", b"a", b"b", b"c", keys=[b"x", b"y", b"x", None])
@@ -192,7 +188,7 @@ def test_what_cannot_be_meant_is_refused(said: Mapping[str, object], why: str) -
 def test_a_pattern_leaves_out_the_dead_letters_of_what_it_matches(
     topics: list[str], dead_letter: str, consumed: list[str], left_out: list[str]
 ) -> None:
-    """Or they would be dead-lettered again, without end."""
+    """Otherwise they would be dead-lettered again for ever."""
     told = WorkerSettings(tuple(topics), "b", "g", dead_letter=dead_letter)
 
     assert all(re.fullmatch(told.pattern, each) for each in consumed)
@@ -209,7 +205,6 @@ def test_a_pattern_leaves_out_the_dead_letters_of_what_it_matches(
     ],
 )
 def test_dead_letters_that_are_consumed_by_name_are_refused(topics: list[str], dead_letter: str, why: str) -> None:
-    """Bad input: nobody may leave out what is named."""
     with pytest.raises(Misuse) as refused:
         _ = WorkerSettings(tuple(topics), "b", "g", dead_letter=dead_letter)
 
@@ -227,7 +222,7 @@ def test_a_worker_that_is_told_something_else_fails_as_before() -> None:
         made.configured(stops)
 
 
-# --- what handlers answer with ------------------------------------------------------------------------------------------
+# --- answers of handlers ------------------------------------------------------------------------------------------------
 
 
 async def one(record: Record) -> Send:
@@ -278,13 +273,11 @@ def number(record: Record) -> int:
     return int(record.value or b"")
 
 
-# --- what is parked -----------------------------------------------------------------------------------------------------
+# --- parked records -----------------------------------------------------------------------------------------------------
 
 
 @final
 class Parks:
-    """Asks to be called again with what is early, so many times; keeps what it was called with."""
-
     def __init__(self, times: int = 2) -> None:
         self.times, self.seen = times, list[bytes]()
 
@@ -311,7 +304,6 @@ def test_the_key_of_what_is_parked_waits_and_other_keys_go_on() -> None:
 
 
 def test_a_plain_function_may_park_and_an_embedded_run_waits_for_it() -> None:
-    """Longer than nothing may move otherwise."""
     seen: list[bytes | None] = []
 
     def handle(record: Record) -> None:
@@ -324,7 +316,6 @@ def test_a_plain_function_may_park_and_an_embedded_run_waits_for_it() -> None:
 
 
 def test_to_park_does_not_use_up_what_may_be_tried_again() -> None:
-    """A dead letter tells of the attempts that failed."""
     count = 0
 
     async def handle(_: Record) -> None:
@@ -359,8 +350,6 @@ def test_only_a_length_of_time_can_be_waited_for(delay: Any, message: str) -> No
 
 @final
 class Batches:
-    """Keeps the values of each batch; raises where there is poison, so many times."""
-
     def __init__(self, times: int = 1_000) -> None:
         self.times, self.seen = times, list[list[bytes | None]]()
 
@@ -464,7 +453,7 @@ def test_a_batch_of_which_nothing_can_be_decoded_is_done_without_its_handler() -
 
 @pytest.mark.parametrize("times", [1, 1_000])
 def test_batches_by_offset_follow_one_another(times: int) -> None:
-    """Law P8: one that has failed is tried again before the next one begins, or goes to the dead letters whole."""
+    """Law P8: a failed one is retried before the next begins, or is dead-lettered whole."""
     course: list[str] = []
 
     async def handle(records: list[Record]) -> None:
@@ -493,7 +482,6 @@ def test_batches_by_offset_follow_one_another(times: int) -> None:
 
 
 def test_to_park_a_batch_is_a_failure_of_it() -> None:
-    """A window is tried again by its attempts alone."""
     seen: list[int] = []
 
     async def handle(records: list[Record]) -> None:
@@ -529,13 +517,11 @@ def test_batches_that_cannot_be_are_refused(said: Mapping[str, object], why: str
         worker(Batches(), **said)
 
 
-# --- what cannot be sent ------------------------------------------------------------------------------------------------
+# --- failing sends ------------------------------------------------------------------------------------------------------
 
 
 @final
 class Faulty(Producer):
-    """Fails so many times, then sends."""
-
     error: type[Exception] = OSError
 
     def __init__(self, fails: list[str], kept: list[Send]) -> None:
@@ -590,7 +576,7 @@ def test_what_could_not_be_sent_spoils_its_producer_and_the_next_has_another() -
 
 
 def test_one_payload_of_several_fails_alone_and_a_full_partition_holds_up_no_other() -> None:
-    """Large records are queued side by side, for the queue of a partition may be full for as long as its leader is away."""
+    """The queue of a partition may stay full while its leader is away."""
     large = b"." * 10_000
 
     @final
@@ -640,7 +626,6 @@ def test_what_a_broker_refuses_is_told_from_what_nobody_has_answered(error: Exce
 
 
 def sending(left: list[str], error: type[Exception] = OSError) -> tuple[list[Send], Counter[bytes]]:
-    """What is sent of a record, and how often it was handled, where so many sends fail with that error."""
     seen, kept = Counter[bytes](), list[Send]()
 
     @final
@@ -702,7 +687,6 @@ def test_a_dead_letter_that_is_refused_is_written_again(
 
 
 def test_a_record_whose_dead_letter_cannot_be_written_is_not_done(caplog: pytest.LogCaptureFixture) -> None:
-    """Others go on; asked to stop, the worker leaves it to the next owner."""
     caplog.set_level(logging.CRITICAL, "tidegate_adapters.kafka")
 
     async def scenario() -> tuple[Counter[bytes], EmbeddedLog]:
@@ -724,8 +708,6 @@ def test_a_record_whose_dead_letter_cannot_be_written_is_not_done(caplog: pytest
 
 
 class UnspeakableError(Exception):
-    """Its text cannot be had."""
-
     def __str__(self) -> str:
         raise RuntimeError
 
@@ -762,7 +744,6 @@ async def until_committed(kafka: str, group: str, topic: str, position: int) -> 
 
 
 def test_a_real_dead_letter_is_the_record_to_the_byte(kafka: str, make_topic: Callable[[int], str]) -> None:
-    """Binary headers, null values, neither key nor value, and a record of a megabyte."""
     topic = make_topic(1)
     dead = f"{topic}.dead"
     create_topic(kafka, dead, 1)
@@ -812,7 +793,6 @@ def test_a_real_dead_letter_is_the_record_to_the_byte(kafka: str, make_topic: Ca
 def test_what_a_handler_answers_with_is_on_a_real_broker_before_its_record_is_done(
     kafka: str, make_topic: Callable[[int], str]
 ) -> None:
-    """In order, to the partition that it names; a partition that is not there is a failure of the record."""
     topic, out = make_topic(1), make_topic(2)
 
     async def handle(record: Record) -> list[Send]:

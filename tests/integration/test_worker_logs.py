@@ -1,4 +1,4 @@
-"""Each line of a worker's log that is about a record says which one, and which attempt, as fields; none shows what it carries."""
+"""Log lines about a record name it and its attempt in fields, without its content."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ def run(handle: Any, rules: PartitionRules, *values: bytes, hooks: Any = None, *
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[tuple[object, ...]]:
-    """The first word of each line, and its fields; of another logger there is none."""
     lines = [each for each in caplog.records if each.levelno >= logging.WARNING]
     assert "secret" not in caplog.text
     return [
@@ -47,8 +46,6 @@ def told(caplog: pytest.LogCaptureFixture) -> list[tuple[object, ...]]:
 
 
 def test_failures_and_what_is_skipped_are_told_with_their_attempt(caplog: pytest.LogCaptureFixture) -> None:
-    """The first attempt, the second, and that there is no third."""
-
     async def handle(record: Record) -> None:
         if record.offset == 1:
             raise ValueError
@@ -65,7 +62,7 @@ def test_failures_and_what_is_skipped_are_told_with_their_attempt(caplog: pytest
 
 
 def test_lines_that_are_lost_are_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
-    """By the next one that is written, once; those below the level of the log are none."""
+    """By the next line written, once; lines below the log's level do not count."""
     log = logging.getLogger("a log that raises")
     log.setLevel(logging.INFO)
     say, full = Lines(log), [True]
@@ -93,8 +90,6 @@ def test_lines_that_are_lost_are_counted_and_told(caplog: pytest.LogCaptureFixtu
 
 
 def test_a_failure_that_is_tried_again_is_a_warning_of_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    """It says what was raised and where; the traceback stands with that of the last attempt, which is an error."""
-
     async def handle(_: Record) -> None:
         raise ValueError("out of stock")
 
@@ -112,7 +107,6 @@ def test_a_failure_that_is_tried_again_is_a_warning_of_one_line(caplog: pytest.L
 def test_where_it_failed_is_said_in_a_folder_that_is_gone(
     caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the whole path; and the record is tried again all the same."""
     monkeypatch.chdir(tmp_path)
     tmp_path.rmdir()
 
@@ -126,8 +120,6 @@ def test_where_it_failed_is_said_in_a_folder_that_is_gone(
 
 
 def test_what_cannot_be_decoded_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """Which is told where its attempt is known."""
-
     async def handle(_: object) -> None: ...
 
     def decode(_: Record) -> object:
@@ -139,8 +131,6 @@ def test_what_cannot_be_decoded_is_told(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_batches_are_told_with_all_their_records(caplog: pytest.LogCaptureFixture) -> None:
-    """A batch fails as a whole."""
-
     async def handle(_: list[Record]) -> None:
         raise ValueError
 
@@ -150,8 +140,6 @@ def test_batches_are_told_with_all_their_records(caplog: pytest.LogCaptureFixtur
 
 
 def test_hooks_that_fail_are_told(caplog: pytest.LogCaptureFixture) -> None:
-    """They answer for a record that has failed."""
-
     async def handle(_: Record) -> None:
         raise ValueError
 
@@ -165,8 +153,6 @@ def test_hooks_that_fail_are_told(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_hooks_that_answer_for_something_else_are_told(caplog: pytest.LogCaptureFixture) -> None:
-    """With what they were asked for."""
-
     async def handle(_: Record) -> None:
         raise ValueError
 
@@ -179,7 +165,6 @@ def test_hooks_that_answer_for_something_else_are_told(caplog: pytest.LogCapture
 
 
 def test_what_is_interrupted_or_left_behind_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """One lets itself be cancelled; the other one does not for a while."""
     begun, stop = asyncio.Semaphore(0), asyncio.Event()
 
     async def handle(record: Record) -> None:

@@ -1,4 +1,4 @@
-"""Parts of the worker by themselves, without a broker: what a change of theirs would do that no run of a whole worker shows."""
+"""Parts of the worker without a broker: effects that no run of a whole worker shows."""
 
 from __future__ import annotations
 
@@ -58,7 +58,6 @@ P: Final = tuple(TopicPartition("t", number) for number in range(3))
 
 
 def received(**more: Any) -> Received:
-    """A record as aiokafka hands it over."""
     parts = {
         "topic": "t",
         "partition": 1,
@@ -90,13 +89,11 @@ def received(**more: Any) -> Received:
     ],
 )
 def test_a_record_of_the_client_is_a_value(more: Mapping[str, Any], record: Record) -> None:
-    """Also where it is made without being checked, as most are."""
     assert record_of(received(**more)) == record
 
 
 @pytest.mark.parametrize("more", [{"key": "text"}, {"value": "text"}])
 def test_what_the_client_has_decoded_is_no_record(more: Mapping[str, Any]) -> None:
-    """`key_deserializer=` is an option of the client's: whoever sets it is told."""
     with pytest.raises(Misuse, match="must be bytes or None, got str"):
         record_of(received(**more))
 
@@ -112,7 +109,7 @@ def test_what_the_client_has_decoded_is_no_record(more: Mapping[str, Any]) -> No
 def test_of_what_no_record_can_be_made_has_failed(
     request_: Handle | Start, said: list[object], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And is told and logged as such: a handler that is never called would hold its partition up for ever."""
+    """Otherwise a handler that is never called would block its partition for ever."""
     work = Work(P[1], 1, request_, (6, 7))
     handled: list[int] = []
     told: list[object] = []
@@ -147,7 +144,6 @@ def test_of_what_no_record_can_be_made_has_failed(
 
 
 def test_the_record_that_came_first_is_the_oldest_that_is_undone() -> None:
-    """None of a life that is over, or in which nothing came."""
     records = Records(lambda: 0.0)
     assert records.first(P[0], 1) is None
     records.begin(P[0], 1)
@@ -170,7 +166,7 @@ def test_the_record_that_came_first_is_the_oldest_that_is_undone() -> None:
 def test_what_cannot_be_decoded_is_told_from_what_is_corrupt(
     error: Exception, cause: Exception | None, is_so: bool
 ) -> None:
-    """Or a worker would look for a poisonous record where the log is damaged."""
+    """Otherwise a worker would search for a poisonous record in a damaged log."""
     error.__cause__ = cause
     assert is_undecodable(error) is is_so
 
@@ -200,7 +196,7 @@ def test_an_option_that_there_is_not_is_told_from_one_that_is_the_workers(option
     ],
 )
 def test_an_option_that_the_client_cannot_take_is_refused(option: str, value: object, what: str) -> None:
-    """It failed later with an error of Python's, or fetched nothing and said nothing."""
+    """Once it failed later with a Python error, or silently fetched nothing."""
     with pytest.raises(Misuse, match=what) as found:
         check_options({option: value})
     assert "hunter2" not in str(found.value)
@@ -208,7 +204,6 @@ def test_an_option_that_the_client_cannot_take_is_refused(option: str, value: ob
 
 
 def test_rules_that_ask_for_more_than_to_handle_records_are_refused() -> None:
-    """Or nobody would answer."""
     rules = ConsumerRules(partition=PartitionRules(hooks=True))
     with pytest.raises(Misuse, match="more than to handle records") as found:
         _ = Worker(["t"], lambda _: None, bootstrap="nowhere", group="g", consumer=rules)
@@ -216,14 +211,13 @@ def test_rules_that_ask_for_more_than_to_handle_records_are_refused() -> None:
 
 
 def test_with_transactions_a_commit_is_due_for_whatever_is_done() -> None:
-    """For its answers wait for it."""
     worker = Worker(["t"], lambda _: None, bootstrap="nowhere", group="g", exactly_once=True)
     assert worker.settings.consumer.partition.replay_max == 1
 
 
 @pytest.mark.parametrize("exactly_once", [False, True])
 def test_with_transactions_only_what_is_committed_is_read(*, exactly_once: bool) -> None:
-    """Or what another producer takes back would be answered; without them the client's own default stays."""
+    """Aborted answers would be read otherwise; without transactions the client's default stays."""
     told: list[Mapping[str, object]] = []
 
     def connect(_bootstrap: str, _group: str, options: Mapping[str, object]) -> Client:
@@ -237,7 +231,6 @@ def test_with_transactions_only_what_is_committed_is_read(*, exactly_once: bool)
 
 
 def test_each_setting_is_an_argument_of_a_worker_with_the_same_default_and_documented_once() -> None:
-    """So an option is a field, with what it says, an argument of that name, and the code that uses it."""
     arguments, told = signature(Worker).parameters, Worker.__doc__ or ""
     defaults = {"consumer": ConsumerRules(), "start_offsets": None}
     for field in attrs.fields(WorkerSettings):
@@ -252,7 +245,6 @@ def test_each_setting_is_an_argument_of_a_worker_with_the_same_default_and_docum
 
 
 def test_a_dead_letter_says_when_it_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the clock of the host, in milliseconds."""
     monkeypatch.setattr(producer, "time", lambda: 1_700_000_000.25)
     letter = DeadLetters(cast("Outbox[Any]", None), "{topic}.dead", "shop").letter(
         Record("t", 0, 7), Failed(1, "ValueError", "no")
@@ -263,7 +255,6 @@ def test_a_dead_letter_says_when_it_was_given_up(monkeypatch: pytest.MonkeyPatch
 def test_a_dead_letter_that_is_refused_waits_longer_each_time(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The first delay is the first of the policy's, and each is told."""
     monkeypatch.setattr(Faulty, "error", errors.MessageSizeTooLargeError)
     first_s = letter_writing.after_attempt(letter_writing.Attempt.FAILED, 0).delay / SECOND  # type: ignore[union-attr]
     second_s = letter_writing.after_attempt(letter_writing.Attempt.FAILED, 1).delay / SECOND  # type: ignore[union-attr]
@@ -281,8 +272,6 @@ def test_a_dead_letter_that_is_refused_waits_longer_each_time(
 
 @final
 class Unlucky(Producer):
-    """Queues one record, whose request fails later, and no other."""
-
     async def start(self) -> None: ...
 
     async def stop(self) -> None: ...
@@ -298,7 +287,7 @@ class Unlucky(Producer):
 
 
 def test_of_what_nobody_waits_for_any_more_nothing_is_said() -> None:
-    """One was on its way when the next could not be queued: whoever sends hears of this one, and the loop of neither."""
+    """One was under way when the next could not be queued: the sender gets that error alone."""
     said: list[object] = []
 
     async def scenario() -> None:
@@ -318,7 +307,7 @@ def test_of_what_nobody_waits_for_any_more_nothing_is_said() -> None:
 
 
 def test_a_client_that_has_not_joined_is_a_member_of_no_generation() -> None:
-    """What it commits then is not sent: a group without members would take it from anybody."""
+    """Its commit is not sent: a group without members would accept it from any client."""
 
     async def main(random: Random) -> tuple[int | None, int | None]:
         network = Network(SimulatedBroker({"t": 1}), random)
@@ -335,7 +324,7 @@ def test_a_client_that_has_not_joined_is_a_member_of_no_generation() -> None:
 
 
 def test_a_broker_that_knows_of_none_does_not_answer() -> None:
-    """One that is starting: aiokafka's client would take that for a start, and die of it later, as a storm has shown."""
+    """A starting broker: aiokafka's client would accept it and fail later, as a storm has shown."""
 
     async def main(random: Random) -> bool:
         assert not AIOKafkaClient().cluster.brokers()
@@ -356,7 +345,6 @@ def test_a_broker_that_knows_of_none_does_not_answer() -> None:
 
 
 def asked(strike: Any, during: Any) -> list[tuple[int, ...]]:
-    """What positions are asked for, a request each, while this happens to the beginnings of three partitions."""
     requests: list[tuple[int, ...]] = []
 
     def struck(_: str, request: Request) -> Any:
@@ -385,8 +373,6 @@ def asked(strike: Any, during: Any) -> list[tuple[int, ...]]:
 
 
 def test_who_is_refused_for_all_asks_for_each() -> None:
-    """A failure of such a request names no partition; where one of them is answered, it begins."""
-
     async def during(beginnings: Beginnings) -> None:
         async with asyncio.timeout(60):
             assert await asyncio.gather(*map(beginnings.at, P)) == [(0, "")] * 3
@@ -396,8 +382,6 @@ def test_who_is_refused_for_all_asks_for_each() -> None:
 
 
 def test_who_is_refused_for_each_as_well_hears_of_it() -> None:
-    """Nobody waits for an answer that will not come."""
-
     async def during(beginnings: Beginnings) -> None:
         async with asyncio.timeout(60):
             found = await asyncio.gather(*map(beginnings.at, P), return_exceptions=True)
@@ -408,8 +392,6 @@ def test_who_is_refused_for_each_as_well_hears_of_it() -> None:
 
 
 def test_a_log_without_a_leader_holds_up_no_other() -> None:
-    """The client tells no start before it knows all that it was asked for."""
-
     async def during(beginnings: Beginnings) -> None:
         client = beginnings._client  # noqa: SLF001
         told = client.beginning_offsets
@@ -432,7 +414,7 @@ def test_a_log_without_a_leader_holds_up_no_other() -> None:
 
 
 def test_who_asks_while_an_answer_is_awaited_is_asked_for_next() -> None:
-    """One question after the other, so that whoever closes ends them all."""
+    """One request at a time, so that closing ends them all."""
 
     async def during(beginnings: Beginnings) -> None:
         some = asyncio.create_task(beginnings.at(P[0]))

@@ -1,7 +1,4 @@
-"""The worker runs on every Python, and where tasks start eagerly, on the embedded log.
-
-Interpreters are found as `test_pythons` finds them; they see what a worker needs, all of which is there without its C.
-"""
+"""The worker runs on every Python, with eager tasks too; its dependencies are pure Python here."""
 
 from __future__ import annotations
 
@@ -48,7 +45,6 @@ print(json.dumps([asyncio.run(main(handle)), asyncio.run(main(at_once)), len(han
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what is needed."""
     folder = tmp_path_factory.mktemp("packages")
     for name in NEEDED:
         spec = find_spec(name)
@@ -73,7 +69,6 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_a_worker_runs(packages: Path, version: str, way: str) -> None:
-    """All is handled and committed, what fails once is tried again; async handlers, and plain ones."""
     python = interpreter(version)
     if python is None:
         pytest.skip(f"there is no Python {version}")

@@ -1,7 +1,4 @@
-"""Transactions for `kafka_runs`: aiokafka's producers on the simulated broker, whose requests fail now and then, and a reader.
-
-The reader is a consumer with `read_committed`, and reads the answers while they are written.
-"""
+"""Transactions for `kafka_runs`: aiokafka's producers, which fail at times, and a reader."""
 
 from __future__ import annotations
 
@@ -34,15 +31,13 @@ from tidegate_adapters.testing.kafka.requests import (
 
 Place: TypeAlias = tuple[int, int]
 OUT: Final = "out"
-"""Where answers go."""
 _TROUBLE: Final = 0.05
-"""How often a request of a producer fails before it is carried out, how often after, and how often it is refused."""
+"""The rate of each: failure before the request is carried out, failure after, refusal."""
 _LIES: Final = {
     (Produce, errors.DuplicateSequenceNumber),
     (AddPartitionsToTxn, errors.TopicAuthorizationFailedError),
 }
-"""What a broker says only where it is so: that records are there already, and that a topic is forbidden, to which aiokafka then
-writes all the same (see what is known not to work, in `tidegate.consumer.transactions`)."""
+"""A real broker sends them only where true; aiokafka writes to a forbidden topic all the same."""
 _SOMEBODY: Final = "somebody"
 _READS: Final[Mapping[str, Any]] = {
     "isolation_level": "read_committed",
@@ -52,20 +47,17 @@ _READS: Final[Mapping[str, Any]] = {
 
 
 def producing(network: Network, client: str, name: str) -> tuple[SimulatedProducer, Producing]:
-    """A producer under a transactional id, and what a worker sends by."""
     made = SimulatedProducer(network, client_id=client, transactional_id=name, **WRITES)
     return made, Producing(made, is_transactional=True)
 
 
 async def fence(network: Network, name: str) -> None:
-    """Fence whoever has this id, as somebody else would."""
     made, _ = producing(network, _SOMEBODY, name)
     await made.start()
     await made.stop()
 
 
 def trouble(random: Random, client: str, request: Request) -> Outcome | Code | None:
-    """What becomes of a request of a member's producer."""
     if not isinstance(request, OF_PRODUCERS) or client == _SOMEBODY:
         return None
     drawn = random.random() / _TROUBLE
@@ -78,7 +70,6 @@ def trouble(random: Random, client: str, request: Request) -> Outcome | Code | N
 
 
 def place_of(value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> Place:
-    """The record of which it was made: it is in its value, or in what a dead letter says."""
     said = dict(headers)
     place = (value or b"").split() if not said else (said["tidegate.partition"], said["tidegate.offset"])
     number, offset = (int(each or b"") for each in place)
@@ -86,22 +77,11 @@ def place_of(value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -
 
 
 def places_in(broker: SimulatedBroker, partition: Partition, offsets: Sequence[int]) -> list[Place]:
-    """Of which records the answers at these offsets were made."""
     return [place_of(*broker.logs[partition].written.get(at, Written())) for at in offsets]
 
 
 @final
 class Reader:
-    """Reads all answers that are committed.
-
-    Args:
-        network: To the broker.
-        topics: Where they are.
-
-    Attributes:
-        found: Of which record each answer was made, by the partition and offset at which it was read.
-    """
-
     def __init__(self, network: Network, *topics: str) -> None:
         self.found: dict[tuple[str, int, int], Place] = {}
         consumer: Any = SimulatedConsumer(network, group_id="readers", client_id="reader", **_READS)
@@ -110,7 +90,6 @@ class Reader:
 
     @property
     def seen(self) -> Counter[Place]:
-        """How often the answers of each record were seen."""
         return Counter(self.found.values())
 
     async def _reading(self, consumer: SimulatedConsumer) -> None:

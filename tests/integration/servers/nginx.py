@@ -1,4 +1,4 @@
-"""An nginx as a proxy, from Debian's package: downloaded once, unpacked below `.tidegate`, and not installed."""
+"""An nginx as a proxy, from Debian's package: unpacked below `.tidegate`, not installed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ http {{
 
 
 def nginx() -> Path | str:
-    """The binary, or why there is none."""
     binary = FOLDER / "usr" / "sbin" / "nginx"
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (FOLDER / ".lock").open("w") as lock:
@@ -65,7 +64,7 @@ def _run(*command: str) -> None:
 
 @contextmanager
 def proxy(binary: Path, port: int) -> Iterator[int]:
-    """The port of an nginx that hands on to this one, and keeps its connection there."""
+    """The port of an nginx that forwards to this one over a persistent connection."""
     keeper = Keeper()
     try:
         (found,) = free_ports(1)

@@ -1,5 +1,3 @@
-"""What every server needs: processes that cannot outlive the test run, free ports, and waiting with a reason."""
-
 from __future__ import annotations
 
 import json
@@ -17,23 +15,18 @@ from typing import Any, final
 LOOPBACK = "127.0.0.1"
 KEEPER = Path(__file__).with_name("keeper.py")
 
-# Below the range from which the kernel takes ports for outgoing connections (32768 on Linux): a client that keeps
-# dialling a killed server there can be given the server's own port, connect to itself, and keep the server from restarting.
+# Below the kernel's range for outgoing connections (32768 on Linux). A client that keeps dialling a
+# killed server in that range can get the server's own port, connect to itself, and block its
+# restart.
 PORTS = range(20_000, 30_000)
 
-# Not the global generator: Hypothesis seeds that one, and parallel test processes would then choose alike.
+# Not the global generator: Hypothesis seeds it, and parallel test processes would choose alike.
 CHANCE = random.SystemRandom()
 
 
 @final
 class Keeper:
-    """Processes that end, and a folder that goes, with this object or with this process, however it dies.
-
-    Every method may be called from any thread.
-
-    Attributes:
-        folder: A new folder for data and logs.
-    """
+    """Processes and a folder that end with this process, however it dies. Thread-safe."""
 
     folder: Path
 
@@ -49,19 +42,17 @@ class Keeper:
         self.folder = Path(self._answer())
 
     def start(self, log: Path, *argv: str | Path) -> int:
-        """Starts a process that writes to `log`, and returns its id."""
         return int(self._ask("start", str(log), *map(str, argv)))
 
     def signal(self, pid: int, number: signal.Signals) -> None:
         self._ask("signal", pid, int(number))
 
     def status(self, pid: int) -> int | None:
-        """The exit status (negative: ended by that signal), None while the process runs."""
+        """Negative: ended by that signal; None while the process runs."""
         status: int | None = self._ask("status", pid)
         return status
 
     def close(self) -> None:
-        """Ends all that is left with SIGKILL and removes the folder."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
@@ -84,7 +75,6 @@ class Keeper:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Distinct ports on which nothing listens now."""
     ports: set[int] = set()
     while len(ports) < count:
         port = CHANCE.choice(PORTS)
@@ -94,17 +84,12 @@ def free_ports(count: int) -> tuple[int, ...]:
 
 
 def is_open(port: int) -> bool:
-    """Whether something listens there."""
     with socket.socket() as probe:
         return probe.connect_ex((LOOPBACK, port)) == 0
 
 
 def wait_until(ready: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
-    """Polls `ready` until it holds.
-
-    Raises:
-        TimeoutError: It did not hold within `seconds`; the message says `what` was waited for.
-    """
+    """Polls `ready` until it holds; the message of the TimeoutError has `what`."""
     deadline = time.monotonic() + seconds
     while not ready():
         if time.monotonic() > deadline:

@@ -1,18 +1,11 @@
-"""The app: its tasks, and its life from without.
+"""The app: its tasks and its lifecycle.
 
     app = Orchestrator("mongodb://localhost/?replicaSet=rs0", database="jobs")
+    app.run()                                    # in worker processes, until a signal
+    await app.serve()                            # or in your own event loop, until app.stop()
 
-    @app.task(retries=3, max_running=MaxRunning.per(lambda mail: mail.to))
-    async def send(mail: Mail) -> None: ...
-
-    handle = await send.enqueue(mail)            # from any process
-    await handle.result()
-
-    app.run()                                    # in those that work, until a signal ends them
-    await app.serve()                            # or in an event loop of your own, until app.stop()
-
-Any number of processes may serve the same tasks. A process leaves alone what it does not know, so that versions of an
-application run side by side.
+Any number of processes may serve the same tasks. A process ignores unknown tasks, so versions of an
+application can run side by side.
 """
 
 from __future__ import annotations
@@ -62,7 +55,7 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("tidegate_adapters.orchestrator")
 
 _PURGE_FOR: Final[Duration] = 5 * MINUTE
-"""After how long a purge leaves the rest to the next one."""
+"""A purge that takes longer leaves the rest to the next one."""
 
 
 @final
@@ -70,21 +63,18 @@ class Orchestrator(Client):
     """An application of tasks.
 
     Args:
-        store: The URI of a replica set; or an `AsyncMongoClient` of your own, which stays open; or an `Embedded` store, for
-            development and tests.
-        database: Where the invocations are.
-        concurrency: How many handlers are active at a time in this process.
-        drain: How long handlers may go on once the app is to stop.
-        settings: All that an app can be told that is not code, in the place of the three before; the URI is the store.
-        metrics: A registry of prometheus_client, which shows the app while it is served (`tidegate_adapters.orchestrator.metrics`).
-        tracer_provider: Makes a span of OpenTelemetry for each run (`tidegate_adapters.orchestrator.spans`).
-        observers: Called with each event of the workers, the state after it, and the commands that follow.
-
-    Attributes:
-        settings: What it was told that is not code.
+        store: A URI of a replica set, an `AsyncMongoClient`, which stays open, or an `Embedded`
+            store for development and tests.
+        database: The database of the invocations.
+        concurrency: How many handlers this process runs at once.
+        drain: How long handlers may continue after a stop.
+        settings: Replaces the three arguments before; the URI is the store.
+        metrics: A prometheus_client registry (`tidegate_adapters.orchestrator.metrics`).
+        tracer_provider: Makes OpenTelemetry spans (`tidegate_adapters.orchestrator.spans`).
+        observers: Called with each worker event, the state after it, and its commands.
 
     Raises:
-        Misuse: It is no store, or a setting is of the wrong type or out of range.
+        Misuse: The store or a setting is invalid.
     """
 
     def __init__(
@@ -111,7 +101,7 @@ class Orchestrator(Client):
 
             self._spans = Spans(tracer_provider)
         self._core: frozenset[str] = frozenset()
-        """Which of the tasks are its own services."""
+        """The app's own tasks."""
 
     # --- tasks ---
 
@@ -132,31 +122,27 @@ class Orchestrator(Client):
         triggers: Iterable[When] = (),
         **_unknown: Never,
     ) -> TaskDecorator:
-        """Declare a task: the decorated function is called once for each invocation that is enqueued.
+        """Declare a task: the decorated function runs once for each enqueued invocation.
 
-        Async functions run in the event loop, others in threads. What they are called with, and what they return, is kept as
-        JSON, by their annotations.
+        Async functions run in the event loop, others in threads. Arguments and results are stored
+        as JSON, by their annotations.
 
         Args:
-            name: Of the task; that of the function unless it is set. Invocations are found by it.
-            queue: Where its invocations wait.
-            priority: Of them, from -100 to 100; the highest of a queue comes first.
-            retries: How often a run that failed is tried again, or a whole `Policy`.
-            backoff: The delays before that; 10 s, then twice as long each time, unless it is set.
-            retry_for: Of which errors.
-            timeout: How long a handler may take that is async or has a process of its own; then it is interrupted, and has failed.
-            max_running: How many of its invocations run at a time, in all processes together; None for any number.
-            unique: Of which of its invocations one waits at a time, so that others that are enqueued meanwhile are answered by it;
-                None for none.
-            rate: How many of its invocations begin in a time, in all processes together; None for any number.
-            processes: Call it in a process of its own, which is killed where the handler is interrupted.
-            triggers: When it starts by itself (`tidegate_adapters.orchestrator.triggers`).
-
-        Returns:
-            The decorator, which returns the task.
+            name: Identifies its invocations; default: the name of the function.
+            queue: The queue of its invocations.
+            priority: From -100 to 100; the highest in a queue runs first.
+            retries: How often a failed run is retried, or a whole `Policy`.
+            backoff: The delays between tries; default: 10 s, doubling.
+            retry_for: The errors that are retried.
+            timeout: Interrupts and fails a longer run of an async function or a child process.
+            max_running: Limits concurrent runs over all processes.
+            unique: Lets one invocation wait at a time; enqueueing another returns it.
+            rate: Limits starts in a time over all processes.
+            processes: Run it in a child process, which an interrupt kills.
+            triggers: Start it automatically (`tidegate_adapters.orchestrator.triggers`).
 
         Raises:
-            Misuse: An option is of the wrong type, out of range, or does not fit another; or the name is taken.
+            Misuse: An option is invalid or does not fit another; or the name is taken.
         """
         if _wrong:
             raise Misuse("a task without options", todo="write @app.task(), with parentheses")
@@ -175,17 +161,10 @@ class Orchestrator(Client):
         return cast("TaskDecorator", decorate)
 
     def service(self, name: str | None = None) -> Callable[[Work], Work]:
-        """Declare a work that one process at a time does, about once a second: an async function, called with the turn and its
-        token, which is greater each time.
+        """Declare a service: one process at a time calls this async function about once a second.
 
-        Args:
-            name: Of the work; that of the function unless it is set.
-
-        Returns:
-            The decorator, which returns the function.
-
-        Raises:
-            Misuse: The name is taken, the app is served, or it is no async function.
+        It gets its turn and a token, which grows each time. Misuse if the name is taken, the app is
+        served, or the function is not async.
         """
         if name is not None:
             if callable(name):
@@ -208,11 +187,6 @@ class Orchestrator(Client):
         return decorate
 
     def _checked_triggers(self, made: Declared, triggers: Iterable[When]) -> tuple[When, ...]:
-        """When a task starts, if that can be told from when all others do, and the task can be called so.
-
-        Raises:
-            Misuse: It cannot.
-        """
         check_type(triggers, Iterable, "triggers", "write triggers=[on_cron(...)]")
         found = tuple(triggers)
         check_types(found, When, "a trigger")
@@ -229,12 +203,9 @@ class Orchestrator(Client):
         return found
 
     def configured(self, settings: OrchestratorSettings) -> Orchestrator:
-        """An app with the same tasks that is told something else.
+        """Copy the app with other settings.
 
-        Where it is served, its handlers enqueue there; elsewhere `task.of(app)` does.
-
-        Raises:
-            Misuse: As for a new one.
+        Handlers that the copy serves enqueue on the copy; other code uses `task.of(app)`.
         """
         check_type(settings, OrchestratorSettings, "settings")
         store = settings.uri if self._store is None else self._store
@@ -244,7 +215,7 @@ class Orchestrator(Client):
         made._triggers = {name: each for name, each in self._triggers.items() if name in made._declared}
         return made
 
-    # --- its life ---
+    # --- lifecycle ---
 
     async def _served(self) -> None:
         begun = await unless(self._is_stopping, self._begun(), CLOSE_S)
@@ -282,8 +253,6 @@ class Orchestrator(Client):
             await self.close()
 
     def _add_core_tasks(self, there: Connection, member: Callable[[], str | None]) -> None:
-        """The services of the app's own, but for those in whose place there is one of the user's."""
-
         async def recover() -> None:
             me = member()
             if me is not None:
@@ -321,13 +290,12 @@ class Orchestrator(Client):
                 self._core |= {name}
 
     async def _begun(self) -> tuple[Connection, Sequence[Held]]:
-        """Where it has connected, and what is paused."""
         there, held = await self._opened(), list[Held]()
         await self._holding(there).begin(held.append, duration(self.settings.paused_every))
         return there, held
 
     async def _work(self, workers: Workers, others: Iterable[Coroutine[Any, Any, None]]) -> None:
-        """Run what is due, and others beside that; what fails for good among these ends both."""
+        """A failure of the workers or of a coroutine beside them ends both."""
         beside = [asyncio.create_task(each) for each in others]
         for each in beside:
             each.add_done_callback(self._stop_if_failed)
@@ -340,7 +308,6 @@ class Orchestrator(Client):
                 each.result()
 
     def _beside(self, there: Connection, workers: Workers, lookout: Lookout) -> tuple[Coroutine[Any, Any, None], ...]:
-        """What goes on beside the workers, until they have ended."""
         listening = listen(
             there.site, self.collections.invocations, self._mine, tuple(self._declared), workers.announce
         )
@@ -348,9 +315,9 @@ class Orchestrator(Client):
         return listening, heeding, self._services(there, lambda: workers.member, lookout.tallies.turn).run()
 
     def stop(self) -> None:
-        """Let `serve` take nothing more, and return when its handlers have ended; called once more, it waits for none.
+        """Fetch no more work; `serve` returns when handlers end. A second call skips the wait.
 
-        It is called in the event loop of `serve`: from another thread, such as that of a plain handler, by
+        Call it in the event loop of `serve`; from a thread, use
         `loop.call_soon_threadsafe(app.stop)`.
         """
         if self.in_place is not self:
@@ -362,16 +329,10 @@ class Orchestrator(Client):
 
     @asynccontextmanager
     async def testing(self) -> AsyncGenerator[Embedded, None]:
-        """Serve this app on a fresh embedded store while the block lasts, for a test; afterwards it is as it was.
+        """Serve this app on a fresh embedded store for a test; afterwards, restore it.
 
-        Its tasks need not know, nor does whoever enqueues them. It looks for work each few milliseconds, and shows nothing.
-
-        Returns:
-            The store.
-
-        Raises:
-            Misuse: It is connected already.
-            Exception: What `serve` raises, after the block.
+        Tasks and callers need no change. It polls every few milliseconds and exposes no metrics or
+        page. Misuse if it is connected. The block's end re-raises errors of `serve`.
         """
         from tidegate_adapters.testing.app import tested  # noqa: PLC0415  with the simulator, which no service needs
 
@@ -384,7 +345,6 @@ class Orchestrator(Client):
 
     @property
     def workers(self) -> Workers | None:
-        """What runs invocations here; None while it is not served."""
         return self._workers
 
     def _rules(self) -> WorkerRules:

@@ -1,15 +1,16 @@
-"""Handlers in processes of their own: what needs a processor to itself, or may bring its process down.
+"""Handlers in child processes, for CPU-bound code or code that may crash.
 
-Each child calls one handler at a time, and lives on for the next. What is interrupted is killed with all that it has started, and so
-nothing holds its slot; what dies has failed, and nothing else with it. Its process beats for it as for a worker of its own, under a number that the next one in its
-place has, too (`tidegate_adapters.orchestrator.workers`). A child finds the function by its module and its name, as the parent does, or
-by the file of the module, where that was loaded from a path; and what it enqueues goes where the parent was told that it belongs.
+A child calls one handler at a time and is reused. An interrupt kills the child and all processes it
+started, so its slot is free at once. A dead child fails its run only. The parent sends heartbeats
+for it under a number that its replacement reuses (`tidegate_adapters.orchestrator.workers`). A
+child finds its function by module and name, or by file if the module was loaded from a path. It
+enqueues with the parent's settings.
 
 Known not to work
-    - A handler in a child that waits for others keeps its slot.
-    - A child whose parent was killed ends when its handler has returned; what that came to nobody hears.
-    - What a handler starts in a session of its own (`start_new_session=True`, a daemon) is not killed; nor is anything but the child
-      where there are no process groups (Windows).
+    - A handler in a child keeps its slot while it waits for results.
+    - If the parent is killed, the child ends when its handler returns, and its result is lost.
+    - An interrupt does not kill processes in their own session (`start_new_session=True`, daemons).
+      Without process groups (Windows) it kills only the child.
 """
 
 from __future__ import annotations
@@ -56,18 +57,7 @@ _PATIENCE_S: Final = 5.0
 @final
 @attrs.frozen
 class ChildCall:
-    """A call of a handler, for a child.
-
-    Attributes:
-        module: Where the function is.
-        name: What it is called there.
-        arguments: By name, as text.
-        run: The run of the invocation.
-        root: The first of its callers.
-        attempt: Which try this is.
-        settings: Of the app.
-        file: That of the module; None where it has none.
-    """
+    """A call of a handler in a child; `root` is the first caller."""
 
     module: str
     name: str
@@ -83,8 +73,7 @@ class ChildCall:
 class Children:
     """The children of a process.
 
-    Args:
-        check: Called in a thread as the last thing before a handler is; what it raises is what that call comes to.
+    `check` runs in a thread just before each handler; its exception replaces the call.
     """
 
     def __init__(self, check: Callable[[], None]) -> None:
@@ -92,15 +81,11 @@ class Children:
         self._threads = DaemonThreads("tidegate-child")
         self._idle: list[_Child] = []
         self._all: set[_Child] = set()
-        # At the exit of the process, before multiprocessing asks those that are left to end, and waits for them: they do not hear that.
+        # Runs before the exit handler of multiprocessing, which asks children to end (they ignore
+        # that) and waits for them.
         self._at_exit = Finalize(None, self._kill, exitpriority=0)
 
     async def call(self, wanted: ChildCall, declared: Declared) -> str | Failed | GivenBack:
-        """Call the handler of a task in a child.
-
-        Returns:
-            The text of its result, or how it has ended otherwise.
-        """
         child = self._idle_one()
         is_new = child is None
         child = child or _Child(self._number())
@@ -115,7 +100,7 @@ class Children:
             raise
         except _Died as died:
             self._drop(child)
-            if not (died.is_called or is_new):  # it has died since its last call
+            if not (died.is_called or is_new):  # it died while idle
                 return await self.call(wanted, declared)
             why = f"the process that ran it has ended with {died.code}"
             return Failed(RunError("ChildDied", why, above=("Exception", "BaseException")), declared.policy)
@@ -127,11 +112,10 @@ class Children:
 
     @property
     def there(self) -> tuple[tuple[int, int], ...]:
-        """Those that live: the number of each, which another one has after it, and its process id."""
+        """The number and process id of each live child."""
         return tuple((each.number, each.pid) for each in self._all if each.pid is not None and each.is_alive)
 
     def _idle_one(self) -> _Child | None:
-        """One that has nothing to do, and lives."""
         while self._idle:
             child = self._idle.pop()
             if child.is_alive:
@@ -144,7 +128,6 @@ class Children:
         return next(number for number in count(1) if number not in taken)
 
     def close(self) -> None:
-        """End all of them."""
         self._at_exit.cancel()
         for each in [*self._all]:
             self._drop(each)
@@ -161,13 +144,8 @@ class Children:
 
 
 @final
-class _Died(Exception):  # noqa: N818  it says what is so
-    """The process of a child has ended.
-
-    Attributes:
-        code: How, where that is known.
-        is_called: Whether it may have called the handler.
-    """
+class _Died(Exception):  # noqa: N818  it states a fact
+    """The process of a child has ended, after the call if `is_called`."""
 
     def __init__(self, code: int | None, *, is_called: bool) -> None:
         super().__init__(code)
@@ -176,8 +154,6 @@ class _Died(Exception):  # noqa: N818  it says what is so
 
 @final
 class _Child:
-    """A process that calls one handler after the other."""
-
     def __init__(self, number: int) -> None:
         self.number: Final = number
         self._there, theirs = _SPAWN.Pipe()
@@ -186,19 +162,14 @@ class _Child:
         self._is_killed = False
 
     def ask(self, wanted: ChildCall, check: Callable[[], None]) -> str | Failed | GivenBack:
-        """In a thread: have a handler called unless this raises, and wait for what it comes to.
-
-        Raises:
-            _Died: Its process has ended before it came to anything.
-            Refused: It was not called.
-        """
+        """Have a handler called unless `check` raises, and wait for its answer, in a thread."""
         is_called = False
         try:
             if self._theirs is not None:
                 self._process.start()
-                self._theirs.close()  # so that its end is heard of
+                self._theirs.close()  # so that the pipe reports its end
                 self._theirs = None
-                if self._is_killed:  # while it began: before that there was nothing to kill
+                if self._is_killed:  # before the process existed
                     self.kill()
             check()
             self._there.send(wanted)
@@ -211,23 +182,20 @@ class _Child:
 
     @property
     def pid(self) -> int | None:
-        """That of its process; None before it has begun."""
         return self._process.pid
 
     @property
     def is_alive(self) -> bool:
-        """Whether its process is."""
         return self._process.is_alive()
 
     def kill(self) -> None:
-        """End it, or as soon as it has begun."""
+        """Kill it now, or as soon as it has begun."""
         self._is_killed = True
         if self._process.pid is not None:
             _kill_all(self._process.pid)
-            self._process.kill()  # which has no group yet while it begins
+            self._process.kill()  # it has no group while it begins
 
     def join(self) -> int | None:
-        """In a thread: wait until it has ended; how, where that is known."""
         if self._process.pid is None:
             return None
         self._process.join(_PATIENCE_S)
@@ -235,20 +203,20 @@ class _Child:
 
 
 def _kill_all(leader: int) -> None:
-    """Kill the processes of a group, that of its leader and all that it has started."""
     if hasattr(os, "killpg"):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(leader, signal.SIGKILL)
 
 
-# --- in the child -------------------------------------------------------------------------------------------------------
+# --- in the child ---------------------------------------------------------------------------------
 
 
 def _live(there: Connection) -> None:
-    """Call what comes, until nothing more does; what handlers have started ends with it."""
+    """Serve calls until the parent closes; then kill what handlers started."""
     if hasattr(os, "setsid"):
         os.setsid()
-    # Of Ctrl-C, and of a service that is stopped, the parent hears, too, and decides. Whatever a handler starts would inherit SIG_IGN.
+    # The parent gets Ctrl-C and SIGTERM too, and decides. A no-op handler is used because processes
+    # started by a handler would inherit SIG_IGN.
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, _unheard)
     apps: dict[Client, Client] = {}
@@ -258,17 +226,11 @@ def _live(there: Connection) -> None:
     _kill_all(os.getpid())
 
 
-def _unheard(number: int, frame: object) -> None:
-    """What a signal does that is not for a child."""
+def _unheard(number: int, frame: object) -> None: ...
 
 
 def _called(wanted: ChildCall, apps: dict[Client, Client]) -> str | Failed | GivenBack:
-    """What a handler has come to; what it enqueues has its invocation for a parent.
-
-    Args:
-        wanted: The call.
-        apps: Those that are told what the parent was, by that of the module.
-    """
+    """Call a handler; `apps` maps each module's app to its configured copy."""
     declared: Declared | None = None
     token, served = CURRENT.set(Current(wanted.run, wanted.root, wanted.attempt, nullcontext)), SERVED.set(None)
     try:
@@ -285,7 +247,7 @@ def _called(wanted: ChildCall, apps: dict[Client, Client]) -> str | Failed | Giv
         return declared.result.text(found, f"what {declared.name} returned")
     except Later as later:
         return GivenBack(delay=later.delay)
-    except Exception as error:  # noqa: BLE001  whatever it is, it is the answer
+    except Exception as error:  # noqa: BLE001  any error is the answer
         return failed(error, *(((), None) if declared is None else (declared.retry_for, declared.policy)))
     finally:
         SERVED.reset(served)
@@ -293,7 +255,7 @@ def _called(wanted: ChildCall, apps: dict[Client, Client]) -> str | Failed | Giv
 
 
 async def _awaited(handler: Awaitable[Any], app: Client) -> Any:
-    """What it comes to; the app is disconnected then, for the next call has an event loop of its own."""
+    """Await it and disconnect the app: the next call has its own event loop."""
     try:
         return await handler
     finally:
@@ -301,7 +263,6 @@ async def _awaited(handler: Awaitable[Any], app: Client) -> Any:
 
 
 def _task(wanted: ChildCall) -> Task[..., Any]:
-    """The task of this function."""
     found: Any = reduce(getattr, wanted.name.split("."), _module(wanted))
     if not isinstance(found, Task):
         raise TidegateError(f"{wanted.module}.{wanted.name} is no task", todo="leave it decorated under its own name")
@@ -309,7 +270,6 @@ def _task(wanted: ChildCall) -> Task[..., Any]:
 
 
 def _module(wanted: ChildCall) -> ModuleType:
-    """The module of this function."""
     try:
         return importlib.import_module(wanted.module)
     except ModuleNotFoundError as error:

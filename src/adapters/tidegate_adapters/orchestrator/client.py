@@ -1,8 +1,8 @@
-"""An app as a client: it connects, queries and controls invocations, enqueues them and emits events. It need not be served for that.
+"""An app as a client, without being served.
 
-Of a task without `unique` many become invocations in one request, in a transaction of the user's, too
-(`tidegate.invocations.enqueueing`). Of one with it each is asked for by itself (`tidegate.invocations.registration`): one that waits
-already answers.
+Tasks without `unique` enqueue in bulk, also in a user's transaction
+(`tidegate.invocations.enqueueing`). Tasks with it register each call separately
+(`tidegate.invocations.registration`): a waiting invocation may answer it.
 """
 
 from __future__ import annotations
@@ -69,8 +69,6 @@ T = TypeVar("T")
 
 
 def purging_of(told: OrchestratorSettings, names: Collections) -> Purging:
-    """The program that removes invocations which ended long enough ago."""
-
     def age(kept: timedelta | None) -> Duration | None:
         return None if kept is None else duration(kept)
 
@@ -82,7 +80,7 @@ def purging_of(told: OrchestratorSettings, names: Collections) -> Purging:
 
 @final
 class Connection:
-    """What an app has while it is connected in an event loop."""
+    """The open resources of an app in one event loop."""
 
     def __init__(self, stack: AsyncExitStack, site: Site, app: Operations) -> None:
         self.stack, self.site = stack, site
@@ -91,10 +89,7 @@ class Connection:
 
 
 class Operations(App[OrchestratorSettings, Declared]):
-    """An app that queries and controls its invocations, tasks, queues and processes.
-
-    It connects at the first request, once in each event loop.
-    """
+    """Queries and control of an app; it connects at the first request, once per event loop."""
 
     _TASK = "@app.task()"
     _FOUND = "invocations are"
@@ -108,12 +103,11 @@ class Operations(App[OrchestratorSettings, Declared]):
 
     @property
     def collections(self) -> Collections:
-        """Where its parts are."""
         return Collections(self.settings.prefix)
 
     @property
     def indexes(self) -> Indexes:
-        """The indexes that its collections need; they are made when something is first asked of them."""
+        """The indexes of its collections; the first request creates them."""
         names = self.collections
         made: dict[str, tuple[Index, ...]] = {}
         for each in (
@@ -134,7 +128,6 @@ class Operations(App[OrchestratorSettings, Declared]):
         return made
 
     async def _opened(self) -> Connection:
-        """Where it has connected, in this event loop; it connects if need be."""
         loop = asyncio.get_running_loop()
         if loop not in self._open:
             async with self._opening.setdefault(loop, asyncio.Lock()):
@@ -146,66 +139,42 @@ class Operations(App[OrchestratorSettings, Declared]):
         return self._open[loop]
 
     def _forget_closed(self) -> None:
-        """What was connected in event loops that have ended went with them."""
         for loop in (*self._opening,):
             if loop.is_closed():
                 self._open.pop(loop, None)
                 self._opening.pop(loop, None)
 
     async def close(self) -> None:
-        """Disconnect, in this event loop; a client of yours stays open."""
+        """Disconnect in this event loop; a client passed by the user stays open."""
         if (there := self._open.pop(asyncio.get_running_loop(), None)) is not None:
             await there.results.close()
             await there.stack.aclose()
 
-    # --- asking ---
+    # --- queries and commands ---
 
     async def ask(self, command: Command, query: InvocationQuery) -> Asked:
         """Cancel, kill, hold, release or repeat invocations (`tidegate.invocations.asking`).
 
-        Args:
-            command: What.
-            query: Of which.
-
-        Returns:
-            What became of them; of what runs its runner is told, which obeys with its next beat.
+        The owner of a running invocation obeys at its next heartbeat.
         """
         return await self.asked(self.asking().ask(command, query))
 
     def asking(self) -> Asking:
-        """A command of an operator, to be asked once."""
         return Asking(request=uuid4().hex, records=self.collections.invocations)
 
     async def show(self, key: str) -> InvocationRow | None:
-        """An invocation with all that its record holds; None where there is none."""
         return await self.asked(self.asking().show(key))
 
     async def now(self) -> Instant:
-        """The time, by the store's clock."""
         return await (await self._opened()).site.now()
 
     async def asked(self, program: Program[T]) -> T:
-        """What a program on its database comes to.
-
-        Raises:
-            Failure: Nobody answers.
-        """
         return await (await self._opened()).site.run(program)
 
     async def listed(
         self, query: InvocationQuery, *, limit: int = 50, looks: int | None = None, is_timed: bool = False
     ) -> InvocationPage:
-        """Invocations, the newest first (`tidegate.invocations.asking`).
-
-        Args:
-            query: Which.
-            limit: How many at most.
-            looks: In how many requests at most; None for as many as it takes.
-            is_timed: With their histories.
-
-        Returns:
-            Those, and whether there are more.
-        """
+        """List invocations, newest first; `looks` limits requests, `is_timed` adds histories."""
         page = InvocationPage(())
         for look in count(1):
             most = min(limit - len(page.rows), FOUND_MAX)
@@ -217,11 +186,9 @@ class Operations(App[OrchestratorSettings, Declared]):
         return page
 
     async def counts(self) -> tuple[RecordCount, ...]:
-        """How many invocations of each of its tasks have which status."""
         return await self.asked(counts_of(self.collections, tuple(self._declared)))
 
     async def standing(self) -> Standing:
-        """Its processes, what waits in the queues that it takes from and in those of its tasks, and what is paused."""
         there, told = await self._opened(), self.settings
         held = await self._holding(there).held()
         return await there.site.run(
@@ -230,24 +197,22 @@ class Operations(App[OrchestratorSettings, Declared]):
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """The queues that its settings name, those in which its tasks wait otherwise, and that of the app's own services."""
         theirs = (each.queue for each in self._declared.values())
         return (*dict.fromkeys((*self.settings.queues, *theirs, OWN_QUEUE)),)
 
     @property
     def _mine(self) -> tuple[str, ...]:
-        """The queues that it takes from."""
         return (*dict.fromkeys((*self.settings.queues, OWN_QUEUE)),)
 
     async def pause(self, *, tasks: Collection[str] = (), queues: Collection[str] = ()) -> Held:
-        """Have no process take anything more of these tasks, or from these queues; what runs goes on.
+        """Stop all processes from starting runs of these tasks or queues; current runs continue.
 
         Returns:
-            What is paused then.
+            All current pauses.
 
         Raises:
-            Misuse: There is no such task, or a queue that no task of the app is in and nobody takes from.
-            Failure: Nobody answers: it is paused, or is not, or will be.
+            Misuse: The app knows no such task or queue.
+            Failure: No answer: the pause is in effect, is not, or will be.
         """
         self._check_known(tasks, queues)
         for name in queues:
@@ -256,16 +221,10 @@ class Operations(App[OrchestratorSettings, Declared]):
         return await self._holding(await self._opened()).pause(tasks, queues)
 
     async def resume(self, *, tasks: Collection[str] = (), queues: Collection[str] = ()) -> Held:
-        """Have processes take of these again; otherwise as `pause`."""
         self._check_known(tasks, queues)
         return await self._holding(await self._opened()).resume(tasks, queues)
 
     async def held(self) -> Held:
-        """What is paused.
-
-        Raises:
-            Failure: Nobody answers.
-        """
         return await self._holding(await self._opened()).held()
 
     def _holding(self, there: Connection) -> Holding:
@@ -279,20 +238,14 @@ class Operations(App[OrchestratorSettings, Declared]):
                 raise Misuse(f"there is no task {shown(name)}", todo=f"there are: {', '.join(self._declared)}")
 
     async def results(self) -> Results:
-        """Waits for invocations, in this event loop."""
         return (await self._opened()).results
 
     async def uploaded(self, name: str) -> str:
-        """The text that was uploaded under a name."""
         return await (await self._opened()).uploads.text(name)
 
 
 class Client(Operations):
-    """An app that enqueues invocations and emits events.
-
-    Attributes:
-        made_from: The app of which it is `configured`.
-    """
+    """An app that enqueues and emits; `made_from` is the original of a `configured` one."""
 
     def __init__(self, store: AppStore, settings: OrchestratorSettings, observers: object) -> None:
         super().__init__(store, settings, observers)
@@ -300,13 +253,13 @@ class Client(Operations):
         self._triggers: dict[str, tuple[When, ...]] = {}
         self._works: dict[str, Work] = {}
         self._announce: Callable[[Duration], None] | None = None
-        """Wakes the workers of this process for something that is due in so many microseconds; None while it is not served."""
+        """Wakes the local workers for work due in this many microseconds; None while not served."""
         self._sync: SyncStore | None = None
         self.made_from: Client | None = None
 
     @property
     def in_place(self) -> Client:
-        """The app that is served here and was made from this one by `configured`; this one where there is none."""
+        """The served app that `configured` made from this one, or this one."""
         served = each = cast("Client | None", SERVED.get())
         while each is not None and each is not self:
             each = each.made_from
@@ -314,7 +267,6 @@ class Client(Operations):
 
     @property
     def triggers(self) -> Mapping[str, tuple[When, ...]]:
-        """What starts its tasks, by task."""
         return MappingProxyType(self._triggers)
 
     async def enqueue_jobs(
@@ -325,13 +277,9 @@ class Client(Operations):
         due: Instant | Duration = 0,
         session: object = None,
     ) -> list[Handle[Any]]:
-        """Make invocations (`Task.enqueue`).
+        """Create an invocation for each pair of id and job (`Task.enqueue`).
 
-        Args:
-            declared: The task.
-            jobs: What is to be done, each under the id of its invocation.
-            due: From when on they may be called: an instant, or a time from now in microseconds.
-            session: One of the user's; None for none.
+        `due` is the earliest start: an instant, or microseconds from now.
         """
         if session is not None:
             check_session(session, AsyncClientSession)
@@ -352,26 +300,22 @@ class Client(Operations):
         return handles
 
     def configured(self, settings: OrchestratorSettings) -> Client:
-        """An app with the same tasks that is told something else."""
         raise NotImplementedError
 
     def traceparent(self) -> str | None:
-        """What names the current span, of an app that has a provider of spans."""
         return None if self._spans is None else self._spans.current()
 
     async def _within(self, session: object, program: Program[T]) -> T:
-        """Run a program in the transaction of a session of the user's."""
         within = AsyncMongo(cast("Any", session).client, self.settings.database, session=cast("Any", session))
         try:
             found = await run_async(program, choosing(documents(within), local_async()))
         except Failure as failure:
             raise retold(failure) from failure
-        check_same_server(session, self._client)  # by now it has connected; what this raises ends the transaction
+        check_same_server(session, self._client)  # now connected; an error ends the transaction
         return found
 
     @property
     def _client(self) -> object | None:
-        """The client that it is connected by, or would be."""
         if self._open:
             return next(iter(self._open.values())).site.client
         return self._store if isinstance(self._store, AsyncMongoClient) else None
@@ -379,7 +323,6 @@ class Client(Operations):
     def enqueue_job_sync(
         self, declared: Declared, job: Job, *, key: str, due: Instant | Duration = 0, session: object = None
     ) -> Handle[Any]:
-        """The same for code that is not async."""
         if session is None and (loop := self.other_loop()) is not None:
             making = self.enqueue_jobs(declared, [(key, job)], due=due)
             return asyncio.run_coroutine_threadsafe(making, loop).result()[0]
@@ -393,16 +336,14 @@ class Client(Operations):
 
     @property
     def sync(self) -> SyncStore:
-        """Its database, for code that is not async."""
         if self._sync is None:
             self._sync = SyncStore(self.settings, self._store, self.indexes)
         return self._sync
 
     def other_loop(self) -> asyncio.AbstractEventLoop | None:
-        """An event loop in which it is connected, for who is in another thread; None where it is connected in none.
+        """A running event loop in which it is connected, for another thread.
 
-        Raises:
-            Misuse: Whoever asks is in an event loop, which a plain function would hold up.
+        Misuse if the caller is in an event loop, which a plain function would block.
         """
         try:
             _ = asyncio.get_running_loop()
@@ -422,20 +363,20 @@ class Client(Operations):
         event: str | None = None,
         session: object = None,
     ) -> None:
-        """Say that something has happened, to the triggers of this app that wait for it (`on_event`).
+        """Report an event to the triggers that wait for it (`on_event`).
 
-        All of them hear of it; or all or none, where this raises.
+        If this raises, either all of them received it or none did.
 
         Args:
-            code: Of which kind it is.
-            payload: What it carries.
-            event: Its id: one that is emitted again is the same. None for one made up.
-            session: One of yours, in whose transaction this is written: it commits with your writes, or not at all.
+            code: The kind of event.
+            payload: Its data.
+            event: Its id, for idempotent retries; default: a fresh one.
+            session: A user's session, whose transaction includes the write.
 
         Raises:
-            Misuse: An argument is of the wrong type.
-            OperationFailure: With a session: its transaction is over, and may begin anew, as `with_transaction` does.
-            TidegateError: Nobody answered: emit it again, under the same id.
+            Misuse: An argument has the wrong type.
+            OperationFailure: With a session: retry its transaction.
+            TidegateError: No answer: emit it again with the same id.
         """
         if session is not None:
             check_session(session, AsyncClientSession)
@@ -467,10 +408,9 @@ class Client(Operations):
         )  # fmt: skip
 
     def _triggered(self, task: str, arguments: Document) -> Job:
-        """What a call becomes that a trigger makes."""
         made = self._declared[task]
         kept = made.kept((), made.values(arguments))
-        _ = made.call(kept.arguments)  # what cannot be compared is no call
+        _ = made.call(kept.arguments)  # checks that the call can be compared
         return Job(
             task=task, arguments=kept.arguments, limited_by=kept.limited_by, rated_by=kept.rated_by, queue=made.queue,
             priority=made.priority, deadline=made.timeout,
@@ -484,15 +424,6 @@ class Client(Operations):
         due: Instant | Duration,
         session: object,
     ) -> tuple[RegistrationOutcome, ...]:
-        """The program that makes invocations of jobs, each under its id, and tells what became of each.
-
-        Args:
-            declared: The task.
-            jobs: What is to be done.
-            payloads: The names that the arguments of each were uploaded under.
-            due: From when on they may be called.
-            session: One of the user's, in whose transaction it is run; None for none.
-        """
         names = self.collections
         made = [(key, job, _with_payload(job, payload)) for (key, job), payload in zip(jobs, payloads, strict=True)]
         if declared.unique is None:
@@ -511,12 +442,6 @@ class Client(Operations):
         return answers
 
     def _handle_of(self, declared: Declared, answer: RegistrationOutcome) -> Handle[Any]:
-        """What whoever enqueues gets.
-
-        Raises:
-            ArgumentsDiffer: One that waits has other arguments.
-            TidegateError: Nobody answered.
-        """
         match answer:
             case Registered(key):
                 return Handle(key, True, (), declared.result, self)
@@ -537,5 +462,4 @@ class Client(Operations):
 
 
 def _with_payload(job: Job, payload: str | None) -> Job:
-    """The same, where its arguments were uploaded under this name."""
     return job if payload is None else attrs.evolve(job, arguments=Document(), payload=payload)

@@ -1,8 +1,7 @@
-"""`tidegate orchestrator status`, `list`, `show`, `retry`, `cancel`, `kill`, `hold`, `release`, `pause`, `resume`: the database of an
-app is asked, or told to do something.
+"""The commands of `tidegate orchestrator` for operators.
 
-What is asked needs the app's code, for that says where its database is, and none of its processes: those hear of it with their next
-beat.
+They need the app's code, which names its database, and no running process. Processes see changes at
+their next heartbeat.
 """
 
 from __future__ import annotations
@@ -30,16 +29,12 @@ from tidegate_adapters.orchestrator.standing import BACKLOG_MAX, Backlog, Proces
 from tidegate_adapters.orchestrator.words import MEANT, as_json, asked_words
 from tidegate_adapters.shell.application import Answer, listing, shortened
 
-# --- asking it ----------------------------------------------------------------------------------------------------------
+# --- commands -------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
 async def opened(app: Orchestrator, target: str) -> AsyncGenerator[Orchestrator, None]:
-    """An app whose database can be asked, until the block ends.
-
-    Raises:
-        Misuse: It has no tasks, or its store is within its process.
-    """
+    """Open an app that has tasks and no embedded store; Misuse for others."""
     if not app.declared:
         raise Misuse(f"{target} has no tasks", todo="decorate a function with @app.task()")
     if app.is_embedded:
@@ -55,16 +50,6 @@ async def opened(app: Orchestrator, target: str) -> AsyncGenerator[Orchestrator,
 
 
 def _query(filters: Mapping[str, Any], now: Instant, command: Command | None = None) -> InvocationQuery:
-    """The query that the filters of a command line make.
-
-    Args:
-        filters: By the names of the options.
-        now: The time now, for times in the past such as 5m.
-        command: What is done with the invocations, if anything.
-
-    Raises:
-        Misuse: A time is none.
-    """
     by_default = MEANT[command] if command and not filters["ids"] else frozenset[str]()
     texts = {name: filters[name] or None for name in ("tenant", "parent", "root", "error")}
     times = {name: time_of(filters[name], now) for name in ("made_from", "made_before") if filters[name] is not None}
@@ -76,7 +61,6 @@ def _query(filters: Mapping[str, Any], now: Instant, command: Command | None = N
 
 
 async def status(app: Orchestrator) -> Answer:
-    """Which processes there are, what waits in the queues, what has become of the invocations of each task, and what is paused."""
     found, counts = await app.standing(), await app.counts()
     tasks = {
         name: {each.status or "unreadable": each.count for each in counts if each.task == name}
@@ -102,17 +86,11 @@ async def status(app: Orchestrator) -> Answer:
 
 
 async def list_invocations(app: Orchestrator, *, limit: int, **filters: Any) -> Answer:
-    """Invocations, the newest first, one a line."""
     page = await app.listed(_query(filters, await app.now()), limit=limit)
     return listing("invocations", page.rows, _row_json, _columns, limit=limit, is_more=bool(page.after))
 
 
 async def show(app: Orchestrator, *, key: str) -> Answer:
-    """One invocation, with all that it holds.
-
-    Raises:
-        NothingSelectedError: There is none.
-    """
     row = await app.show(key)
     if row is None:
         raise NothingSelectedError(
@@ -132,7 +110,6 @@ async def show(app: Orchestrator, *, key: str) -> Answer:
 
 
 async def executions(app: Orchestrator, *, since: str, until: str | None, process: str | None, limit: int) -> Answer:
-    """Which processes had the turn in a span of time, the newest first, one a line."""
     now = await app.now()
     span = time_of(since, now), now if until is None else time_of(until, now)
     found = await app.asked(executions_of(app.collections, *span, limit + 1, process))
@@ -161,8 +138,8 @@ async def ask(app: Orchestrator, *, command: str, **filters: Any) -> Answer:
     """Cancel, kill, hold, release or repeat invocations.
 
     Returns:
-        NOTHING_SELECTED where there are none; NOT_MET where the server does not answer any more; INCONCLUSIVE where it cannot be
-        done for some that are named by their ids, some of these are not there, some cannot be read, or nobody knows.
+        NOTHING_SELECTED if none match; NOT_MET if the server stops answering; INCONCLUSIVE if some
+            named ids refuse the command, or some are absent, unreadable or unknown.
     """
     asked, ids = Command[command], filters["ids"]
     found = await app.ask(asked, _query(filters, await app.now(), asked))
@@ -179,7 +156,6 @@ async def ask(app: Orchestrator, *, command: str, **filters: Any) -> Answer:
 
 
 def _code(found: Asked, *, is_named: bool, absent: int) -> ExitCode:
-    """By what became of those that were named by their ids, or else of those for which it can be done."""
     if not found.is_complete:
         return ExitCode.NOT_MET
     if (is_named and found.left) or found.unknown or found.unreadable:
@@ -190,16 +166,14 @@ def _code(found: Asked, *, is_named: bool, absent: int) -> ExitCode:
 
 
 async def pause(app: Orchestrator, *, tasks: tuple[str, ...], queues: tuple[str, ...]) -> Answer:
-    """Have no process take anything more of these tasks, or from these queues; what is paused then."""
     return _paused(await app.pause(tasks=tasks, queues=queues))
 
 
 async def resume(app: Orchestrator, *, tasks: tuple[str, ...], queues: tuple[str, ...]) -> Answer:
-    """Have processes take of these again; what is paused then."""
     return _paused(await app.resume(tasks=tasks, queues=queues))
 
 
-# --- in words, and as JSON ----------------------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------
 
 
 def _paused(held: Held) -> Answer:

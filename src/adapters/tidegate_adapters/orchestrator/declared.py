@@ -1,7 +1,4 @@
-"""What the decorator is told of a task, checked as it is told: what is wrong, where, why, and what to do about it.
-
-Lengths of time are timedeltas.
-"""
+"""The options of a task, checked at declaration."""
 
 from __future__ import annotations
 
@@ -35,26 +32,25 @@ from tidegate_adapters.mongo.bson import natural
 from tidegate_adapters.runtime.serialization import UNTYPED, TextCodec, codec_of
 
 OPTIONS: Final = frozenset({"session", "key", "delay", "due", "priority", "queue", "tenant"})
-"""What `enqueue` is told besides the arguments of a call: no parameter of a task has such a name."""
+"""The options of `enqueue`; no parameter of a task may have such a name."""
 
 _KEY: Final = "key"
 _JSON: Final = codec_of(UNTYPED)
 
 
-# --- limits -----------------------------------------------------------------------------------------------------------
+# --- limits ---------------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class MaxRunning:
-    """How many invocations of a task may run at a time, in all processes together. Invariant: 1 <= at_most.
+    """A limit on concurrent runs of a task over all processes. Invariant: 1 <= at_most.
 
-    `MaxRunning()` is of all of them; `MaxRunning.per(...)` of those that have something in common.
+    `MaxRunning()` limits the whole task, `MaxRunning.per(...)` each key.
 
     Attributes:
-        at_most: How many.
-        key: What those have in common that limit each other, of the arguments of a call; None for all of the task.
-        waits: Whether one that finds no place waits for one; else it has ended then, and whoever awaits it gets
+        key: Computes the key from the arguments.
+        waits: Without a slot, wait; otherwise the invocation ends, and its result raises
             `InvocationCancelled`.
     """
 
@@ -70,34 +66,28 @@ class MaxRunning:
 
     @classmethod
     def per(cls, key: Callable[..., object], at_most: int = 1, *, waits: bool = True) -> MaxRunning:
-        """So many for each value of a key.
+        """A limit for each value of a key.
 
-        Args:
-            key: Called with those arguments of a call that it has parameters for; what it returns is the key, and is written as
-                JSON.
-            at_most: How many.
-            waits: Whether one that finds no place waits for one.
+        `key` is called with the arguments it has parameters for. Its result is stored as JSON.
         """
         return cls(at_most, key=key, waits=waits)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The arguments that the key is made of."""
         return _wanted(self.key)
 
 
 @final
 @attrs.frozen
 class Unique:
-    """One invocation of a kind waits to run at a time, in all processes together: whoever enqueues another meanwhile is answered by
-    the one that waits. Once that is taken to run, another may wait.
+    """At most one invocation of a kind waits, over all processes; enqueueing another returns it.
 
-    `Unique()` is of those with the same arguments, `Unique.per(...)` of those that have something in common, `Unique.per_task()` of
-    all.
+    Once that one begins to run, another may wait. `Unique()` compares all arguments,
+    `Unique.per(...)` a key, `Unique.per_task()` nothing.
 
     Attributes:
-        must_agree: Whether it is an error to be answered by one with other arguments.
-        key: What those have in common of which one waits, of the arguments of a call; None for all arguments.
+        must_agree: Raise an error if the waiting invocation has other arguments.
+        key: Computes the key from the arguments.
     """
 
     must_agree: bool = attrs.field(default=False, kw_only=True)
@@ -110,45 +100,34 @@ class Unique:
 
     @classmethod
     def per(cls, key: Callable[..., object], *, must_agree: bool = False) -> Unique:
-        """One for each value of a key.
-
-        Args:
-            key: As that of `MaxRunning.per`.
-            must_agree: Whether it is an error to be answered by one with other arguments.
-        """
+        """One waiting invocation per key; `key` as for `MaxRunning.per`."""
         return cls(must_agree=must_agree, key=key)
 
     @classmethod
     def per_task(cls, *, must_agree: bool = False) -> Unique:
-        """One of all invocations of the task."""
         return cls(must_agree=must_agree, key=_nothing)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The arguments that the key is made of."""
         return _wanted(self.key)
 
     @property
     def rule(self) -> Rule:
-        """The same as the rule of a task."""
         return Rule(Control.ARGUMENTS) if self.key is None else Rule(Control.KEYS, (_KEY,))
 
 
 @final
 @attrs.frozen
 class Rate:
-    """How many invocations of a task may begin in a time, in all processes together: `Rate(10, per=timedelta(seconds=1))`. Whoever
-    is over it is due later, a bit after the one before, and begins then. A run that is tried again counts anew.
+    """A limit on starts over all processes: `Rate(10, per=timedelta(seconds=1))`.
 
+    An invocation over the limit becomes due later, one after another. A retry counts again.
     Invariants: 1 <= burst <= at_most; at most one each microsecond.
 
     Attributes:
-        at_most: How many.
-        per: In how long.
-        burst: How many of these at once; None for all of them. In any time of that length no more begin than `burst + at_most`; so
-            with 1 they are spread evenly.
-        key: What those have in common of which so many may begin, of the arguments of a call; None for all of the task.
-        rule: The same for the core.
+        burst: How many may begin at once; default: all. No window of length `per` has more than
+            `burst + at_most` starts, so 1 spreads them evenly.
+        key: Computes the key from the arguments.
     """
 
     at_most: int
@@ -164,12 +143,11 @@ class Rate:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The arguments that the key is made of."""
         return _wanted(self.key)
 
 
 def _nothing() -> None:
-    """What all calls have in common."""
+    """The common key of all calls."""
 
 
 def _wanted(key: Callable[..., object] | None) -> tuple[str, ...]:
@@ -179,20 +157,14 @@ def _wanted(key: Callable[..., object] | None) -> tuple[str, ...]:
 @final
 @attrs.frozen
 class Kept:
-    """A call as it is kept.
-
-    Attributes:
-        arguments: By name, as text.
-        limited_by: The set of invocations of which no more than a number run at once; None if none.
-        rated_by: That of which no more begin in a time; None if none.
-    """
+    """A stored call, with the ids of its limits."""
 
     arguments: Document = attrs.field(repr=False)
     limited_by: str | None = None
     rated_by: str | None = None
 
 
-# --- tasks ------------------------------------------------------------------------------------------------------------
+# --- tasks ----------------------------------------------------------------------------------------
 
 
 @final
@@ -201,21 +173,9 @@ class Declared:
     """A task and its handler.
 
     Attributes:
-        name: Of the task.
-        handler: The user's.
-        is_async: Whether it is an async function; others run in threads.
-        is_process: Whether it is called in a process of its own.
-        queue: Where its invocations wait.
-        priority: Of them in the queue.
-        policy: When a run that failed is tried again.
-        retry_for: Of which errors.
-        timeout: How long a handler may take, in microseconds; None for any time.
-        max_running: How many may run at a time; None for any number.
-        unique: Of which one waits at a time; None where any number does.
-        rate: How many may begin in a time; None for any number.
-        parameters: How each argument is written.
-        result: How the result is.
-        signature: Of the handler.
+        is_async: Plain functions run in threads.
+        is_process: Runs in a child process.
+        timeout: In microseconds; None for no limit.
     """
 
     name: str
@@ -236,7 +196,6 @@ class Declared:
 
     @property
     def takeable(self) -> Takeable:
-        """What whoever takes its invocations knows of it."""
         found = Takeable(self.name, rate=None if self.rate is None else self.rate.rule)
         if self.max_running is None:
             return found
@@ -244,11 +203,7 @@ class Declared:
         return attrs.evolve(found, at_most=self.max_running.at_most, held_back=held_back)
 
     def kept(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Kept:
-        """A call as it is kept.
-
-        Raises:
-            Misuse: The handler cannot be called with them, or one is not of its type.
-        """
+        """Encode a call; Misuse if it does not fit the handler."""
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -265,7 +220,6 @@ class Declared:
         )
 
     def _set(self, those: MaxRunning | Rate | None, bound: BoundArguments, what: str) -> str | None:
-        """The set of invocations that this one is limited with."""
         if those is None:
             return None
         rule = Rule(Control.TASK) if those.key is None else Rule(Control.KEYS, (_KEY,))
@@ -274,28 +228,19 @@ class Declared:
     def _in_common(
         self, those: MaxRunning | Rate | Unique, bound: BoundArguments, what: str
     ) -> tuple[tuple[str, str], ...]:
-        """The key of a call, as text; nothing where there is no key."""
         if those.key is None:
             return ()
         key = those.key(**{name: bound.arguments[name] for name in those.names})
         return ((_KEY, _JSON.text(key, f"the key of {what} of {self.name}")),)
 
     def call(self, arguments: Document) -> Call:
-        """What a call that was kept is compared by with those that wait: digests, so that nothing is kept twice.
-
-        Raises:
-            Misuse: As `bound` does.
-        """
+        """The identity of a stored call for `unique`, as digests to save space."""
         common = () if self.unique is None else self._in_common(self.unique, self.bound(arguments), "what is unique")
         texts = (*common, *((name, str(text)) for name, text in arguments.items))
         return Call(self.name, tuple((name, sha256(text.encode()).hexdigest()) for name, text in texts))
 
     def values(self, arguments: Document) -> Mapping[str, object]:
-        """The arguments of a call that a trigger makes, which come as plain values, as the handler takes them.
-
-        Raises:
-            Misuse: One is not of its type.
-        """
+        """Convert a trigger's plain arguments."""
         plain = cast("Mapping[str, object]", natural(arguments))
         return {
             name: self.parameters[name].value(json.dumps(value, default=str), f"the argument {name} of {self.name}")
@@ -305,7 +250,6 @@ class Declared:
         }
 
     def check_call(self, arguments: Document) -> None:
-        """Raise Misuse unless the handler can be called with these, as a trigger has them each time."""
         values = self.values(arguments)
         try:
             _ = self.signature.bind(**values)
@@ -317,11 +261,7 @@ class Declared:
             ) from None
 
     def bound(self, arguments: Document) -> BoundArguments:
-        """The arguments of a call that was kept, for the handler.
-
-        Raises:
-            Misuse: They are not of its types, as after the function has changed.
-        """
+        """Decode a stored call; Misuse if it does not fit, as after the function has changed."""
         given: dict[str, object] = {}
         for name, text in arguments.items:
             if name not in self.parameters:
@@ -344,7 +284,6 @@ class Declared:
 
 
 def _signature(handler: Callable[..., Any], name: str) -> Signature:
-    """What a handler is called with."""
     try:
         return signature(handler)
     except ValueError:
@@ -366,11 +305,7 @@ def declared(
     rate: Rate | None = None,
     processes: bool = False,
 ) -> Declared:
-    """The task that a handler and these options make; `Orchestrator.task` says what they mean.
-
-    Raises:
-        Misuse: One is of the wrong type, out of range, or does not fit another.
-    """
+    """The task of a handler with these options, which it checks; see `Orchestrator.task`."""
     found = name if name is not None else getattr(handler, "__name__", "")
     is_async = is_async_handler(handler, found, "decorate a function")
     try:
@@ -410,7 +345,6 @@ def declared(
 
 
 def _check_named(handler: object) -> None:
-    """Raise Misuse unless a child finds this function."""
     name = getattr(handler, "__qualname__", "")
     if not name or "<" in name:
         raise Misuse(
@@ -421,7 +355,7 @@ def _check_named(handler: object) -> None:
 
 
 def _hints(handler: Callable[..., Any]) -> Mapping[str, Any]:
-    """The annotations, by name; those of a callable object are those of its `__call__`."""
+    """The annotations by name; for a callable object, those of `__call__`."""
     of = handler if hasattr(handler, "__annotations__") else getattr(handler, "__call__")  # noqa: B004, B009
     try:
         return get_type_hints(of)
@@ -434,7 +368,7 @@ def _hints(handler: Callable[..., Any]) -> Mapping[str, Any]:
 
 
 def _resolved(signed: Signature, hints: Mapping[str, Any]) -> Signature:
-    """The same with its annotations instead of their texts: messages show it."""
+    """Replace string annotations, because messages show the signature."""
     parameters = [each.replace(annotation=hints.get(name, each.annotation)) for name, each in signed.parameters.items()]
     return signed.replace(parameters=parameters, return_annotation=hints.get("return", signed.return_annotation))
 

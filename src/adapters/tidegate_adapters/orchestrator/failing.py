@@ -1,4 +1,4 @@
-"""What is kept of an error that a handler has raised, without what looks like a secret."""
+"""The stored form of a handler's error, with secrets redacted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from tidegate_adapters.base.redaction import redacted
 
 
 def told(error: BaseException) -> str:
-    """Its text."""
     try:
         text = str(error)
     except BaseException:  # noqa: BLE001  the user's own __str__
@@ -19,13 +18,7 @@ def told(error: BaseException) -> str:
 
 
 def failed(error: BaseException, retry_for: tuple[type[Exception], ...], policy: Policy | None) -> Failed:
-    """How a run has failed.
-
-    Args:
-        error: With what.
-        retry_for: Of which errors it is tried again.
-        policy: When.
-    """
+    """The failure to store; `policy` applies if the error is in `retry_for`."""
     kind, _, message = told(error).partition(": ")
     where = redacted("".join(traceback.format_tb(error.__traceback__)))
     above = tuple(each.__name__ for each in type(error).__mro__[1:-1])

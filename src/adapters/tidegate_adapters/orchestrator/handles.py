@@ -1,6 +1,6 @@
-"""What `enqueue` returns: an invocation, as whoever made it sees it.
+"""Handles of invocations: what `enqueue` returns.
 
-Who waits for a result in a handler gives its slot away meanwhile, so that waiting keeps nobody from working.
+A handler that waits for a result releases its slot meanwhile, so that waiting blocks no other work.
 """
 
 from __future__ import annotations
@@ -32,17 +32,12 @@ from tidegate_adapters.runtime.serialization import TextCodec
 R = TypeVar("R")
 
 
-# --- what goes wrong --------------------------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------
 
 
 @final
-class InvocationFailed(TidegateError):  # noqa: N818  it says what is so
-    """It has failed, for good.
-
-    Attributes:
-        kind: The name of the type of the error.
-        traceback: Where it was raised, in the process that ran it.
-    """
+class InvocationFailed(TidegateError):  # noqa: N818  it states a fact
+    """The invocation has failed without further retries."""
 
     def __init__(self, key: str, kind: str, message: str, traceback: str) -> None:
         super().__init__(f"the invocation {shown(key)} has failed", why=f"{kind}: {message}" if message else kind)
@@ -51,7 +46,7 @@ class InvocationFailed(TidegateError):  # noqa: N818  it says what is so
 
 @final
 class InvocationCancelled(TidegateError):  # noqa: N818
-    """It was cancelled, or refused for good by what limits it."""
+    """The invocation was cancelled, or a limit refused it permanently."""
 
 
 @final
@@ -61,36 +56,26 @@ class InvocationAbsent(TidegateError):  # noqa: N818
 
 @final
 class Unfinished(TidegateError, TimeoutError):  # noqa: N818
-    """It has not ended in the time that was given."""
+    """The invocation did not end within the timeout."""
 
     __str__ = TidegateError.__str__
 
 
 @final
 class ArgumentsDiffer(TidegateError):  # noqa: N818
-    """Another invocation waits for the same, with other arguments, and must not (`Unique`).
-
-    Attributes:
-        differing: The names of those arguments.
-    """
+    """The waiting invocation differs in the arguments `differing` (`Unique.must_agree`)."""
 
     def __init__(self, task: str, why: str, differing: tuple[str, ...]) -> None:
         super().__init__(f"{task} is not enqueued", why=why, todo="wait for that one, or cancel it first")
         self.differing = differing
 
 
-# --- results ----------------------------------------------------------------------------------------------------------
+# --- results --------------------------------------------------------------------------------------
 
 
 @final
 class Results:
-    """Waits for any number of invocations, and asks for all of them at once.
-
-    Args:
-        site: Where they are.
-        records: Their collection.
-        every: How often it looks, in microseconds.
-    """
+    """Waits for any number of invocations with shared requests; `every` is in microseconds."""
 
     def __init__(self, site: Site, records: str, every: Duration) -> None:
         self._site, self._records, self._every = site, records, every
@@ -99,7 +84,7 @@ class Results:
         self._looking: asyncio.Task[None] | None = None
 
     async def of(self, key: str) -> Ended | Absent:
-        """How it has ended, once it has; looked for as long as somebody waits for it."""
+        """Wait for the end of an invocation; polling stops when the last caller gives up."""
         if key not in self._waiting:
             self._waiting[key] = _Awaited(asyncio.get_running_loop().create_future())
             self._look.set()
@@ -115,17 +100,15 @@ class Results:
                 del self._waiting[key]
 
     async def now(self, key: str) -> Awaited:
-        """How it has ended, or that it has not."""
         (found,) = await self._site.run(Waiting(keys=(key,), records=self._records, limit=0).run())
         return found
 
     def told(self, key: str) -> None:
-        """It may have ended, as somebody knows in this process."""
+        """Poll at once: this process may have ended the invocation."""
         if key in self._waiting:
             self._look.set()
 
     async def close(self) -> None:
-        """Wait for nothing any more; whoever does is told so."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait({self._looking})
@@ -137,7 +120,7 @@ class Results:
         self._waiting.clear()
 
     async def _watch(self) -> None:
-        """Look as long as somebody waits; what goes wrong is told to all who do."""
+        """Poll while any caller waits; pass errors to all of them."""
         try:
             while self._waiting:
                 self._look.clear()
@@ -147,7 +130,7 @@ class Results:
                         await self._look.wait()
                 except TimeoutError:
                     pass
-        except Exception as error:  # noqa: BLE001  whatever it is, nobody else tells those who wait
+        except Exception as error:  # noqa: BLE001  the waiting callers get it
             self._tell_all(error)
 
     async def _look_once(self) -> None:
@@ -163,25 +146,22 @@ class Results:
 @final
 @attrs.define(eq=False)
 class _Awaited:
-    """What is waited for: its end, and by how many."""
-
     end: asyncio.Future[Ended | Absent]
     by: int = 0
 
 
-# --- who runs -----------------------------------------------------------------------------------------------------------
+# --- context --------------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen(eq=False)
 class Current:
-    """The invocation that is run here.
+    """The invocation that runs in this context.
 
     Attributes:
-        run: The run.
-        root: The first of its callers.
-        attempt: Which try this is; the first one is 1.
-        waits: Gives its slot away until the block ends.
+        root: The first caller of the chain.
+        attempt: The number of this try, from 1.
+        waits: Releases the slot for the duration of a block.
     """
 
     run: Run
@@ -192,37 +172,30 @@ class Current:
 
 CURRENT: Final[ContextVar[Current]] = ContextVar("tidegate_invocation")
 SERVED: Final[ContextVar[HandleApp | None]] = ContextVar("tidegate_app", default=None)
-"""The app that is served here; where it was configured, what handlers ask of the one that it was made from is asked of it."""
+"""The served app; if `configured` made it, calls of handlers on the original go to it."""
 
 
-# --- handles ----------------------------------------------------------------------------------------------------------
+# --- handles --------------------------------------------------------------------------------------
 
 
 class HandleApp(Protocol):
     """The app of an invocation (`tidegate_adapters.orchestrator.app`)."""
 
     @property
-    def collections(self) -> Collections:
-        """Where its parts are."""
+    def collections(self) -> Collections: ...
 
     @property
-    def sync(self) -> SyncStore:
-        """Its database, for code that is not async."""
+    def sync(self) -> SyncStore: ...
 
-    async def results(self) -> Results:
-        """Waits for invocations, in this event loop."""
+    async def results(self) -> Results: ...
 
-    async def uploaded(self, name: str) -> str:
-        """The text that was uploaded under a name."""
+    async def uploaded(self, name: str) -> str: ...
 
-    async def ask(self, command: Command, query: InvocationQuery) -> Asked:
-        """Cancel, kill, hold, release or repeat invocations."""
+    async def ask(self, command: Command, query: InvocationQuery) -> Asked: ...
 
-    async def show(self, key: str) -> InvocationRow | None:
-        """An invocation with all that its record holds."""
+    async def show(self, key: str) -> InvocationRow | None: ...
 
-    def other_loop(self) -> asyncio.AbstractEventLoop | None:
-        """The event loop in which it is connected, for who is in another thread."""
+    def other_loop(self) -> asyncio.AbstractEventLoop | None: ...
 
 
 @final
@@ -231,9 +204,8 @@ class Handle(Generic[R]):
     """An invocation.
 
     Attributes:
-        id: Its id.
-        is_new: Whether this call has made it, as far as anybody knows; False where it was there before.
-        differing: The arguments in which it differs from this call, where it is another one that waits (`Unique`).
+        is_new: This call created it, as far as known.
+        differing: The arguments that differ from this call, if `Unique` returned a waiting one.
     """
 
     id: str
@@ -242,18 +214,18 @@ class Handle(Generic[R]):
     _codec: TextCodec = attrs.field(repr=False, eq=False)
     _app: HandleApp = attrs.field(repr=False, eq=False)
 
-    async def result(self, timeout: timedelta | None = None) -> R:  # noqa: ASYNC109  it is known of how many things
-        """Its result, once it has succeeded.
+    async def result(self, timeout: timedelta | None = None) -> R:  # noqa: ASYNC109  a common option
+        """Wait for success and return the result.
 
         Args:
-            timeout: How long to wait; None for as long as it takes, nothing for one look. In a handler there comes to that the wait for a slot,
-                without which nothing goes on.
+            timeout: None waits forever, zero checks once. A handler may then wait longer for a
+                slot, without which it cannot continue.
 
         Raises:
-            InvocationFailed: It has failed, and is not tried again.
+            InvocationFailed: It failed without further retries.
             InvocationCancelled: It was cancelled.
-            InvocationAbsent: There is none: its transaction is not committed, or it was removed.
-            Unfinished: It has not ended in that time.
+            InvocationAbsent: It was removed, or its transaction is not committed.
+            Unfinished: The timeout expired.
         """
         limit = None if timeout is None else length_of(timeout, "timeout", 0)
         results = await self._app.results()
@@ -270,25 +242,18 @@ class Handle(Generic[R]):
         return cast("R", self._value(found if upload is None else await self._app.uploaded(upload)))
 
     async def cancel(self) -> bool:
-        """Nobody wants it any more: if it runs, its runner ends it with its next beat.
-
-        Returns:
-            Whether it is cancelled, or its runner was asked; False where it has ended, or there is none.
+        """Cancel it; a running one obeys at the next heartbeat. False if it has ended or is
+        gone.
         """
         asked = await self._app.ask(Command.CANCEL, InvocationQuery(ids=(self.id,)))
         return bool(asked.done or asked.told)
 
     async def status(self) -> str | None:
-        """What it is now; None where there is none."""
         found = await self._app.show(self.id)
         return None if found is None or found.record is None else found.record.status
 
     def result_sync(self, timeout: timedelta | None = None) -> R:
-        """As `result`, for code that is not async.
-
-        Raises:
-            Misuse: As there; or it is called in an event loop, which it would hold up.
-        """
+        """The sync form of `result`; Misuse in an event loop, which it would block."""
         if (loop := self._app.other_loop()) is not None:
             return asyncio.run_coroutine_threadsafe(self.result(timeout), loop).result()
         limit = None if timeout is None else length_of(timeout, "timeout", 0)
@@ -300,11 +265,9 @@ class Handle(Generic[R]):
         return cast("R", self._value(found if upload is None else self._app.sync.uploaded(upload)))
 
     def __await__(self) -> Generator[Any, None, R]:
-        """The same as `result()`."""
         return self.result().__await__()
 
     def _value(self, found: Ended | Absent | str) -> object:
-        """The value of the text of a result."""
         text = found if isinstance(found, str) else cast("Ended", found).result
         if not isinstance(text, str):
             raise Misuse(f"the result of {shown(self.id)} is {typed(text)}", why="results are kept as text")
@@ -319,11 +282,7 @@ def _unfinished(key: str, limit: Duration | None) -> Unfinished:
 
 
 def _upload_of(key: str, found: Ended | Absent) -> str | None:
-    """The name that the result of a success was uploaded under; None where it is in the record.
-
-    Raises:
-        TidegateError: It is no success.
-    """
+    """The upload name of a result; None if the record holds it. Raises unless it succeeded."""
     if isinstance(found, Absent):
         raise InvocationAbsent(
             f"there is no invocation {shown(key)}", why="its transaction is not committed, or it was removed as old"

@@ -1,10 +1,9 @@
-"""Whoever has nothing to do hears of what comes: a change stream of what is enqueued, or due again, in any process.
+"""Wakes idle workers by a change stream of invocations that are enqueued or due again.
 
-It says that there is something, and not what: a look finds that, and a look is made every so often in any case. So nothing
-depends on it. Where more comes than a hundred times in a second nobody needs to be told, for each look finds as much as it asks for
-and another one follows at once; then it is not listened for a second.
-
-A request takes `_PATIENCE_S` at most, whatever the client's deadlines are: one may wait for less than the server, or for ever.
+An event carries no data: polls find the work and continue regularly, so correctness does not depend
+on the stream. Above a hundred events a second polls alone suffice, since each full poll is followed
+by another; the stream then closes for a second. A request takes at most `_PATIENCE_S`, because the
+client's timeouts may be shorter than the server's wait, or infinite.
 """
 
 from __future__ import annotations
@@ -34,24 +33,19 @@ _CLOSE_S: Final = 1.0
 async def listen(
     site: Site, records: str, queues: Sequence[str], tasks: Sequence[str], tell: Callable[[], None]
 ) -> None:
-    """Call `tell` whenever something of these may be due, until it is cancelled.
+    """Call `tell` whenever an invocation may be due, until cancelled.
 
-    Args:
-        site: The database; of an embedded one nothing is heard.
-        records: The collection of invocations.
-        queues: The queues.
-        tasks: The tasks.
-        tell: Is called.
+    An embedded database has no change stream: this returns at once.
     """
     if site.client is None:
         return
     collection: Any = site.client.get_database(site.name, codec_options=CODEC)[records]
-    said = ""  # what was warned of since a stream was open last
+    said = ""  # the last warning since a stream opened
     while True:
         try:
             async with _stream(collection, _pipeline(queues, tasks)) as stream:
                 said = ""
-                tell()  # what came before it was open
+                tell()  # for events before it was open
                 await _heard(stream, tell)
         except DRIVER_ERRORS as error:
             if said != type(error).__name__:
@@ -67,12 +61,11 @@ async def _stream(collection: Any, pipeline: Sequence[Any]) -> AsyncGenerator[An
     try:
         yield stream
     finally:
-        with pymongo.timeout(_CLOSE_S):  # it tells the server
+        with pymongo.timeout(_CLOSE_S):  # it sends a request
             await stream.close()
 
 
 async def _heard(stream: Any, tell: Callable[[], None]) -> None:
-    """Tell of what comes, until there is too much of it."""
     clock = asyncio.get_running_loop().time
     since, number = clock(), 0
     while stream.alive:
@@ -89,7 +82,6 @@ async def _heard(stream: Any, tell: Callable[[], None]) -> None:
 
 
 def _pipeline(queues: Sequence[str], tasks: Sequence[str]) -> list[dict[str, Any]]:
-    """What is heard of, and of each nothing but that."""
     made = {
         "operationType": "insert",
         "fullDocument.queue": {"$in": [*queues]},

@@ -1,21 +1,21 @@
-"""What an orchestrator shows to Prometheus: `tidegate_orchestrator_...`, by task or queue, never by what an invocation holds.
+"""Prometheus metrics `tidegate_orchestrator_...`, by task or queue, never by invocation.
 
-    begun_runs_total         whose handler was called
-    retried_runs_total       of these, those that were not the first of their invocation
-    ended_runs_total         of whose end the store was told, by outcome: succeeded, failed (to be tried again or not), cancelled,
-                             given_back, lost (its invocation had gone on without it)
-    handler_seconds          how long handlers took, what they waited for included, as a histogram
-    interruptions_total      of handlers, by reason: cancel, kill, lost, too_long, silent, stopping
-    active_runs              whose handler has a slot
-    waiting_runs             whose handler waits for others, or for its slot again
-    unwritten_runs           that have ended, and whose end is not written down yet
-    slots                    how many handlers are active at a time
-    beat_age_seconds         since a beat was confirmed
-    turns_total              of the question whose turn it is, by answer: completed, abandoned, skipped, unanswered, no_member
-    due_invocations          that wait in a queue and may run, counted up to `BACKLOG_MAX`
-    lag_seconds              since when the oldest of them is due
+    begun_runs_total         runs with a called handler
+    retried_runs_total       those after the first of their invocation
+    ended_runs_total         by outcome: succeeded, failed (retried or not), cancelled, given_back,
+                             lost (the invocation moved on without the run)
+    handler_seconds          histogram of handler times, waits included
+    interruptions_total      by reason: cancel, kill, lost, too_long, silent, stopping
+    active_runs              runs with a slot
+    waiting_runs             runs that wait for others or for a slot
+    unwritten_runs           ended runs with an unwritten result
+    slots                    concurrency of the process
+    beat_age_seconds         time since the last confirmed heartbeat
+    turns_total              checks: completed, abandoned, skipped, unanswered, no_member
+    due_invocations          due in a queue, up to `BACKLOG_MAX`
+    lag_seconds              how long the oldest has been due
 
-The last two are told by each process of the queues that it takes from, so take the greatest over all processes; sum the others.
+Every process reports the last two for its queues: take their maximum; sum the others.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""How an orchestrator is, for whoever looks while it is served: metrics, health (`tidegate_adapters.shell.monitor`), and a page for
-operators (`tidegate_adapters.orchestrator.page`).
+"""Health, metrics and the operator page of a served orchestrator
+(`tidegate_adapters.shell.monitor`).
 
     /metrics    see `tidegate_adapters.orchestrator.metrics`
-    /health     {"healthy": false, "wrong": ["no beat was confirmed for 312.5 s"], "beaten_s": 312.5, "moved_s": 0.4,
+    /health     {"healthy": false, "wrong": ["no beat was confirmed for 312.5 s"],
+                "beaten_s": 312.5, "moved_s": 0.4,
                 "queues": [{"queue": "default", "due": 3, "lag_s": 4.1}]}
 
-It is not healthy where for too long no beat was confirmed, for the event loop is held up then, or the store does not answer;
-and where something is due, and for too long no look was answered, no handler has ended, and no end was written: then
-handlers that do not end have all slots, or ends cannot be written. A process that looks and finds nothing for itself is
-healthy, whatever waits for others; so is one that is to stop, or whose queues are paused. What is due is asked for every few
-seconds.
+A process is unhealthy if no heartbeat was confirmed for too long: the event loop is blocked, or the
+store does not answer. It is also unhealthy if work is due and for too long no poll was answered, no
+handler ended and no result was written. An idle, stopping or paused process is healthy. It reads
+the backlog every few seconds.
 """
 
 from __future__ import annotations
@@ -43,16 +43,11 @@ log: Final = getLogger("tidegate_adapters.orchestrator")
 
 @final
 class Lookout:
-    """Watches an app while it is served, if anybody wants to see it.
+    """Monitors a served app, if metrics or a port are configured.
 
     Args:
-        app: The app.
-        registry: Where its metrics are shown; None for one of its own, if there is a port.
-        workers: Has its workers; None while it is not served.
-
-    Attributes:
-        observers: What is to see what happens in its workers.
-        tallies: What has happened.
+        registry: None for an own registry, if there is a port.
+        workers: Returns the workers; None while not served.
     """
 
     def __init__(self, app: Client, registry: CollectorRegistry | None, workers: Callable[[], Workers | None]) -> None:
@@ -78,7 +73,7 @@ class Lookout:
         self.tallies.follow(event, state, commands)
 
     def glance(self) -> Glance:
-        """What the app is like now; from any thread."""
+        """A snapshot, from any thread."""
         app, workers, now = self._app, self._workers(), time.monotonic()
         return Glance(
             tuple(app.declared),
@@ -91,15 +86,11 @@ class Lookout:
         )
 
     def health(self) -> Answer:
-        """What is answered to whoever asks how the app is; from any thread."""
+        """The health answer, from any thread."""
         return of_health(self.glance(), duration(self._app.settings.stalled_after))
 
     def showing(self, name: str) -> AbstractAsyncContextManager[None]:
-        """Show it until the block ends; otherwise as `Monitor.showing`.
-
-        Args:
-            name: Of the process.
-        """
+        """As `Monitor.showing`; `name` is that of the process."""
         return self._monitor.showing(
             self.health, "tidegate_adapters.orchestrator.metrics", (self.glance, self.tallies),
             page=lambda: Page(self._app, name), look=self._look, log=log,
@@ -111,12 +102,7 @@ class Lookout:
 
 
 def of_health(seen: Glance, stalled_after: Duration) -> Answer:
-    """What is answered to whoever asks how an app is.
-
-    Args:
-        seen: What it is like.
-        stalled_after: How long it may be without a beat, and stand while something is due, in microseconds.
-    """
+    """The health answer for a snapshot; `stalled_after` is in microseconds."""
     due = sum(each.waiting for each in seen.backlogs if each.queue not in seen.held.queues)
     wrong: list[str] = []
     if seen.beaten_s * SECOND >= stalled_after:

@@ -1,19 +1,13 @@
-"""What operators see of an orchestrator, and do, on its page (`tidegate_adapters.page.live`).
+"""The operator page of an orchestrator (`tidegate_adapters.page.live`).
 
-    processes     alive or silent, since when, and what they run
-    queues        what waits, since when it is due, and whether they are paused
-    tasks         how many of their invocations have which status, and whether they are paused
-    invocations   those that are looked for, the newest first, and above them, by process, what ran when
-    triggers      what each waits for, and when it comes next
-    turns         who does what one process at a time does, and who has done it
-    leases        who holds what, under which token
-
-The story of an invocation is its history as a time line, and what it called, and by what it was called, as a tree of what ran when.
-From the page invocations are run again, cancelled, killed, held and released; tasks and queues are paused and resumed.
+It shows processes, queues, tasks, invocations, triggers, service turns and leases. The detail view
+of an invocation has its history and call tree. Operators retry, cancel, kill, hold and release
+invocations, and pause and resume tasks and queues.
 
 Laws, with `tests/integration/test_orchestrator_page.py`
-    OP1  What is done is done to what was named, or to what filters find: nothing is done to all. What is no filter is refused.
-    OP2  With an invocation, that is offered which can be done with it as it is, and nothing else.
+    OP1  An action applies to a named item or to filter matches, never to everything. An unknown
+         filter is refused.
+    OP2  An invocation offers exactly the actions that its current state allows.
 """
 
 from __future__ import annotations
@@ -72,57 +66,39 @@ from tidegate_adapters.page.live import (
 )
 
 _SHOWN: Final = 100
-"""How many invocations are shown."""
 _RUNNING: Final = 200
-"""How many that run are looked at."""
 _FAMILY: Final = 200
-"""How many are shown of those that have called each other."""
 _PAST: Final = 10
-"""How many past turns are shown."""
 _LOOKS: Final = 2
-"""In how many requests invocations are looked for, where the text of an error is asked for."""
+"""The most requests of one search by error text."""
 _OLD_S: Final = 3.0
-"""What is older is said to be."""
+"""The page shows the age of older data."""
 _ROWS: Final = 10
-"""How many rows of bars a process has at most."""
 _NEXT: Final = 3
-"""How many instants of a cron are told."""
 _LATE: Final = MINUTE
-"""A lag above this is odd."""
 _TONES: Final = {SUCCESS: "good", FAILED: "bad", CANCELLED: "soft", RUNNING: "odd", RETRY: "odd"}
 _COLUMNS: Final = (REGISTERED, RUNNING, RETRY, SUCCESS, FAILED, CANCELLED)
-"""The statuses that have a column; the others are summed up."""
+"""The statuses with a column; the last column sums the others."""
 _SINCE: Final = (("5m", "made in the last 5 min"), ("1h", "made in the last hour"), ("1d", "made in the last day"))
 _FILTERS: Final = ("task", "status", "queue", "since", "id", "tenant", "error")
 COMMANDS: Final[Mapping[str, Command]] = {
     "retry": Command.REPEAT, "cancel": Command.CANCEL, "kill": Command.KILL, "hold": Command.HOLD, "release": Command.RELEASE
 }  # fmt: skip
-"""What is done with invocations, by the name of the action."""
 
 
 @final
 class Page:
-    """Provides the page.
-
-    Args:
-        app: The app.
-        name: Of this process.
-    """
+    """Builds the page; `name` is that of this process."""
 
     def __init__(self, app: Client, name: str) -> None:
         self._app, self._name = app, name
         self._sparing = Sparing()
         self._waits = tuple((task, each.of(task)) for task, some in app.triggers.items() for each in some)
 
-    # --- what there is ---
+    # --- views ---
 
     async def shown(self, filters: Mapping[str, str]) -> Shown:
-        """All that is shown, narrowed down.
-
-        Raises:
-            Misuse: A filter says what cannot be.
-            Failure: The server does not answer.
-        """
+        """The page under these filters; an invalid one raises Misuse."""
         app, now = self._app, await self._app.now()
         key = tuple(sorted(filters.items()))
         query = _query(filters, now)
@@ -168,12 +144,7 @@ class Page:
         )
 
     async def story(self, key: str) -> Story:
-        """The story of an invocation.
-
-        Raises:
-            Misuse: There is none.
-            Failure: The server does not answer.
-        """
+        """The detail view of an invocation; a missing one raises Misuse."""
         row = await self._app.show(key) if key else None
         if row is None:
             raise Misuse(f"there is no invocation {shown(key)}", why="it was removed, or was never made")
@@ -189,15 +160,10 @@ class Page:
         moments = (*_moments(row, now), *_to_come(row, now))
         return Story(f"{row.job.task}: {key}", _facts(row, now), moments, actions(row), lanes)
 
-    # --- what is done ---
+    # --- actions ---
 
     async def act(self, action: str, given: Mapping[str, str]) -> str:
-        """Do something, and tell what was done.
-
-        Raises:
-            Misuse: There is no such action, task or queue, or a filter says what cannot be.
-            Failure: The server does not answer.
-        """
+        """Perform an action and describe the result; an invalid one raises Misuse."""
         name, _, of = action.partition(" ")
         said = ""
         if name in {"pause", "resume"} and of in {"task", "queue"}:
@@ -230,11 +196,6 @@ _RUNS: Final = InvocationQuery(statuses=MEANT[Command.KILL])
 
 
 def _query(filters: Mapping[str, str], now: Instant, command: Command | None = None) -> InvocationQuery:
-    """Which invocations the filters mean.
-
-    Raises:
-        Misuse: There is no such filter, or one says what cannot be.
-    """
     check_filters(filters, _FILTERS)
 
     def those(name: str) -> tuple[str, ...]:
@@ -256,11 +217,10 @@ def _ms(at: Instant) -> int:
     return at.at // MILLISECOND
 
 
-# --- tables -------------------------------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------
 
 
 def _verdict(standing: Standing, counts: Sequence[RecordCount]) -> tuple[str, bool]:
-    """How the app is, in a line, and whether that is well."""
     alive = sum(each.is_alive for each in standing.processes)
     dead, silent = len(standing.processes) - alive, alive - sum(each.is_well for each in standing.processes)
     failed = sum(each.count for each in counts if each.status == FAILED)
@@ -299,14 +259,12 @@ def _process(each: Process, runs: int, now: Instant) -> Row:
 
 
 def _life(each: Process) -> tuple[str, str, str]:
-    """Whether a process lives, how that looks, and what more is said of it."""
     if not each.is_alive:
         return "presumed dead", "bad", str(each)
     return ("alive", "good", "") if each.is_well else ("silent", "odd", str(each))
 
 
 def _next_turn(turn: Window | None, now: Instant) -> tuple[str, str, str]:
-    """When a process has the turn, how that looks, and what more is said of it."""
     if turn is None:
         return "never", "soft", "it has joined in this cycle, or there are too many processes"
     has_it = now - turn.start >= 0
@@ -415,7 +373,7 @@ def _invocation(row: InvocationRow, now: Instant) -> Row:
 
 
 def _when(row: InvocationRow, now: Instant) -> tuple[Instant, str]:
-    """The time that matters most of an invocation, and what it is."""
+    """The most relevant time of an invocation, and its label."""
     at = row.changed_at or row.created_at or now
     if row.record is not None and INVOCATION[row.record.status].final:
         return at, f"ended {ago(at, now)}"
@@ -425,7 +383,7 @@ def _when(row: InvocationRow, now: Instant) -> tuple[Instant, str]:
 
 
 def actions(row: InvocationRow) -> tuple[Action, ...]:
-    """What can be done with an invocation as it is: law OP2."""
+    """Law OP2."""
     if row.record is None:
         return ()
     status, given, found = row.record.status, {"id": _key(row)}, list[Action]()
@@ -446,7 +404,7 @@ def actions(row: InvocationRow) -> tuple[Action, ...]:
     return tuple(found)
 
 
-# --- triggers, turns and leases -----------------------------------------------------------------------------------------
+# --- triggers, turns and leases -------------------------------------------------------------------
 
 
 def _triggers(waits: Sequence[tuple[str, Trigger]], come: Triggered, now: Instant) -> Table:
@@ -558,11 +516,10 @@ def _leases(turns: Turns, come: Triggered, running: Sequence[InvocationRow], sta
     return Table("leases", "Leases", columns, tuple(rows), "nothing is held", note=note)
 
 
-# --- what ran when ------------------------------------------------------------------------------------------------------
+# --- time lines -----------------------------------------------------------------------------------
 
 
 def _spans(row: InvocationRow, now: Instant) -> Iterator[tuple[str, Span]]:
-    """What an invocation has done when, each by whom: it waited, or it ran."""
     made = [each for each in row.versions if each.at is not None]
     for at, each in enumerate(made):
         assert each.at is not None
@@ -578,7 +535,6 @@ def _spans(row: InvocationRow, now: Instant) -> Iterator[tuple[str, Span]]:
 
 
 def _ran(rows: Sequence[InvocationRow], now: Instant) -> Lanes | None:
-    """What ran when, by process."""
     by: dict[str, list[Span]] = {}
     for row in rows:
         for who, span in _spans(row, now):
@@ -600,7 +556,6 @@ def _since(begin: int, now: Instant) -> str:
 
 
 def _family(row: InvocationRow, others: Sequence[InvocationRow], now: Instant, *, is_more: bool) -> Lanes:
-    """Those that have called each other, as a tree, and what each did when."""
     there = {_key(each): each for each in (row, *others)}
     below: dict[str, list[str]] = {}
     tops: list[str] = []
@@ -633,7 +588,7 @@ def _relative(row: InvocationRow, depth: int, now: Instant, *, is_here: bool) ->
     return Lane(key, label, spans, depth, status, _TONES.get(status, ""), "" if is_here else key, is_here)
 
 
-# --- the story ----------------------------------------------------------------------------------------------------------
+# --- details --------------------------------------------------------------------------------------
 
 
 def _facts(row: InvocationRow, now: Instant) -> tuple[tuple[str, str], ...]:

@@ -1,14 +1,14 @@
-"""What runs on one process of an app at a time: recovery of what recovers, what triggers hear of, triggers, and works of yours.
+"""The services of an app, which one process at a time runs: recovery, triggers, and user services.
 
     services = Services(site, collections, rules, declared, owner=..., silences=...)
     await services.run()                              # until it is cancelled
 
-All processes ask whose turn it is, every `check_every` (`tidegate.services.service_runner`); whoever has it goes round until its
-window is over (`tidegate.triggers.turn`). The store's clock judges, and no other is read. What a round could do nothing for is
-logged, once as long as it is the same.
+Every `check_every`, each process checks for the turn (`tidegate.services.service_runner`). The
+process with the turn loops until its window ends (`tidegate.triggers.turn`). Only the store's clock
+counts. An unsolved problem is logged once until it changes.
 
-The services of the app's own are tasks like any other, started by a cron, in a queue that every process takes from (`OWN_QUEUE`), whatever
-else it takes: declare a task of the same name (`RECOVERY`, `PURGE`), and yours is run in the place of ours.
+The app's own services are tasks with a cron, in a queue that every process fetches from
+(`OWN_QUEUE`). A user's task of the same name (`RECOVERY`, `PURGE`) replaces them.
 """
 
 from __future__ import annotations
@@ -64,14 +64,12 @@ T = TypeVar("T")
 log: Final = logging.getLogger(__name__)
 
 Work: TypeAlias = Callable[[AtomicServiceRun, int], Awaitable[object]]
-"""A work of yours, done once a round in the process that has the turn: given the run, and its token, which grows."""
+"""A user service, called once a round with the run and its growing token."""
 
 RECOVERY: Final = "tidegate.recover"
-"""The task that recovers what is stuck."""
 PURGE: Final = "tidegate.purge"
-"""The task that removes what has ended, and what triggers have started, once it was kept for long enough."""
 OWN_QUEUE: Final = "tidegate"
-"""Where these wait: what is stuck behind a backlog, or in a queue that nobody takes from, is recovered all the same."""
+"""The queue of these tasks, so recovery also works behind a backlog or without consumers."""
 KEY: Final = "turn"
 _CROWDED: Final = (
     "too many processes: none has a turn, no cron fires and nothing is recovered; make the interval of services longer"
@@ -79,7 +77,6 @@ _CROWDED: Final = (
 
 
 async def recovered(recoverer: Recoverer) -> RecoveryPass:
-    """A pass as a program, which tells whose what it has freed was."""
     found = await recoverer.run()
     for owner, number in Counter(found.owners).items():
         log.info("recovered %d invocations of %s, which is silent or gone", number, owner)
@@ -92,13 +89,12 @@ def _say_failed(tasks: Mapping[str, str], run: TriggerRun, reasons: tuple[str, .
 
 
 async def _members(collection: str, dead_after: Duration) -> tuple[Instant, Membership]:
-    """The time, and everybody; as a program."""
     known = membership_of(await everybody(collection), dead_after)
     return await StoreTime(), known
 
 
 _DECLARE_S: Final = 60.0
-"""How often a process says which triggers it knows: some times before they would be forgotten."""
+"""The interval of declaring triggers, well before the store would forget them."""
 
 
 @final
@@ -106,18 +102,10 @@ class Services:
     """The services of a process.
 
     Args:
-        site: The database.
-        collections: Of it.
-        rules: How turns are shared.
-        triggers: Those of the app's tasks, by task.
-        make_job: What a call of a task becomes.
-        make_call: What calls of a task that has a rule for registration are compared by.
-        registration: Those rules, by task.
-        works: Works of yours, by name.
-        owner: The member that the process is; None while it is none.
-        silences: After how much silence one has its turn no more, and after how much it is presumed dead, in microseconds.
-        told: Called with what became of each check.
-        uploaded: Answers the text of an upload.
+        make_call: Builds the identity of a call for `registration`.
+        owner: The member id of the process, if it has joined.
+        silences: The silence that ends a turn, and that of presumed death, in microseconds.
+        told: Called with the outcome of each check.
     """
 
     def __init__(
@@ -166,30 +154,26 @@ class Services:
 
     @property
     def listened(self) -> Mapping[str, frozenset[str]]:
-        """Of which tasks triggers wait for which statuses."""
         return listened(self._evaluator.conditions)
 
     @property
     def indexes(self) -> Indexes:
-        """Those that it needs."""
         return {**self._noticer.indexes, **self._evaluator.indexes}
 
     async def purge(self, until: Instant) -> None:
-        """Forget what triggers have started, and is over since a week; what is not reached until then is for the next purge."""
+        """Remove trigger runs that ended a week ago; `until` limits the time."""
         if not await self._site.run(self._evaluator.purge(until)):
             log.info("more runs of triggers are over than are forgotten at a time: the next purge goes on")
         await self._site.run(self._definitions.forget())
 
     async def emit(self, event: EventContext) -> Noted:
-        """Keep an event for the triggers that wait for it."""
         return await self._site.run(self._evaluator.notice(event, uuid4().hex))
 
     def emitted(self, event: EventContext) -> Program[Noted]:
-        """The same as a program, for a transaction of the user's."""
+        """`emit` as a program, for a user's transaction."""
         return self._evaluator.notice_beside(event)
 
     async def run(self) -> None:
-        """Ask whose turn it is, again and again, and do what there is to do; until it is cancelled."""
         if concerns := self._rules.start_up.concerns:
             log.warning("%s", "; ".join(map(str, concerns)))
         is_prepared, declared_until = False, 0.0
@@ -208,14 +192,10 @@ class Services:
             await asyncio.sleep(self._rules.check_every.total_seconds())
 
     async def check(self) -> ServiceOutcome | None:
-        """Ask once, and do what there is to do if it is this process's turn.
-
-        Returns:
-            What became of it; None while the process is no member.
+        """Check for the turn once, and use it; None if this process is no member.
 
         Raises:
-            DutyFailedError: A round has failed, other than for want of an answer; all else in it was done.
-            Failure: The store has refused.
+            DutyFailedError: A duty of the round failed; the others ran.
         """
         me = self._owner()
         if me is None:
@@ -239,7 +219,7 @@ class Services:
         return outcome
 
     async def _look_for_the_silent(self, me: str) -> None:
-        """Say of each process that misses beats since when, and when what it runs is taken over; and when it is heard of again."""
+        """Log processes that miss heartbeats, with the time of takeover, and their return."""
         now, known = await self._site.run(_members(self._names.members, self._silences[1]))
         there = {each.member.id: each for each in processes_of(known, self._silences, now) if each.member.id != me}
         silent = frozenset(who for who, each in there.items() if each.is_alive and not each.is_well)
@@ -249,7 +229,7 @@ class Services:
             log.info("process %s is heard of again", who)
         self._silent = silent
 
-    # --- what is done ---
+    # --- duties ---
 
     def _runner(self, me: str) -> ServiceRunner:
         rules, names = self._rules, self._names
@@ -273,8 +253,6 @@ class Services:
         return asks
 
     def _logged(self, duty: Duty) -> Duty:
-        """The same, which tells what it could do nothing for."""
-
         async def does(run: AtomicServiceRun, token: int, number: int) -> object:
             found = await duty.round(run, token, number)
             skipped = found.skipped if isinstance(found, (TriggerPass, NoticePass, RecoveryPass)) else ()

@@ -1,44 +1,43 @@
-"""What an orchestrator is told that is not code; a file, the environment and arguments can say otherwise
-(`tidegate_adapters.shell.configuration`).
+"""The settings of an orchestrator; a file, the environment and arguments may override them
+(`tidegate_adapters.shell.configuration`). Reading them needs no driver.
 
-No driver is needed to read or to show it.
+How they relate to those of pynenc and pynenc-mongo, with reasons for other defaults:
 
-The settings of pynenc and pynenc-mongo, and what they are here; where a default is another one, why:
+    pynenc                                here
+    atomic_service_*                      services: see `tidegate_adapters.orchestrator.turns`
+    recover_pending_invocations_cron      services.recover: each minute, not */5, to act sooner
+    recover_running_invocations_cron      services.recover: not */15; one indexed pass reads both
+    max_pending_seconds                   services.pending_max: 1 min, not 5 s; a live owner may
+                                          wait for an election
+    runner_considered_dead_after_minutes  dead_after: 1 min, not 10; after that its runs move
+    runner_loop_sleep_time                polling: 0.1 s; up to 2 s when idle (streams wake it)
+    invocation_wait_results_sleep_time    result_every: 0.1 s
+    min_parallel_slots                    concurrency: 10, not 1; a slot is an asyncio task
+    auto_final_invocation_purge_hours     keep_finished: 24 h, the same; keep_failed: 7 days
+    event retention of triggers           7 days, the same
+    max_retries, retry_* of MongoDB       8 attempts, 0.1 s doubling to 10 s, full jitter: outlasts
+                                          an election (`tidegate.retries.pauses`)
+    mongo_url, pool, timeouts             uri, with maxPoolSize, connectTimeoutMS, socketTimeoutMS
+    mongo_db                              database: no default; a write needs an explicit one
+    chunk_threshold                       inline_bytes: 64 KiB, not 15 MiB; each claim reads it
+    min_size_to_cache (data store)        inline_bytes: not 1024 characters; an upload is two writes
+    warn of large values (data store)     warn_bytes: 10 MiB
+    cron window, min interval, strict     late, missed of `on_cron`: the schedule defines the
+                                          instants, so no window loses one
+    claim of a run of a trigger           60 s, the same; then another pass starts it under the
+                                          run's id, so it stays one invocation
+                                          (`tidegate.triggers.firing`)
+    caps of events and runs of triggers   0 for unlimited, the same
+    enable_scheduler                      always on: recovery and purge need crons
+    blocking control                      always on: a handler that waits releases its slot
+    reroute_on_concurrency_control        `MaxRunning.waits`: True, not False; enqueued work runs
+    parallel_batch_size                   1,000 in a request (`enqueue_many`), not 100
+    stale_lock_threshold, lock_*          no locks: compare-and-set on a version
+    status cache of final ones            none: waiting callers share requests
 
-    pynenc                                here               default; why it is not pynenc's
-    atomic_service_*                      services           `tidegate_adapters.orchestrator.turns` says it
-    recover_pending_invocations_cron      services.recover   each minute, not */5: who is killed is missed sooner
-    recover_running_invocations_cron      services.recover   the same, not */15: one pass reads both by their indexes
-    max_pending_seconds                   services.pending_max   a minute, not 5 s: an owner that is alive may wait for the server
-                                                             while it elects a primary, and that of a dead one is freed anyway
-    runner_considered_dead_after_minutes  dead_after         1 min, not 10: whoever stands still longer is fenced, and has its runs taken over
-    runner_loop_sleep_time                polling            0.1 s; up to 2 s while nothing comes, for a stream tells of what does
-    invocation_wait_results_sleep_time    result_every       0.1 s
-    min_parallel_slots                    concurrency        10, not 1: a slot is a task of the event loop, and not a process
-    auto_final_invocation_purge_hours     keep_finished      24 h of a success, as there; 7 days of a failure, to look into it
-    event retention of triggers           -                  7 days, as there
-    max_retries, retry_* of MongoDB       -                  8 attempts, 0.1 s doubled up to 10 s, with full jitter: those of the
-                                                             drivers (`tidegate.retries.pauses`), longer than an election takes
-    mongo_url, pool, timeouts             uri                in the URI: maxPoolSize, connectTimeoutMS, socketTimeoutMS
-    mongo_db                              database           has none: nothing is written where nobody said so
-    chunk_threshold                       inline_bytes       64 KiB, not 15 MiB: what a record holds is read with each claim
-    min_size_to_cache (data store)        inline_bytes       the same, and not 1024 characters: an upload takes two writes more
-    warn of large values (data store)     warn_bytes         10 MiB
-    cron window, min interval, strict     late, missed       of `on_cron`: instants are the schedule's, and not those of who looks, so
-                                                             none is missed between two windows, and none is late unless it says so
-    claim of a run of a trigger           -                  60 s, too, and then another pass makes it happen: its invocation has the
-                                                             id of the run (`tidegate.triggers.firing`), so that made twice it is one
-    caps of events and runs of triggers   -                  0 there, for any number, and so here
-    enable_scheduler                      -                  always: without crons nothing is recovered, and nothing goes. Leave a
-                                                             trigger out at its task, or pause the task
-    blocking control                      -                  always: who waits for others gives its slot away
-    reroute_on_concurrency_control        waits              of `MaxRunning`: True, not False, since what is enqueued is to be run
-    parallel_batch_size                   -                  1,000 in a request (`enqueue_many`), not 100: what a bulk may hold
-    stale_lock_threshold, lock_*          -                  there is no lock: a version that is compared and set
-    status cache of final ones            -                  there is none: those who wait ask for all of them at once
-
-Of a task: `retry_for` is any Exception (pynenc: RetryError), since a handler raises what its libraries raise; `retries` 0, `queue`
-"default", `priority` 0, `max_running` and `unique` off, `must_agree` False, as there.
+Of a task: `retry_for` is Exception (pynenc: RetryError), since handlers raise what their libraries
+raise. `retries` 0, `queue` "default", `priority` 0, `max_running` and `unique` off, and
+`must_agree` False are the same.
 """
 
 from __future__ import annotations
@@ -72,25 +71,24 @@ _PLACES: Final = placed(
 @final
 @attrs.frozen(kw_only=True, field_transformer=_PLACES)
 class OrchestratorSettings(AppSettings):
-    """What an orchestrator is told, besides the settings of `AppSettings`.
+    """The settings of an orchestrator, besides those of `AppSettings`.
 
-    Invariants: the prefix is of letters, digits and underscores; there are queues, and each is named once; 1 <= deaths_max; 1 ms <=
-    result_every; 1 ms <= beat_every < dead_after; 0 <= keep_finished, keep_failed; 1 KiB <= inline_bytes <= 15 MiB; 1 <= warn_bytes.
+    Invariants: the prefix has letters, digits and underscores; queues are nonempty and distinct; 1
+    <= deaths_max; 1 ms <= result_every; 1 ms <= beat_every < dead_after; 0 <= keep_finished,
+    keep_failed; 1 KiB <= inline_bytes <= 15 MiB; 1 <= warn_bytes.
 
     Attributes:
-        prefix: What the names of its collections begin with.
-        queues: Which queues this process takes from.
-        name: The lasting name of this process, such as that of a pod of a stateful set; None if it has none.
-        beat_every: How often a process says that it is alive, and hears what was asked of what it runs; the same in
-            all processes.
-        dead_after: After how much silence a process is presumed dead; the same in all processes.
-        result_every: How often it is looked for results that are waited for.
-        keep_finished: How long an invocation that has succeeded is kept with its result; None for ever.
-        keep_failed: Likewise one that has failed, was cancelled, or was refused by what limits it.
-        inline_bytes: Arguments and results that are larger are kept beside their record.
-        warn_bytes: Of arguments and results that are larger a line of the log warns.
-        services: How processes share what runs on one of them at a time.
-        deaths_max: After how many deaths of those who ran it an invocation is run no more, and has failed.
+        prefix: Of its collections.
+        queues: The queues that this process fetches from.
+        name: The stable name of this process, such as that of a pod in a stateful set.
+        beat_every: The heartbeat interval; the same in all processes.
+        dead_after: The silence that presumes a process dead; the same in all processes.
+        result_every: The poll interval for awaited results.
+        keep_finished: How long successful invocations are kept; None forever.
+        keep_failed: The same for failed, cancelled or refused ones.
+        inline_bytes: Larger values are stored outside the record.
+        warn_bytes: Larger values are logged as warnings.
+        deaths_max: The owner deaths after which an invocation fails.
     """
 
     prefix: str = "orchestrator_"
@@ -134,20 +132,21 @@ class OrchestratorSettings(AppSettings):
 
     @property
     def absent_after(self) -> Duration:
-        """After how much silence a process has its turn no more, in microseconds: some beats are missing. What it runs is its own
-        for longer, since to run that again costs more than to look again what is due: whoever is late with a turn writes under a
-        token that has passed.
+        """The silence after which a process loses its turn, in microseconds: some missed beats.
+
+        Its runs stay, because a rerun costs more than a repeated check. A late turn has an old
+        token.
         """
         return duration(min(self.dead_after, _BEATS_MISSED * self.beat_every))
 
     @property
     def silences(self) -> tuple[Duration, Duration]:
-        """After how much silence a process has missed some beats, and after how much it is presumed dead, in microseconds."""
         return self.absent_after, duration(self.dead_after)
 
     @property
     def forget_after(self) -> Duration:
-        """After how much silence the record of a process is removed, in microseconds: nobody asks of that time any more who was
-        alive, and whoever looks sees for an hour which processes are gone.
+        """The silence after which a process record is removed, in microseconds.
+
+        No decision needs older membership, and operators see dead processes for an hour.
         """
         return duration(self.dead_after + self.services.interval + _HOUR)

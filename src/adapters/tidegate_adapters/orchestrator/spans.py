@@ -1,18 +1,16 @@
-"""A span of OpenTelemetry for each run of an invocation, after its conventions for messaging, as the worker has them
-(`tidegate_adapters.observe.tracing`).
+"""OpenTelemetry spans for runs, by its messaging conventions (`tidegate_adapters.observe.tracing`).
 
     name          process send, of kind CONSUMER
-    parent        the span in which the invocation was enqueued, which is a link as well: its `traceparent` is in the record. Without
-                  one, as where a trigger has enqueued it, the span begins a trace
-    attributes    messaging.system, .operation.name, .operation.type, .destination.name (the queue), .message.id (the invocation);
-                  tidegate.task, tidegate.run (1 for the first); error.type where it has failed
-    events        what the handler has raised, as `exception`
+    parent        the span that enqueued (`traceparent` in the record), also a link; else none
+    attributes    messaging.system, .operation.name, .operation.type, .destination.name (the queue),
+                  .message.id (the invocation); tidegate.task, tidegate.run (from 1); error.type
+    events        what the handler raised, as `exception`
 
-The span is current while the handler runs, in a thread of its own, too: spans of its own are below it, and so is what it enqueues.
-Each run has one. Arguments and results are in none.
+Each run has one span, current while the handler runs, also in a thread: spans and invocations made
+there are its children. Spans contain no arguments or results.
 
 Known not to work
-    - A handler in a process of its own has a span, and spans that it makes there are not below it.
+    - Spans that a handler makes in a child process are not children of its span.
 """
 
 from __future__ import annotations
@@ -51,33 +49,22 @@ class RunSpan:
         self._span = span
 
     def failed(self, how: Failed) -> None:
-        """It has failed elsewhere: in a child."""
         note_kind(self._span, how.error.type, how.error.message, how.error.traceback)
 
 
 @final
 class Spans:
-    """The spans of an app.
-
-    Args:
-        provider: Makes them.
-    """
+    """The spans of an app."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self._tracer = provider.get_tracer("tidegate", __version__)
 
     @staticmethod
     def current() -> str | None:
-        """The `traceparent` of the span in which this is called; None where there is none."""
         return carried().get(PARENT)
 
     @contextmanager
     def of(self, taken: TakenRun) -> Generator[RunSpan, None, None]:
-        """The span of a run, for as long as the block lasts.
-
-        Args:
-            taken: The run.
-        """
         creator = creator_of(taken.job.trace)
         with current(
             self._tracer,

@@ -1,9 +1,8 @@
-"""How an orchestrator stands, for operators: its processes, and what waits in its queues; what its tasks have come to; who has had the
-turn; and what triggers wait for.
+"""Programs that read the status of an orchestrator for operators.
 
-Those are short looks at what is indexed, however many invocations have ended, and what waits is counted up to `BACKLOG_MAX`; but for
-the counts by task and status, which read all that is kept (`tidegate.model.record_counts`). Each is taken anew where a request has no
-answer (`tidegate.retries.repeating`).
+They run short indexed queries and count a backlog only up to `BACKLOG_MAX`. Counts by task and
+status are the exception and read all records (`tidegate.model.record_counts`). Each program
+restarts if a request gets no answer (`tidegate.retries.repeating`).
 """
 
 from __future__ import annotations
@@ -33,19 +32,16 @@ from tidegate_adapters.base.times import length, when
 from tidegate_adapters.orchestrator.names import Collections
 
 BACKLOG_MAX: Final = FOUND_MAX
-"""How many that wait in a queue are counted."""
 
 
 @final
 class Process(NamedTuple):
-    """A process that runs invocations.
+    """A worker process.
 
     Attributes:
-        member: As what it has joined.
-        is_alive: It is not silent for too long.
-        silent: For how long it has been silent, in microseconds.
-        taken_over_at: When what it runs is taken over, unless it is heard of again; None while it misses no beats.
-        turn: When it has the turn next, or has it now; None where it never has.
+        silent: The time since its last heartbeat, in microseconds.
+        taken_over_at: When its runs move unless it returns; None if it misses no heartbeats.
+        turn: Its current or next turn; None if it has none.
     """
 
     member: Member
@@ -56,7 +52,6 @@ class Process(NamedTuple):
 
     @property
     def is_well(self) -> bool:
-        """It is alive, and misses no beats."""
         return self.is_alive and self.taken_over_at is None
 
     def __str__(self) -> str:
@@ -70,12 +65,11 @@ class Process(NamedTuple):
 
 @final
 class Backlog(NamedTuple):
-    """What is due in a queue, and nobody runs.
+    """The due invocations of a queue.
 
     Attributes:
-        queue: The queue.
-        waiting: How many there are, up to `BACKLOG_MAX`.
-        lag: How long the oldest of them has been due, in microseconds; 0 where there is none.
+        waiting: Their number, up to `BACKLOG_MAX`.
+        lag: How long the oldest has been due, in microseconds.
     """
 
     queue: str
@@ -86,14 +80,7 @@ class Backlog(NamedTuple):
 @final
 @attrs.frozen
 class Standing:
-    """How an orchestrator stands.
-
-    Attributes:
-        at: When, by the store's clock.
-        processes: Those that have not left.
-        backlogs: What waits, by queue.
-        held: What is paused.
-    """
+    """The status of an orchestrator at a store time, without departed processes."""
 
     at: Instant
     processes: tuple[Process, ...]
@@ -109,17 +96,9 @@ async def standing_of(
     service: AtomicService,
     held: Held,
 ) -> Standing:
-    """How an orchestrator stands: a program.
+    """Read the status of an orchestrator.
 
-    Args:
-        collections: Its collections.
-        queues: Its queues.
-        lengths: After how much silence a process has missed some beats, and after how much it is presumed dead, in microseconds.
-        service: How they share the turns.
-        held: What is paused.
-
-    Raises:
-        Failure: Nobody answers.
+    `lengths` are the silences of missed heartbeats and of presumed death, in microseconds.
     """
     known = membership_of(await everybody(collections.members), lengths[1])
     now = await StoreTime()
@@ -130,13 +109,6 @@ async def standing_of(
 
 
 def processes_of(known: Membership, lengths: tuple[Duration, Duration], now: Instant) -> Iterator[Process]:
-    """Those that have not left, without their turns.
-
-    Args:
-        known: Everybody.
-        lengths: As above.
-        now: The time, by the store's clock.
-    """
     absent_after, dead_after = lengths
     for each in known.members:
         found, silent = liveness(known, each.id, now), max(now - each.seen, 0)
@@ -146,7 +118,7 @@ def processes_of(known: Membership, lengths: tuple[Duration, Duration], now: Ins
 
 
 def _turn(service: AtomicService, known: Membership, who: str, now: Instant) -> Window | None:
-    """When a process has the turn next: in this cycle, or if that is over, as it would have it in the next one."""
+    """The turn of a process in this cycle; if that is over, the expected one in the next."""
     sharing = runners(known, service.cycle_start(now))
     found = decide_atomic_service_claim(service=service, runner_id=who, runners=sharing, now=now, run_id="look").window
     if found is None or now - found.end < 0:
@@ -155,22 +127,12 @@ def _turn(service: AtomicService, known: Membership, who: str, now: Instant) -> 
 
 
 async def backlogs_of(collections: Collections, queues: Collection[str], now: Instant) -> tuple[Backlog, ...]:
-    """What waits in each queue: a program.
-
-    Args:
-        collections: Where.
-        queues: Of which.
-        now: The time, by the store's clock.
-
-    Raises:
-        Failure: Nobody answers.
-    """
     found: tuple[Backlog, ...] = ()
     for queue in queues:
         where = AllOf((Eq(QUEUE, queue), Lt(DUE, now + MILLISECOND)))
         waiting = await find_all(collections.invocations, where, limit=BACKLOG_MAX, fields=(DUE,))
         lags = tuple(now - each[DUE] for each in waiting)
-        if len(waiting) == BACKLOG_MAX:  # the oldest may be another one: all keys of the queue are read
+        if len(waiting) == BACKLOG_MAX:  # the oldest may be another: read all keys
             oldest = await find_one(collections.invocations, where, fields=(DUE,), sort=(Ascending(DUE),))
             lags = (*lags, *(() if oldest is None else (now - oldest[DUE],)))
         found = (*found, Backlog(queue, len(waiting), max(lags, default=0)))
@@ -179,11 +141,6 @@ async def backlogs_of(collections: Collections, queues: Collection[str], now: In
 
 @repeated
 async def counts_of(collections: Collections, tasks: Sequence[str]) -> tuple[RecordCount, ...]:
-    """How many invocations of each task have which status, and since when the oldest of them is due: a program.
-
-    Raises:
-        Failure: Nobody answers.
-    """
     found: tuple[RecordCount, ...] = ()
     for start in range(0, len(tasks), TASKS_MAX):
         some = tuple(tasks[start : start + TASKS_MAX])
@@ -194,17 +151,12 @@ async def counts_of(collections: Collections, tasks: Sequence[str]) -> tuple[Rec
 _STATUSES: Final = tuple(each.status for each in INVOCATION.definitions)
 
 
-# --- turns --------------------------------------------------------------------------------------------------------------
+# --- turns ----------------------------------------------------------------------------------------
 
 
 @final
 class Turns(NamedTuple):
-    """Who does what one process at a time does.
-
-    Attributes:
-        gate: Who is at it, and under which token; None where nobody ever was.
-        past: What became of past turns, the latest first.
-    """
+    """The current turn with its token, and past ones, newest first."""
 
     gate: Gate | None
     past: tuple[Execution, ...]
@@ -212,16 +164,6 @@ class Turns(NamedTuple):
 
 @repeated
 async def turns_of(collections: Collections, key: str, limit: int) -> Turns:
-    """Who has had the turn: a program.
-
-    Args:
-        collections: Where.
-        key: The id of the gate.
-        limit: How many past turns at most.
-
-    Raises:
-        Failure: Nobody answers.
-    """
     gate = await find_one(collections.gates, Eq(ID, key))
     rows = await find_all(collections.executions, Exists(ID), limit=limit, sort=(Descending(_START),))
     return Turns(None if gate is None else gate_of(gate), tuple(map(execution_of, rows)))
@@ -231,18 +173,7 @@ async def turns_of(collections: Collections, key: str, limit: int) -> Turns:
 async def executions_of(
     collections: Collections, since: Instant, until: Instant, limit: int, runner_id: str | None = None
 ) -> tuple[Execution, ...]:
-    """Which turns overlap a span of time, the newest first: a program.
-
-    Args:
-        collections: Where.
-        since: Where the span begins.
-        until: Where it ends, included.
-        limit: How many at most.
-        runner_id: Whose; None for everybody's.
-
-    Raises:
-        Failure: Nobody answers.
-    """
+    """The turns that overlap a span of time with both ends included, newest first."""
     by = () if runner_id is None else (Eq(_BY, runner_id),)
     asked = (Le(_START, until), AnyOf((Eq(_END, None), Ge(_END, since))), *by)
     rows = await find_all(collections.executions, *asked, limit=limit, sort=(Descending(_START),))
@@ -254,17 +185,12 @@ _END: Final = Field[Instant | None]("end")
 _BY: Final = Field[str]("runner")
 
 
-# --- triggers -----------------------------------------------------------------------------------------------------------
+# --- triggers -------------------------------------------------------------------------------------
 
 
 @final
 class Triggered(NamedTuple):
-    """How far triggers have come.
-
-    Attributes:
-        cells: How far each cron was looked at, by the id of its condition.
-        open: What is being started, or has failed to be.
-    """
+    """The progress of crons by condition id, and open trigger runs."""
 
     cells: Mapping[str, ScheduleCell]
     open: tuple[TriggerRun, ...]
@@ -272,16 +198,6 @@ class Triggered(NamedTuple):
 
 @repeated
 async def triggered(collections: Collections, crons: Sequence[str], limit: int) -> Triggered:
-    """How far triggers have come: a program.
-
-    Args:
-        collections: Where.
-        crons: The ids of the conditions that are crons.
-        limit: How many are told that are being started, at most.
-
-    Raises:
-        Failure: Nobody answers.
-    """
     some = tuple(crons[:FOUND_MAX])
     cells = await find_all(collections.crons, In(ID, some), limit=len(some)) if some else ()
     runs = await find_all(collections.runs, In(STATE, (HELD, FAILED)), limit=limit)

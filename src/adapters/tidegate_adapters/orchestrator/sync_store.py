@@ -1,4 +1,4 @@
-"""The database of an orchestrator, for code that is not async."""
+"""The database of an orchestrator for sync code."""
 
 from __future__ import annotations
 
@@ -22,17 +22,14 @@ from tidegate_adapters.runtime.driver import Handle, Handlers, choosing, documen
 
 T = TypeVar("T")
 _MEASURED: Final[Handlers[object]] = {Now: lambda _: Instant(time.monotonic_ns() // 1_000, ClockName("monotonic"))}
-"""Programs measure how long they wait, also where somebody sets the clock of the machine."""
+"""A monotonic clock, so that waits do not depend on changes of the wall clock."""
 
 
 @final
 class SyncStore:
-    """Connects when something is first asked of it, with the client that all of a process share (`mongo.clients`).
+    """Connects at the first request, with the client that the process shares (`mongo.clients`).
 
-    Args:
-        settings: Of the app.
-        store: A client, or an embedded store; None where it is connected to by a URI.
-        indexes: Of its collections.
+    `store` is a client or an embedded store; None to use the URI.
     """
 
     def __init__(self, settings: OrchestratorSettings, store: AppStore | None, indexes: Indexes) -> None:
@@ -41,7 +38,6 @@ class SyncStore:
         self._handle: Handle | None = None
 
     def run(self, program: Program[T], session: object = None) -> T:
-        """Run a program on it, in the transaction of a session of the user's, if there is one."""
         if session is None:
             return run(program, self._opened())
         within = Mongo(cast("Any", session).client, self._settings.database, session=cast("Any", session))
@@ -51,8 +47,9 @@ class SyncStore:
             raise retold(failure) from failure
 
     def kept_arguments(self, name: str, arguments: Document, session: object = None) -> str | None:
-        """Upload arguments under a name, if they are too large for a record; the name then, and None where they are not. With a
-        session of the user's, it is done by its client, and not in its transaction.
+        """Upload arguments that are too large for a record; return the name if uploaded.
+
+        An upload with a user's session uses its client, outside its transaction.
         """
         if self._is_embedded or not is_large(text := written(arguments), self._settings.inline_bytes):
             return None
@@ -61,7 +58,6 @@ class SyncStore:
         return name
 
     def uploaded(self, name: str) -> str:
-        """The text that was uploaded under a name."""
         return self._payloads().get(name).decode()
 
     @property

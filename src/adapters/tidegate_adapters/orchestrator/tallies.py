@@ -1,6 +1,6 @@
-"""What an orchestrator shows of itself: what has happened in its workers since it began, and how it is now.
+"""Statistics of an orchestrator process: counters since its start, and a snapshot.
 
-Those are plain numbers, each replaced at once, so whoever shows them reads them from a thread of its own.
+The values are plain numbers that are replaced atomically, so other threads may read them.
 """
 
 from __future__ import annotations
@@ -21,27 +21,16 @@ from tidegate_adapters.orchestrator.standing import Backlog
 OUTCOMES: Final[Mapping[type[End], str]] = {
     Succeeded: "succeeded", Failed: "failed", Cancelled: "cancelled", GivenBack: "given_back",
 }  # fmt: skip
-"""How a run has ended, in a word."""
 LOST: Final = "lost"
-"""That of a run whose invocation had gone on without it."""
+"""The label of a run whose invocation moved on without it."""
 TURNS: Final[Mapping[type[ServiceOutcome], str]] = {
     Completed: "completed", Abandoned: "abandoned", Skipped: "skipped", Unanswered: "unanswered", NoMember: "no_member",
 }  # fmt: skip
-"""What became of the question whose turn it is, in a word."""
 
 
 @final
 class Tallies:
-    """Counts of a process.
-
-    Attributes:
-        begun: Runs whose handlers were called, by task.
-        retried: Those of them that were not the first of their invocation, by task.
-        ended: Runs whose end the store has answered, by task and outcome.
-        interrupted: Handlers that were interrupted, by task and reason.
-        times: How long handlers took.
-        turns: What became of the question whose turn it is.
-    """
+    """The counters of a process, by task and outcome or reason."""
 
     def __init__(self) -> None:
         self.begun: Counter[str] = Counter()
@@ -52,7 +41,6 @@ class Tallies:
         self.turns: Counter[str] = Counter()
 
     def follow(self, event: WorkerEvent, state: WorkerState, commands: Sequence[WorkerCommand]) -> None:
-        """Count what a step of the workers tells: for their runtime, as an observer."""
         del state
         match event:
             case ResultsWritten(_, written, reply):
@@ -77,22 +65,16 @@ class Tallies:
                     pass
 
     def turn(self, outcome: ServiceOutcome) -> None:
-        """Count what became of the question whose turn it is."""
         self.turns[TURNS[type(outcome)]] += 1
 
 
 @final
 class Glance(NamedTuple):
-    """What a process is like now.
+    """A snapshot of a process.
 
     Attributes:
-        tasks: The names of its tasks.
-        slots: How many handlers are active at a time.
-        state: Its workers.
-        backlogs: What is due in its queues, as the store said not long ago.
-        beaten_s: How many seconds ago a beat was confirmed, or it began.
-        moved_s: How many seconds ago a look was answered, a handler has ended, or its end was written; or it began.
-        held: What nothing is taken from.
+        beaten_s: Seconds since the last confirmed heartbeat, or the start.
+        moved_s: Seconds since the last answered poll, ended handler, written result or start.
     """
 
     tasks: tuple[str, ...]
@@ -105,4 +87,3 @@ class Glance(NamedTuple):
 
 
 NOTHING: Final = Glance((), 0, WorkerState())
-"""Of an app that is not served."""

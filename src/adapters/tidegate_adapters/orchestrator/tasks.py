@@ -1,4 +1,4 @@
-"""A task, as whoever enqueues it has it: the function, and what is to be done when it is called later."""
+"""A task: callable as its function, or enqueued for later."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tidegate_adapters.orchestrator.handles import CURRENT, Handle
 
 log: Final = logging.getLogger("tidegate_adapters.orchestrator")
 _LAST: Final = instant(datetime.max.replace(tzinfo=UTC)).at // MILLISECOND * MILLISECOND
-"""The last one that Python, and so its driver of MongoDB, reads as a date."""
+"""The last instant that Python, and so its MongoDB driver, reads as a date."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 @final
 class Task(Generic[P, R]):
-    """A task: call it as the function that it is, or have a process of the app call it."""
+    """A task: call it as a function, or enqueue it for a process of the app."""
 
     def __init__(self, app: Client, declared: Declared) -> None:
         self._app, self.declared = app, declared
@@ -37,15 +37,10 @@ class Task(Generic[P, R]):
 
     @property
     def app(self) -> Client:
-        """The app that it is of; in its handlers, that which calls them."""
+        """Its app; in a handler, the app that calls the handler."""
         return self._app.in_place
 
     def of(self, app: Client) -> Task[P, R]:
-        """The same task of another app, which was made by `app.configured`.
-
-        Raises:
-            Misuse: That has no such task.
-        """
         if app.declared.get(self.declared.name) is not self.declared:
             raise Misuse(
                 f"{app!r} has another task {self.declared.name!r}, or none", todo="make it by app.configured(...)"
@@ -55,14 +50,13 @@ class Task(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<task {self.declared.name}>"
 
-    if not TYPE_CHECKING:  # a type checker finds what is not there by itself
+    if not TYPE_CHECKING:  # type checkers report missing names
 
         def __getattr__(self, name: str) -> object:
             todo = f": write await {self!r}.enqueue(...), or enqueue_sync(...)" if name in _ELSEWHERE else ""
             raise AttributeError(f"a task has no {name}{todo}")
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Call the function here and now."""
         return self.declared.handler(*args, **kwargs)
 
     async def enqueue(
@@ -77,27 +71,24 @@ class Task(Generic[P, R]):
         tenant: str | None = None,
         **kwargs: Any,
     ) -> Handle[R]:
-        """Have it called with these arguments, by any process that serves the task.
+        """Enqueue a call for any process that serves the task.
 
         Args:
-            *args: Those of the function.
-            **kwargs: Likewise.
-            session: One of yours, in whose transaction this is written: it commits with your writes, or not at all.
-            key: The id of the invocation; who asks twice under an id gets the one that is there. None for one made up. Of a
-                task with `unique` neither a session nor a key is taken.
-            delay: How long it is not called yet.
-            due: Until when it is not called yet, in its place.
-            priority: From -100 to 100, the highest first; that of the task unless it is set.
-            queue: Where it waits; that of the task unless it is set.
-            tenant: On whose behalf: those of one queue take turns.
-
-        Returns:
-            The invocation.
+            *args: Arguments of the function.
+            **kwargs: Arguments of the function.
+            session: A user's session, whose transaction includes the write.
+            key: The id of the invocation, which makes enqueueing idempotent; default: a fresh one.
+                Tasks with `unique` accept neither session nor key.
+            delay: The delay before the earliest start.
+            due: The earliest start, instead of a delay.
+            priority: From -100 to 100, highest first; default: that of the task.
+            queue: Its queue; default: that of the task.
+            tenant: The customer or user; tenants of a queue take turns.
 
         Raises:
-            Misuse: The function cannot be called with these, or an option is wrong.
-            OperationFailure: With a session: its transaction is over, and may begin anew, as `with_transaction` does.
-            TidegateError: Nobody answered: it may be there, as who asks again under its key finds out.
+            Misuse: The arguments do not fit the function, or an option is invalid.
+            OperationFailure: With a session: retry the transaction, as `with_transaction` does.
+            TidegateError: No answer: it may exist; enqueue again with the same key.
         """
         job = self._job(args, kwargs, priority=priority, queue=queue, tenant=tenant)
         (handle,) = await self.app.enqueue_jobs(
@@ -117,21 +108,13 @@ class Task(Generic[P, R]):
         queue: str | None = None,
         tenant: str | None = None,
     ) -> list[Handle[R]]:
-        """Have it called with each of these, a thousand in a request.
+        """Enqueue many calls, a thousand per request; options apply to all, as for `enqueue`.
 
-        Args:
-            calls: The arguments of each call, as a tuple.
-            keys: The ids of the invocations; None for such that are made up.
-            session: As for `enqueue`, and so are the others; each holds of all of them.
-            delay: Likewise.
-            due: Likewise.
-            priority: Likewise.
-            queue: Likewise.
-            tenant: Likewise.
+        `calls` holds a tuple of arguments for each call, `keys` an id for each.
 
         Raises:
-            Misuse: As `enqueue` does, before anything is written; or there are as many keys as calls.
-            TidegateError: Nobody answered of some: as who asks again under their keys finds out.
+            Misuse: As for `enqueue`, before any write; or the numbers of keys and calls differ.
+            TidegateError: No answer for some: enqueue again with the same keys.
         """
         if isinstance(keys, str):
             raise Misuse("a str is no keys", todo="pass a list of them, one for each call")
@@ -158,18 +141,13 @@ class Task(Generic[P, R]):
         tenant: str | None = None,
         **kwargs: Any,
     ) -> Handle[R]:
-        """As `enqueue`, for code that is not async: a plain handler, a script, another framework.
-
-        Raises:
-            Misuse: As there; or it is called in an event loop, which it would hold up.
-        """
+        """`enqueue` for sync code; Misuse in an event loop, which it would block."""
         job = self._job(args, kwargs, priority=priority, queue=queue, tenant=tenant)
         return self.app.enqueue_job_sync(
             self.declared, job, key=self._key(key, session), due=_due(delay, due), session=session
         )
 
     def _key(self, key: str | None, session: object) -> str:
-        """The id of an invocation."""
         if self.declared.unique is not None and (session is not None or key is not None):
             what = "key=" if session is None else "session="
             raise Misuse(
@@ -188,7 +166,6 @@ class Task(Generic[P, R]):
         queue: str | None,
         tenant: str | None,
     ) -> Job:
-        """What is to be done."""
         kept, current = self.declared.kept(args, kwargs), CURRENT.get(None)
         return Job(
             task=self.declared.name, arguments=kept.arguments, limited_by=kept.limited_by, rated_by=kept.rated_by,
@@ -200,7 +177,7 @@ class Task(Generic[P, R]):
 
 
 _ELSEWHERE: Final = frozenset({"apply_async", "delay", "enqueue_async", "kiq", "send", "submit"})
-"""What calls a task later in other libraries."""
+"""The methods that enqueue in other libraries."""
 
 
 class TaskDecorator(Protocol):
@@ -213,13 +190,13 @@ class TaskDecorator(Protocol):
 
 
 def _arguments(call: object) -> tuple[object, ...]:
-    """Those of one of many calls: a text or a dict has parts, too, and they are no arguments."""
+    """The arguments of one call; a str or dict is a likely mistake."""
     check_type(call, (tuple, list), "the arguments of a call", "pass each call's in a tuple: [(to, text), ...]")
     return tuple(cast("tuple[object, ...]", call))
 
 
 def _due(delay: timedelta | None, due: datetime | None) -> Instant | Duration:
-    """From when on it may be called: a point in time, or a time from now; the next millisecond, for no finer ones are kept."""
+    """The earliest start, rounded up to a millisecond, the finest stored time."""
     if due is None:
         return 0 if delay is None else _whole(length_of(delay, "delay", 0))
     if delay is not None:

@@ -1,17 +1,18 @@
-"""What starts a task by itself, as a declaration says it.
+"""Declarations of triggers, which start tasks automatically.
 
     @app.task(triggers=[on_cron("*/5 * * * *")])
     async def clean_up() -> None: ...
 
-    @app.task(triggers=[on_exception(send, OSError).calls_with(lambda what: {"mail": what.arguments["mail"]})])
+    failed = on_exception(send, OSError)
+    @app.task(triggers=[failed.calls_with(lambda what: {"mail": what.arguments["mail"]})])
     async def tell(mail: Mail) -> None: ...
 
     @app.task(triggers=[(on_event("paid") & on_event("packed")).within(timedelta(days=1))])
     async def ship() -> None: ...
 
-A declaration is checked as it is said. It becomes a `tidegate.triggers.trigger.Trigger` once it is known of which task it is.
-Functions of yours are known by their file and their name, so that processes agree on which trigger is which, whether they run the file
-or import it.
+Declarations are checked at once and become a `tidegate.triggers.trigger.Trigger` when their task is
+known. File and name identify a user's function, so all processes agree, whether they run or import
+the file.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ from tidegate_adapters.mongo.bson import natural
 
 
 class Named(Protocol):
-    """A task of an app, or whatever else has its name."""
+    """A task of an app, or another object with its name."""
 
     @property
     def __name__(self) -> str: ...
@@ -67,7 +68,7 @@ class Named(Protocol):
 
 OfTask: TypeAlias = Named | str
 Where: TypeAlias = Mapping[str, object] | Callable[[Any], object] | None
-"""Which: values that are to be equal, by name; or a function that is given all of them and says True or False; None for any."""
+"""A filter: values that must be equal, by name; a predicate of all values; or None for any."""
 
 _TOLD: Final = (RUNNING, SUCCESS, FAILED, RETRY, REROUTED, CANCELLED)
 _NO_ARGUMENTS: Final = Static()
@@ -77,18 +78,14 @@ _WEEK: Final[Duration] = duration(timedelta(weeks=1))
 @final
 @attrs.frozen(kw_only=True)
 class Happened:
-    """What happened, for functions of yours; what does not belong to its kind is None, or empty.
+    """An occurrence, for user functions; fields of other kinds are None or empty.
 
     Attributes:
         kind: "cron", "status", "result", "exception" or "event".
         due: The instant of a cron.
-        task, invocation: Of an invocation.
-        status: Which it reached.
-        arguments: What it was called with, by name.
-        result: What it returned.
-        error: The name of the type of what it raised.
-        event, code: The id of an event, and of which kind it is.
-        payload: What an event carries.
+        error: The name of the error type.
+        event: The id of an event.
+        code: The kind of event.
     """
 
     kind: str
@@ -107,13 +104,11 @@ class Happened:
 @final
 @attrs.frozen
 class When:
-    """When a task starts by itself: made by the functions below, and joined by `&` and `|`.
+    """When a task starts; made by the functions below, joined by `&` and `|`.
 
     Attributes:
-        conditions: What has to happen.
-        logic: All of it, or any.
-        provider: What the task is called with.
-        apart: Within which time all of it has to happen, in microseconds.
+        provider: Builds the arguments of the task.
+        apart: The longest time between joined occurrences, in microseconds.
     """
 
     conditions: tuple[Condition, ...]
@@ -122,33 +117,22 @@ class When:
     apart: Duration = _WEEK
 
     def __and__(self, other: When) -> When:
-        """Once all of it has happened."""
         return self._joined(other, Logic.ALL, "&")
 
     def __or__(self, other: When) -> When:
-        """Each time one of them has happened."""
         return self._joined(other, Logic.ANY, "|")
 
     def within(self, time: timedelta) -> When:
-        """Together: what waits for longer than this for the others is forgotten; a week unless it is set.
-
-        Raises:
-            Misuse: It is no length of time, or there is nothing to wait for.
-        """
+        """Forget an occurrence that waits longer than this for the others; default: a week."""
         if self.logic is not Logic.ALL or len(self.conditions) < 2:
             raise Misuse("within() of what waits for nothing else", todo="join conditions by & first")
         return attrs.evolve(self, apart=length_of(time, "within", 1))
 
     def calls_with(self, function: Callable[..., object] | None = None, /, **arguments: object) -> When:
-        """With these arguments, or those that a function makes of what happened.
+        """Set fixed arguments, or a function that computes them.
 
-        Args:
-            function: Called with a `Happened`, and with one for each condition where they are joined by `&`, in the order in
-                which it happened; it returns a dict of arguments.
-            **arguments: The same each time.
-
-        Raises:
-            Misuse: There are both, or an argument can be in no document.
+        The function gets a `Happened`, or one per condition joined by `&`, in order of occurrence,
+        and returns a dict of arguments.
         """
         if function is not None:
             if arguments:
@@ -158,11 +142,6 @@ class When:
         return attrs.evolve(self, provider=Static(Document.of(arguments)))
 
     def of(self, task: str) -> Trigger:
-        """The trigger of a task.
-
-        Raises:
-            Misuse: A condition comes twice, or the task is not named.
-        """
         return Trigger(
             task=task, conditions=self.conditions, logic=self.logic, provider=self.provider, within=self.apart
         )
@@ -181,7 +160,7 @@ class When:
         return When((*self.conditions, *parts[1].conditions), logic)
 
 
-# --- conditions ---------------------------------------------------------------------------------------------------------
+# --- conditions -----------------------------------------------------------------------------------
 
 
 def on_cron(
@@ -190,13 +169,10 @@ def on_cron(
     """At the instants of a cron.
 
     Args:
-        expression: Five fields; or six, with the second before them.
-        zone: The time zone that it is read in, as "Europe/Berlin"; UTC unless it is set.
-        missed: What is done about several that nobody was there for: one for all of them, or each.
-        late: An instant that is looked at later than this is skipped; none is, unless it is set.
-
-    Raises:
-        Misuse: It is no cron, or its zone is not known.
+        expression: Five fields, or six with the second first.
+        zone: Its time zone, such as "Europe/Berlin"; default: UTC.
+        missed: Whether several missed instants fire once or each.
+        late: Skip instants noticed later than this; default: none.
     """
     check_type(expression, str, "a cron expression")
     if zone is not None:
@@ -208,16 +184,11 @@ def on_cron(
 
 
 def on_status(task: OfTask, *statuses: str, where: Where = None) -> When:
-    """When an invocation reaches one of these statuses.
+    """When an invocation reaches one of these statuses, which begin or end a run.
 
-    Args:
-        task: Of which task.
-        statuses: Which ones, of those that a run begins or ends with: "running", "success", "failed", "retry", "rerouted", "cancelled".
-            What is cancelled while it waits has no run that would end, nor has what recovery takes from who is gone.
-        where: Of which arguments.
-
-    Raises:
-        Misuse: It is another one.
+    They are "running", "success", "failed", "retry", "rerouted" and "cancelled". Cancelling a
+    waiting invocation, and recovery of a dead process's run, end no run and fire nothing. `where`
+    filters the arguments.
     """
     for status in statuses:
         if status not in _TOLD:
@@ -232,21 +203,15 @@ def on_status(task: OfTask, *statuses: str, where: Where = None) -> When:
 def on_result(task: OfTask, *, where: Where = None, result: Where = None) -> When:
     """When an invocation has succeeded.
 
-    Args:
-        task: Of which task.
-        where: Of which arguments.
-        result: With which result; a function is given the result.
+    `where` filters the arguments, `result` the result; a function gets the result.
     """
     return When((OnResult(_task(task), result=_filter(result), arguments=_filter(where)),))
 
 
 def on_exception(task: OfTask, *errors: type[BaseException] | str, where: Where = None) -> When:
-    """When an invocation has failed, and is not tried again.
+    """When an invocation has failed without further retries.
 
-    Args:
-        task: Of which task.
-        errors: By which types of errors, or types below them, by their names; any unless some are named.
-        where: Of which arguments.
+    `errors` are types or names, subtypes included; default: any. `where` filters the arguments.
     """
     check_types(errors, (str, type), "a type of errors")
     names = frozenset(each if isinstance(each, str) else each.__name__ for each in errors)
@@ -254,16 +219,11 @@ def on_exception(task: OfTask, *errors: type[BaseException] | str, where: Where 
 
 
 def on_event(code: str, *, where: Where = None) -> When:
-    """When somebody emits an event (`Orchestrator.emit`).
-
-    Args:
-        code: Which kind of event.
-        where: With which payload.
-    """
+    """When such an event is emitted (`Orchestrator.emit`); `where` filters the payload."""
     return When((OnEvent(code, _filter(where)),))
 
 
-# --- helpers ------------------------------------------------------------------------------------------------------------
+# --- helpers --------------------------------------------------------------------------------------
 
 
 def _task(task: object) -> str:
@@ -281,19 +241,20 @@ def _filter(where: Where) -> ValueFilter:
     check_callable(where, "a filter", "pass a dict of values, or a function")
     try:
         return Judge(_name_of(where), _judge_of(where))
-    except TypeError:  # it has no hash, so nobody knows it again
+    except TypeError:  # unhashable, so not cached
         return Judge(_name_of(where), _judge_of.__wrapped__(where))
 
 
 @cache
 def _judge_of(where: Callable[[Any], object]) -> Callable[[Value], object]:
-    """What judges values of documents by a function: the same for the same one, so that it is known which are two."""
+    """One judge per function, so that equal filters compare equal."""
     return lambda value: where(natural(value))
 
 
 def _name_of(function: Callable[..., object]) -> str:
-    """What a function is known by, in every process: the file of its module, and its name there. The module has another name where it
-    is run as a script, or loaded from a path.
+    """The identity of a function in every process: its file and name.
+
+    The module name differs if it runs as a script or is loaded from a path.
     """
     name = getattr(function, "__qualname__", type(function).__qualname__)
     module = str(getattr(function, "__module__", ""))

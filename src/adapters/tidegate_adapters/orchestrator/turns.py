@@ -1,7 +1,7 @@
-"""How the processes of an app share what runs on one of them at a time: settings, which need no driver.
+"""The settings for sharing service turns among processes.
 
-What differs from the settings of pynenc, and why: a cycle is a minute and not five, with a margin of a second and not of a minute,
-for one clock judges, and what is due is looked at once a second and not once a cycle; so there is room for 18 processes.
+Differences from pynenc: a cycle of a minute, not five, and a margin of a second, not a minute. One
+clock judges, and rounds run every second, not once a cycle, so there is room for 18.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ _PERIOD: Final = Claiming()
 @final
 @attrs.frozen(kw_only=True)
 class ServiceRules:
-    """How the processes of an app share their turns.
+    """How the processes of an app share service turns.
 
-    Invariants: those of `AtomicService` and `Claiming`; 1 <= processes; 1 ms <= check_every, round_every; each of so many
-    processes has a window, and is sure to ask in it.
+    Invariants: those of `AtomicService` and `Claiming`; 1 <= processes; 1 ms <= check_every,
+    round_every; each of `processes` has a window and checks within it.
 
     Attributes:
-        processes: For how many it must do.
-        interval: One cycle, in which each process has its turn.
+        processes: The number of processes to support.
+        interval: The cycle in which each process has one turn.
         spread: The margin at the end of each turn.
-        stabilisation: How long a new process is left out.
-        start_fraction_ppm: How much of its window may be gone when a turn begins, in parts per million.
-        check_every: How often each process asks whose turn it is.
-        margin: What has to be left of a window when a turn begins.
-        round_every: How often what is due is looked at in a turn.
-        keep: How long and how many rows are kept of past turns.
-        recover: The cron of the task that recovers what is stuck.
-        pending_max: For how long an invocation may wait for its place, by an owner that is alive.
-        purge: That of the task that removes what was kept for long enough.
+        stabilisation: How long a new process is excluded.
+        start_fraction_ppm: The part of a window that may pass before a turn begins.
+        check_every: How often each process checks for the turn.
+        margin: The part of a window that must remain when a turn begins.
+        round_every: The interval of rounds within a turn.
+        keep: The retention of past turns.
+        recover: A cron.
+        pending_max: How long an invocation of a live owner may wait for its slot.
+        purge: A cron.
     """
 
     processes: int = 8
@@ -83,19 +83,16 @@ class ServiceRules:
 
     @property
     def patience(self) -> Patience:
-        """How long is too long."""
         return Patience(pending_max=duration(self.pending_max))
 
     @property
     def service(self) -> AtomicService:
-        """Whose turn it is."""
         return AtomicService(
             interval=self.interval, spread=self.spread, stabilisation=self.stabilisation, start_fraction_ppm=self.start_fraction_ppm
         )  # fmt: skip
 
     @property
     def start_up(self) -> StartUp:
-        """What these rules are good for."""
         claiming = attrs.evolve(
             _PERIOD, check_interval=duration(self.check_every), run_margin_min=duration(self.margin)
         )

@@ -1,4 +1,4 @@
-"""What operators ask of invocations, and what became of it, in words: for the page and the command line."""
+"""The wording of operator commands and their results, for the page and the command line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEANT: Final[Mapping[Command, frozenset[str]]] = {
     Command.RELEASE: frozenset(each.status for each in INVOCATION.definitions if each.available),
     Command.REPEAT: frozenset({FAILED, RETRY}),
 }
-"""In which statuses invocations are meant where neither ids nor statuses are named."""
+"""The default statuses of each command."""
 _DONE: Final[Mapping[Command, str]] = {
     Command.CANCEL: "cancelled",
     Command.KILL: "killed",
@@ -29,7 +29,6 @@ _DONE: Final[Mapping[Command, str]] = {
 
 
 def asked_words(command: Command, found: Asked, absent: int = 0) -> str:
-    """What became of what was asked, and how many of those that were named are not there."""
     others = (
         (found.told, "that run are asked to end: the process hears of it with its next beat"),
         (found.left, "for which it cannot be done as they are"),
@@ -42,7 +41,7 @@ def asked_words(command: Command, found: Asked, absent: int = 0) -> str:
 
 
 def as_json(text: object) -> Any:
-    """What is kept as JSON, to stand in other JSON: without secrets, where it is text that holds any."""
+    """Embed stored JSON in other JSON, with secrets redacted."""
     safe = redacted(text if isinstance(text, str) else exact(cast("Any", text)))
     try:
         return json.loads(safe)

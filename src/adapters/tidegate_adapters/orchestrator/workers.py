@@ -1,10 +1,6 @@
-"""The workers of invocations: the programs of invocations and of members carry out what `tidegate.work.worker` commands.
+"""The workers of invocations, which execute the commands of `tidegate.work.worker`.
 
-    Poll, WriteResults, Heartbeat, Leave   the programs, on the database
-    StartHandlers                          the handlers, those that want it in processes of their own
-    Resume                                 wakes a handler that has waited for others, and has a slot again
-
-Lines of the log that are about a run have its task and invocation as fields, and nothing of what it was called with.
+Log lines about a run have its task and invocation as fields and omit its arguments.
 """
 
 from __future__ import annotations
@@ -75,25 +71,18 @@ T = TypeVar("T")
 log: Final = logging.getLogger("tidegate_adapters.orchestrator")
 
 _ATTEMPTS: Final = 2
-"""How often a request for ends is made before the worker hears that the store does not answer."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Post:
-    """Where a process works, and as what.
+    """The context of a worker process.
 
     Attributes:
-        app: Whose handlers are called.
-        site: The database.
-        collections: Of it.
-        uploads: Large arguments and results.
-        queues: Which it takes from.
-        who: Its name; another one for each process.
-        name: Its lasting name; None if it has none.
-        dead_after: After how much silence one is presumed dead, in microseconds.
-        settings: Of the app, for children.
-        listened: Of which tasks triggers hear of which statuses.
+        who: Its unique name.
+        name: Its stable name, if any.
+        dead_after: The silence that presumes it dead, in microseconds.
+        listened: The statuses that triggers observe, by task.
     """
 
     app: HandleApp
@@ -108,22 +97,16 @@ class Post:
     listened: Mapping[str, frozenset[str]] = MappingProxyType({})
 
     def owner(self, life: int) -> str:
-        """The member that it is in this life."""
         return self.who if life == 1 else f"{self.who}.{life}"
 
 
 @final
 class Workers(HandlerWorkers):
-    """Run what is due of these tasks, in the event loop in which they are made.
+    """Runs due invocations of these tasks in the event loop in which it is made.
 
     Args:
-        declared: The tasks.
-        rules: How the process works.
-        post: Where.
-        ended: Called with the id of each invocation of which the end is written.
-        observers: Called with each event, the state after it, and the commands that follow.
-        deaths_max: After how many deaths of its owners an invocation is run no more.
-        spans: Makes a span for each run; None for none.
+        ended: Called with the id of each invocation whose result is written.
+        deaths_max: The owner deaths after which an invocation fails.
     """
 
     def __init__(
@@ -148,11 +131,11 @@ class Workers(HandlerWorkers):
         self._joined = 0
         self._beaten: frozenset[str] = frozenset()
         self.held = Held()
-        """What nothing is taken from."""
+        """The current pauses."""
 
     @property
     def member(self) -> str | None:
-        """The member that this process is; None where it has not joined in this life."""
+        """Its member id; None until it joins in this life."""
         return self._post.owner(self._joined) if self._joined and self._joined == self._life else None
 
     @property
@@ -160,11 +143,9 @@ class Workers(HandlerWorkers):
         return 1 if self.state.membership is None else self.state.membership.life
 
     def announce(self, after: Duration = 0) -> None:
-        """Something is due, now or after a time in microseconds."""
         self._announce(WORK_QUEUE, after)
 
     def hold(self, held: Held) -> None:
-        """From now on nothing is taken from these, and all else is."""
         self.held = held
 
     # --- commands and events ---
@@ -188,7 +169,6 @@ class Workers(HandlerWorkers):
                 return None
 
     async def _take(self, command: Poll) -> PollResult:
-        """The runs that it has begun."""
         taker = self._taker(command)
         if taker is None:
             return PollResult()
@@ -208,7 +188,6 @@ class Workers(HandlerWorkers):
         return PollResult(tuple(runs), found.is_more, found.due_in, found.lost, found.turn)
 
     def _taker(self, command: Poll) -> Taker | None:
-        """What takes; None where all is held."""
         post, held = self._post, self.held
         queues = tuple(name for name in post.queues if name not in held.queues)
         tasks = tuple(
@@ -224,11 +203,10 @@ class Workers(HandlerWorkers):
         )  # fmt: skip
 
     def _heard(self, task: str) -> frozenset[str]:
-        """Of which of its statuses triggers hear."""
         return self._post.listened.get(task, frozenset())
 
     async def _write(self, results: tuple[Result, ...]) -> WriteReply:
-        """Write results; those of which it is unknown whether that is done. Of a lost run nothing is written: it is another's."""
+        """Write results; return those with unknown outcome. A lost run is another process's."""
         gone = tuple(each for each in results if each.run not in self._taken)
         ends = tuple(each for each in results if each.run in self._taken)
         if not ends:
@@ -240,7 +218,7 @@ class Workers(HandlerWorkers):
         program = Ending(runs=runs, records=self._post.collections.invocations, attempts=_ATTEMPTS).run()
         try:
             ended = await self._post.site.run(program)
-        except Misuse as misuse:  # what they have come to can be no document, or one is no record any more
+        except Misuse as misuse:  # a result fits no document, or a record is invalid
             raise Refused(str(misuse)) from misuse
         answered = tuple(zip(ends, ended.answers, strict=True))
         left = tuple(each for each, answer in answered if isinstance(answer, (GaveUp, Unknown)))
@@ -254,7 +232,7 @@ class Workers(HandlerWorkers):
         return WriteReply(left, ended.is_more, (*gone, *lost))
 
     async def _beat(self, command: Heartbeat) -> HeartbeatReply | None:
-        """Join, or beat; and what there is in its name."""
+        """Join or heartbeat, then read control requests and untracked runs."""
         post, owner = self._post, self._post.owner(command.life)
         if self._joined != command.life:
             answer = await post.site.run(join(post.collections.members, owner, post.dead_after, name=post.name))
@@ -275,7 +253,7 @@ class Workers(HandlerWorkers):
         return reply
 
     async def _beat_for_children(self, owner: str) -> None:
-        """Join or beat as each child that lives, and leave as those that do not: for operators, for what they run is this process's."""
+        """Heartbeat for children, for operators; this process owns their runs."""
         post, there = self._post, {f"{owner}/{number}.{pid}": number for number, pid in self._children.there}
         members = post.collections.members
         try:
@@ -292,7 +270,7 @@ class Workers(HandlerWorkers):
             log.debug("no beat for children: %s", redacted(str(failure)))
 
     def _forget(self) -> None:
-        """What was lost before it was called came to no end."""
+        """Drop runs that were lost before their call, which have no end."""
         state = self.state
         if not any(isinstance(each, Poll) for each, _ in state.requests):
             here = {*(each.run for each in state.running), *(each.run for each in state.results)}
@@ -307,8 +285,6 @@ class Workers(HandlerWorkers):
     # --- handlers ---
 
     def _call(self, declared: Declared) -> Callable[[Any], Awaitable[Any]]:
-        """The user's handler, as an async function of bound arguments."""
-
         @wraps(declared.handler)
         def call(bound: Any) -> Any:
             self._check_alive()
@@ -317,16 +293,11 @@ class Workers(HandlerWorkers):
         return call if declared.is_async else threaded(call, lambda: self._threads)
 
     def _check_alive(self) -> None:
-        """The last thing before a handler is called, in whatever thread that is.
-
-        Raises:
-            Refused: It may run elsewhere by now: as if this call had been interrupted.
-        """
+        """The last check before a call. Refused counts as an interrupt: the run may have moved."""
         if not self.state.may_call(None, self._now()):
             raise Refused(INTERRUPTED.reason)
 
     async def _handle(self, run: Run) -> Succeeded | Failed | GivenBack:
-        """Call a handler; how it has succeeded, or has ended otherwise in a child."""
         job, declared = self._taken[run].job, self._declared[run.task]
         uploads, payload = self._post.uploads, job.payload
         arguments = job.arguments if payload is None else await _insisted(run, lambda: uploads.arguments(payload))
@@ -343,7 +314,6 @@ class Workers(HandlerWorkers):
         return Succeeded(text) if upload is None else Succeeded(upload=upload)
 
     async def _in_child(self, run: Run, declared: Declared, arguments: Document) -> str | Failed | GivenBack:
-        """The text of what a handler returns that is called in a child."""
         handler = declared.handler
         return await self._children.call(
             ChildCall(
@@ -360,7 +330,6 @@ class Workers(HandlerWorkers):
         )
 
     async def _in_here(self, run: Run, declared: Declared, arguments: Document) -> str:
-        """The text of what a handler returns that is called in this process."""
         taken, bound = self._taken[run], declared.bound(arguments)
         root = taken.job.root or run.id
         waits = self._waits[run] = _Waits()
@@ -376,10 +345,10 @@ class Workers(HandlerWorkers):
 
     @asynccontextmanager
     async def _waiting(self, run: Run, waits: _Waits) -> AsyncGenerator[None, None]:
-        """Its slot is given away until the block ends, and whatever ends that, it goes on when it is resumed."""
+        """Release the slot during the block; continue only after the worker resumes the run."""
         waits.number += 1
         if waits.number == 1 and not waits.is_over:
-            waits.resume()  # a task of the same handler that wants the slot: for as long as one waits, none needs it
+            waits.resume()  # a waiting task of the handler frees the slot for all
             self._runtime.tell(RunSuspended(self._now(), run))
         try:
             yield
@@ -391,7 +360,6 @@ class Workers(HandlerWorkers):
                 await _in_any_case(resumed)
 
     def _answer(self, run: Run, ended: Ended) -> ending.End | NoAnswer:
-        """What a handler has come to."""
         if run in self._lost:
             self._lost.discard(run)
             self._taken.pop(run, None)
@@ -418,9 +386,9 @@ class Workers(HandlerWorkers):
         return cast("Succeeded", ended.reply)
 
     def _say_failed(self, run: Run, policy: Policy | None, why: str, error: BaseException | None) -> None:
-        """A warning where its tries are not used up; when it is tried again is the store's to say."""
+        """Log a warning while retries remain, else an error. The store sets the real retry time."""
         taken, where = self._taken.get(run), self._fields(None, run)
-        now = Instant(time.time_ns() // 1_000)  # for the line of the log alone
+        now = Instant(time.time_ns() // 1_000)  # only for the log
         verdict = None
         if policy is not None and taken is not None:
             verdict = decide(policy, taken.tries, now, now, draw_of(f"{run.id} {taken.tries}"))
@@ -454,9 +422,9 @@ class Workers(HandlerWorkers):
 
 @final
 class _Waits:
-    """How often a run waits at a time, and what wakes it when it has a slot again; over when nobody will.
+    """The pending waits of a run, and the future that resumes it.
 
-    A task that a handler has left behind waits on when its run is over, and has no slot to give away.
+    A task that a handler leaves behind may wait after its run ended; it has no slot to release.
     """
 
     def __init__(self) -> None:
@@ -464,23 +432,20 @@ class _Waits:
         self._resumed: asyncio.Future[None] | None = None
 
     def wants(self) -> asyncio.Future[None]:
-        """Ends when it has a slot."""
         self._resumed = asyncio.get_running_loop().create_future()
         return self._resumed
 
     def resume(self) -> None:
-        """It goes on."""
         if self._resumed is not None and not self._resumed.done():
             self._resumed.set_result(None)
 
     def end(self) -> None:
-        """It needs no slot any more."""
         self.is_over = True
         self.resume()
 
 
 async def _in_any_case(awaited: asyncio.Future[None]) -> None:
-    """Wait for it also where that is cancelled meanwhile, and only then end as cancelled."""
+    """Wait even if cancelled, then re-raise the cancellation."""
     cancelled: asyncio.CancelledError | None = None
     while not awaited.done():
         try:
@@ -492,7 +457,7 @@ async def _in_any_case(awaited: asyncio.Future[None]) -> None:
 
 
 async def _insisted(run: Run, ask: Callable[[], Awaitable[T]]) -> T:
-    """What is answered about an upload, once anybody answers: of what a handler has done, or is to do, an outage says nothing."""
+    """Retry an upload request until the store answers: an outage is no fault of the handler."""
     while True:
         try:
             return await ask()
@@ -501,7 +466,6 @@ async def _insisted(run: Run, ask: Callable[[], Awaitable[T]]) -> T:
 
 
 def _answered(reply: object) -> object:
-    """What the store has answered; a failure is raised."""
     if isinstance(reply, Failure):
         raise reply
     return reply
@@ -516,5 +480,4 @@ def _run_end(result: Result, taken: TakenRun, *, is_listened: bool) -> ending.Ru
 
 
 def _named(run: Run) -> str:
-    """A run in a line of the log."""
     return f"{run.task}, invocation {run.id}, attempt {tries_of(run)},"

@@ -1,4 +1,4 @@
-"""Tasks that follow documents, on a real MongoDB: a handler for every changed document, once, whatever happens.
+"""Handlers for changed documents of MongoDB: each change is handled, and each result counts once.
 
     from tidegate_adapters.reactive import Change, Reactive
 
@@ -10,19 +10,8 @@
 
     app.run()
 
-Modules, in reading order
-    settings    what an app is told that is not code
-    sites       a database, and what carries out what is asked of it
-    changes     what a handler is given
-    declared    what the decorator is told of a task, checked
-    planner     who leads, follows the changes, and writes down which handlers are to run
-    workers     the pool: takes what is due, calls the handlers, writes down what they came to
-    office      what operators ask of all its databases, and have them do
-    ids, words  ids, times and counts as people write and read them
-    page        what operators see, and do, while it is served
-    tallies, metrics, monitor   what has happened, for Prometheus, and how it is
-    app         the app, from without
-    running, command_line   `tidegate reactive ...`
+Start reading at `app` and `changes` for the API, `planner` for planning, `workers` for execution,
+and `office` for operator commands.
 """
 
 from tidegate.reactive.debounce import Debounce

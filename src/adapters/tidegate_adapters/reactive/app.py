@@ -1,15 +1,11 @@
-"""The app: its tasks, and its life from without.
+"""The app: its tasks and its lifecycle.
 
     app = Reactive("mongodb://localhost/?replicaSet=rs0", database="shop")
+    app.run()                        # until a signal
+    await app.serve()                # or in your own event loop, until app.stop()
 
-    @app.task(collection="orders", watch=["total"])
-    async def invoice(change): ...
-
-    app.run()                        # until a signal ends it
-    await app.serve()                # or in an event loop of your own, until app.stop()
-
-Any number of processes may serve the same tasks: one of them plans, all of them handle. A process leaves alone what it does not
-know, so that versions of an application run side by side.
+Any number of processes may serve the same tasks: one plans, all handle. A process ignores unknown
+tasks, so versions of an application can run side by side.
 """
 
 from __future__ import annotations
@@ -75,21 +71,18 @@ class Reactive(App[ReactiveSettings, Declared]):
     """An application of reactive tasks.
 
     Args:
-        store: The URI of a replica set; or an `AsyncMongoClient` of your own, which stays open; or an `Embedded` store, for
-            development and tests.
-        database: Where tasks are that name no other.
-        application: Its name, where another one with other tasks shares a database with it.
-        concurrency: How many handlers run at a time in this process.
-        drain: How long handlers may go on once the app is to stop.
-        settings: All that an app can be told that is not code, in the place of the four before; the URI is the store.
-        metrics: A registry of prometheus_client, which shows the app while it is served (`tidegate_adapters.reactive.metrics`).
-        observers: Called with each event of the pool, the state after it, and the commands that follow.
-
-    Attributes:
-        settings: What it was told that is not code.
+        store: A URI of a replica set, an `AsyncMongoClient`, which stays open, or an `Embedded`
+            store for development and tests.
+        database: The default database of tasks.
+        application: Names the app if apps with other tasks share a database.
+        concurrency: How many handlers this process runs at once.
+        drain: How long handlers may continue after a stop.
+        settings: Replaces the four arguments before; the URI is the store.
+        metrics: A prometheus_client registry (`tidegate_adapters.reactive.metrics`).
+        observers: Called with each pool event, the state after it, and its commands.
 
     Raises:
-        Misuse: It is no store, or a setting is of the wrong type or out of range.
+        Misuse: The store or a setting is invalid.
     """
 
     _TASK = "@app.task(collection=...)"
@@ -141,35 +134,32 @@ class Reactive(App[ReactiveSettings, Declared]):
         name: str | None = None,
         **_unknown: Never,
     ) -> Callable[[H], H]:
-        """Declare a task: the decorated function is called once for each document that is new, or of which something that is
-        watched has changed, after it was quiet for a while.
+        """Declare a task: the function runs for each new or changed document after a quiet time.
 
-        It is called with a `Change` if it is async, and otherwise with a `SyncChange`, in a thread. What it answers,
-        `tidegate_adapters.reactive.changes` says.
+        An async function gets a `Change`, a plain one a `SyncChange` in a thread
+        (`tidegate_adapters.reactive.changes`).
 
         Args:
-            collection: Whose documents it follows.
-            watch: The paths of what is watched of them; or {path: 1 or Computed(...)}; None for the whole document.
-            where: Which documents it is for: a filter, or one in MongoDB's words; None for all.
-            debounce: How long nothing may change before a run; ten times as long at most, or as a `Debounce` says.
-            retries: How often a run that failed is tried again, or a whole `Policy`; 4 times unless it is set.
-            backoff: The delays before that; 10 s, then twice as long each time, unless it is set.
-            resets_on_change: Whether what is watched, when it changes, begins to count attempts anew, and waits for no retry.
-            lease: How long a run is this process's alone unless it is renewed: after a crash, so long nobody else begins.
-            timeout: How long an async handler may take; then it is cancelled, and has failed.
-            version: Of the handler; raise it when it does something else.
-            on_new_version: What a higher version does again.
-            reconciles: Whether every document is looked at where `where` or `watch` is another one than before.
+            collection: The collection it follows.
+            watch: The watched paths; or {path: 1 or Computed(...)}; None for the whole document.
+            where: A filter, also in MongoDB's syntax; None for all documents.
+            debounce: The quiet time before a run, extended at most tenfold, or a `Debounce`.
+            retries: How often a failed run is retried, or a whole `Policy`; default: 4.
+            backoff: The delays between tries; default: 10 s, doubling.
+            resets_on_change: A change of watched values resets the attempts and skips the retry
+                delay.
+            lease: How long a run is exclusive without renewal; others wait so long after a crash.
+            timeout: Cancels and fails a longer run of an async handler.
+            version: Of the handler; raise it when its behavior changes.
+            on_new_version: What a higher version repeats.
+            reconciles: Scan every document after `where` or `watch` changes.
             history: How many ends of runs each record keeps.
-            cleanup: When what is known of a document that is gone is removed.
-            database: Where the collection is; None for that of the app.
-            name: Of the task; that of the function unless it is set. What is known of documents is found by it.
-
-        Returns:
-            The decorator, which returns the function as it is.
+            cleanup: When the record of a deleted document is removed.
+            database: Of the collection; default: that of the app.
+            name: Identifies its records; default: the name of the function.
 
         Raises:
-            Misuse: An option is of the wrong type, out of range, or does not fit another; or the name is taken.
+            Misuse: An option is invalid or does not fit another; or the name is taken.
         """
         if callable(collection):
             raise Misuse("a task without a collection", todo='write @app.task("orders"), with parentheses')
@@ -193,36 +183,28 @@ class Reactive(App[ReactiveSettings, Declared]):
 
     @property
     def indexes(self) -> Mapping[str, Indexes]:
-        """The indexes that its tasks need, by database and collection; they are made when it starts."""
+        """By database and collection; the app creates them at start."""
         found: dict[str, dict[str, tuple[Index, ...]]] = {}
         for each in self._declared.values():
             found.setdefault(each.database or self.settings.database, {}).update(each.task.indexes)
         return found
 
     def configured(self, settings: ReactiveSettings) -> Reactive:
-        """An app with the same tasks that is told something else.
-
-        Raises:
-            Misuse: As for a new one.
-        """
+        """Copy the app with other settings."""
         store = settings.uri if self._store is None else self._store
         made = Reactive(store, settings=settings, metrics=self._metrics, observers=self._observers)
         for each in self._declared.values():
             made._add(each)
         return made
 
-    # --- its life ---
+    # --- lifecycle ---
 
     @asynccontextmanager
     async def connected(self, *, indexes: bool = True) -> AsyncGenerator[Mapping[str, Site], None]:
-        """Its databases, by name, as long as the block lasts.
+        """Open its databases, by name, for the duration of the block.
 
-        Args:
-            indexes: Whether the indexes that tasks need are made, each before its collection is first asked; who only asks how
-                they stand needs none, nor the right to make one.
-
-        Raises:
-            TidegateError: No server answers, or it is not a replica set.
+        With `indexes`, create them before a collection's first use; a read-only caller needs none,
+        nor the right to create them.
         """
         names = {self.settings.database, *(each.database for each in self._declared.values() if each.database)}
         made = self.indexes if indexes else {}
@@ -247,7 +229,6 @@ class Reactive(App[ReactiveSettings, Declared]):
                 await self._work(pool, placed)
 
     async def _begun(self, stack: AsyncExitStack) -> tuple[Mapping[str, Site], Sequence[Declared]]:
-        """Its databases, and its tasks where they are; all indexes are there."""
         sites = await stack.enter_async_context(self.connected())
         placed = [each.at(sites[each.database or self.settings.database]) for each in self._declared.values()]
         for each in placed:
@@ -255,7 +236,7 @@ class Reactive(App[ReactiveSettings, Declared]):
         return sites, placed
 
     async def _work(self, pool: Pool, placed: Sequence[Declared]) -> None:
-        """Handle, and plan beside that; whoever plans and fails for good ends both."""
+        """A failure of the pool or of a planner ends both."""
         pausing = _Paused(pool, placed)
         every = duration(self.settings.paused_every)
         await unless(self._is_stopping, look_until_answered(pausing.look, every), CLOSE_S)
@@ -269,35 +250,29 @@ class Reactive(App[ReactiveSettings, Declared]):
             for planner in self._planners:
                 planner.stop()
             _, late = await asyncio.wait(planning, timeout=pool.left_s)
-            await ended({heeding, *late}, CLOSE_S)  # the leases of those who plan end with their time
+            await ended({heeding, *late}, CLOSE_S)  # leases of planners expire by themselves
         for each in planning:
             if each not in late:
                 each.result()
 
     def stop(self) -> None:
-        """Let `serve` take nothing more, and return when its handlers have ended; called once more, it waits for none.
+        """Fetch no more work; `serve` returns when handlers end. A second call skips the wait.
 
-        It is called in the event loop of `serve`: from another thread, such as that of a plain handler, by
+        Call it in the event loop of `serve`; from a thread, use
         `loop.call_soon_threadsafe(app.stop)`.
         """
         self._is_stopping.set()
         if self._pool is not None:
             self._pool.stop()
-        for each in self._planners:  # so that another process leads meanwhile
+        for each in self._planners:  # lets another process lead
             each.stop()
 
     @asynccontextmanager
     async def testing(self) -> AsyncGenerator[Embedded, None]:
-        """Serve this app on a fresh embedded store while the block lasts, for a test; afterwards it is as it was.
+        """Serve this app on a fresh embedded store for a test; afterwards, restore it.
 
-        It looks for work each few milliseconds, and shows nothing.
-
-        Returns:
-            The store: what is written there is handled.
-
-        Raises:
-            Misuse: It is served already.
-            Exception: What `serve` raises, after the block.
+        It polls every few milliseconds and exposes no metrics or page. Misuse if it is served. The
+        block's end re-raises errors of `serve`.
         """
         from tidegate_adapters.testing.app import tested  # noqa: PLC0415  with the simulator, which no service needs
 
@@ -309,12 +284,10 @@ class Reactive(App[ReactiveSettings, Declared]):
 
     @property
     def pool(self) -> Pool | None:
-        """What handles; None until it is served."""
         return self._pool
 
     @property
     def planners(self) -> tuple[Planner, ...]:
-        """What plans, one a database; none until it is served."""
         return self._planners
 
     def _rules(self, placed: Iterable[Declared]) -> WorkerRules:
@@ -328,7 +301,7 @@ class Reactive(App[ReactiveSettings, Declared]):
 
 @final
 class _Paused:
-    """What operators have paused, as each database says (`tidegate.reactive.pausing`)."""
+    """The pauses of each database (`tidegate.reactive.pausing`)."""
 
     def __init__(self, pool: Pool, placed: Sequence[Declared]) -> None:
         self._pool, self._known = pool, dict[str, frozenset[str]]()
@@ -336,16 +309,15 @@ class _Paused:
         self._tasks = {name: {each.name for each in placed if each.site.name == name} for name in self._sites}
 
     async def look(self) -> bool:
-        """Pause what is paused now, and nothing else; of whom nobody hears, what was known goes on to hold.
+        """Apply the current pauses; a database that does not answer keeps its last known ones.
 
-        Returns:
-            Whether each has answered, or never will.
+        True if each database has answered, or never will.
         """
         is_told = True
         for name, site in self._sites.items():
             try:
                 paused = await site.run(Pausing().paused())
-            except (Failure, Misuse) as failure:  # nobody answers, or others have written there
+            except (Failure, Misuse) as failure:  # no answer, or a foreign document
                 log.warning("nobody says what is paused in %s: %s", name, failure)
                 is_told = is_told and isinstance(failure, (Refused, Misuse))
                 continue
@@ -355,14 +327,14 @@ class _Paused:
 
 
 async def _prepared(site: Site, task: ReactiveTask) -> None:
-    """Its documents are such as can be followed, the indexes of its records are there, and none of mongodash's is."""
+    """Check the collection, create the indexes of its records, and reject indexes of mongodash."""
     if site.client is not None:
         database = site.client[site.name]
         indexes = await _told(database[task.records].index_information)
         unique = (name for each in indexes.values() if each.get("unique") for name, _ in each["key"])
         check_not_theirs(task.records, (*unique,))
         listed = partial(database.command, {"listCollections": 1, "filter": {"name": task.source}})
-        with suppress(Refused):  # who may not ask that is not held up
+        with suppress(Refused):  # without the right to list, skip the check
             for each in (await _told(listed))["cursor"]["firstBatch"]:
                 _check_followed(task, each["type"], is_capped=bool(each["options"].get("capped")))
                 if each["options"].get("collation"):
@@ -371,11 +343,7 @@ async def _prepared(site: Site, task: ReactiveTask) -> None:
 
 
 async def _told(ask: Callable[[], Awaitable[T]]) -> T:
-    """What the server answers; it is asked again until it does.
-
-    Raises:
-        Refused: It refuses.
-    """
+    """Ask the server until it answers or refuses."""
     while True:
         try:
             return await ask()
@@ -387,7 +355,6 @@ async def _told(ask: Callable[[], Awaitable[T]]) -> T:
 
 
 def _check_followed(task: ReactiveTask, kind: str, *, is_capped: bool) -> None:
-    """Raise Misuse where a handler would be called for what is there at the start, and for no change, or for nothing."""
     if kind in _UNTOLD:
         raise Misuse(
             f"the task {task.name!r} follows {task.source!r}, which is {_UNTOLD[kind]}",
@@ -403,7 +370,7 @@ def _check_followed(task: ReactiveTask, kind: str, *, is_capped: bool) -> None:
 
 
 def _warn_of_collation(collection: str, indexes: Mapping[str, Mapping[str, Any]]) -> None:
-    """Say so where texts are compared otherwise by the index on _id than by us, and no other index serves."""
+    """Warn if the _id index orders texts by another collation and no other index serves."""
     if not any(each["key"][0][0] == ID.name and "collation" not in each for each in indexes.values()):
         log.warning(
             "documents of %s are found by reading all of them, because it has a collation and ids are compared by their bytes: "
@@ -416,5 +383,4 @@ _UNTOLD: Final = {"view": "a view", "timeseries": "a time-series collection"}
 
 
 async def _indexed(records: str) -> None:
-    """The indexes of these records are there: a program. It asks again until that is known."""
     await repeat(partial(find_one, records, Eq(ID, ""), fields=(ID,)), None)

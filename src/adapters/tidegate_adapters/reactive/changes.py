@@ -1,11 +1,11 @@
-"""What a handler is given: which document has changed, what is watched of it, and what it may do about its run.
+"""The argument of a handler: the changed document, its watched values, and control of the run.
 
     None                            done
-    raise Later(timedelta(seconds=5))   is to be called again later: no failure, and no attempt
-    another exception               failed; the retries of its task say what follows
-    await change.complete(session)  done within a transaction of the handler's own, or not at all
+    raise Later(timedelta(seconds=5))   call again later: neither a failure nor an attempt
+    another exception               failed; the task's retries apply
+    await change.complete(session)  done atomically with the handler's own transaction
 
-Values are those of Python and of pymongo: an object is a dict, an array a list, a date a datetime with the time zone UTC.
+Values are those of pymongo: an object is a dict, an array a list, a date a datetime in UTC.
 """
 
 from __future__ import annotations
@@ -42,25 +42,23 @@ except ImportError as missing:
 
 T = TypeVar("T")
 Throttle = Callable[[str, Duration], None]
-"""Is told that a process is to take no more of a task for so long."""
+"""Stops fetching a task in this process for a duration."""
 
 _KEY: Final = Field[Value](ID.name)
 
 
 @final
 class ClaimLost(TidegateError):  # noqa: N818  it says what happened
-    """The run is another's by now, or has ended: what it has done counts for nothing, and its transaction is to be aborted."""
+    """The run has ended or belongs to another process: abort its transaction."""
 
 
 class _Changed:
-    """What there is of a change, whether its handler waits or not.
+    """The common part of a change.
 
     Attributes:
-        task: The name of the task.
-        id: The id of the document, of any type.
-        attempt: Which attempt it is since what is watched last changed, from 1 on.
-        token: Of the claim: higher than that of each run of this document before. Hand it to whatever refuses older ones. It begins
-            anew where the record was removed, as it is a day after the document unless `cleanup` says otherwise.
+        attempt: The attempt since the watched values last changed, from 1.
+        token: Grows with each run of the document; pass it to systems that reject older ones. It
+            restarts if the record was removed, by default a day after the document (`cleanup`).
     """
 
     def __init__(self, task: ReactiveTask, given: Run, site: Site, throttle: Throttle) -> None:
@@ -71,15 +69,14 @@ class _Changed:
 
     @property
     def is_completing(self) -> bool:
-        """Whether `complete` was called in a transaction that is open, as far as its session knows: it may hold the record."""
+        """Was `complete` called in a transaction that is still open and may lock the record?"""
         return self._session is not None and self._session.in_transaction
 
     @property
     def values(self) -> dict[str, Any]:
-        """What is watched of the document, as it was when it was last looked at before the run; nested as the paths are.
+        """The watched values when last read before the run, nested like their paths.
 
-        Raises:
-            Misuse: There is too much of it to be kept, so that only its digest is known.
+        Misuse if they are too large to store, so only a digest exists.
         """
         kept = self._run.claim.snapshot
         if isinstance(kept, Digest) or kept is None:
@@ -98,7 +95,6 @@ class _Changed:
         return self._site.run(_document(self._task.source, self._run.key))
 
     def _checked(self, end: Why | WhyNot) -> None:
-        """Raise ClaimLost unless the end is written."""
         if isinstance(end, WhyNot):
             raise ClaimLost(
                 f"the run of {named(self._run.key)} for {self.task!r} is not completed",
@@ -109,28 +105,22 @@ class _Changed:
 
 @final
 class Change(_Changed):
-    """What an async handler is given."""
+    """The argument of an async handler."""
 
     async def document(self) -> dict[str, Any] | None:
-        """The whole document as it is now, which may be newer than `values`; None where there is none any more.
-
-        Raises:
-            Failure: The store does not answer.
-        """
+        """The current document, which may be newer than `values`; None if it is deleted."""
         return _natural(await self._found())
 
     async def complete(self, session: AsyncClientSession | None = None) -> None:
-        """Write down that the run has ended well, in the transaction of a session of yours: seen with what else it writes, or not
-        at all. Commit it, and return; what the handler comes to after that counts no more, though what it raises is logged, and
-        counted in the metrics.
+        """Record success in the transaction of your session, atomically with your other writes.
 
-        Args:
-            session: One that has begun a transaction; None to write it at once.
+        Commit it, and return. The worker ignores the later answer of the handler, but logs and
+        counts an exception. Without a session it writes at once.
 
         Raises:
-            ClaimLost: The run is another's by now, or has ended.
-            Misuse: The session has begun no transaction, or is of other servers.
-            OperationFailure: The transaction is over, and may begin anew, as `with_transaction` does.
+            ClaimLost: The run has ended or belongs to another process.
+            Misuse: The session has no transaction, or is of other servers.
+            OperationFailure: Retry the transaction, as `with_transaction` does.
             Failure: The store does not answer, or refuses.
         """
         if session is None:
@@ -147,24 +137,23 @@ class Change(_Changed):
         self._checked(end)
 
     def throttle(self, length: timedelta) -> None:
-        """Let this process take no more of the task for so long, as where what it calls is overloaded."""
+        """Stop fetching the task in this process for a time, as when a service is overloaded."""
         self._throttle(self.task, length_of(length, "length", 0))
 
 
 @final
 class SyncChange(_Changed):
-    """What a handler is given that is a plain function, in a thread."""
+    """The argument of a plain handler, in a thread."""
 
     def __init__(self, task: ReactiveTask, given: Run, site: Site, throttle: Throttle) -> None:
         super().__init__(task, given, site, throttle)
         self._loop = asyncio.get_running_loop()
 
     def document(self) -> dict[str, Any] | None:
-        """As `Change.document`."""
         return _natural(self._waited(self._found))
 
     def complete(self, session: ClientSession | None = None) -> None:
-        """As `Change.complete`, in the transaction of a session of a `MongoClient`."""
+        """As `Change.complete`, with a session of a `MongoClient`."""
         if session is None:
             self._checked(self._waited(lambda: self._site.run(self._task.completer.complete(self._run))))
             return
@@ -179,11 +168,10 @@ class SyncChange(_Changed):
         self._checked(end)
 
     def throttle(self, length: timedelta) -> None:
-        """As `Change.throttle`."""
         self._loop.call_soon_threadsafe(self._throttle, self.task, length_of(length, "length", 0))
 
     def _waited(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        if asyncio._get_running_loop() is self._loop:  # noqa: SLF001  the public one raises where there is none
+        if asyncio._get_running_loop() is self._loop:  # noqa: SLF001  the public one raises without a loop
             raise Misuse(
                 "a handler waits in the event loop for an answer that comes by it",
                 why="a plain function has answered with a coroutine, which was given what plain handlers are",
@@ -202,7 +190,6 @@ def _natural(found: Document | None) -> dict[str, Any] | None:
 
 
 def named(key: Value) -> str:
-    """The id of a document in a message, cut short."""
     text = show(key)
     return text if len(text) <= _NAMED_MAX else f"{text[:_NAMED_MAX]}..."
 

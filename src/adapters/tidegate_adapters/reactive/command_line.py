@@ -1,7 +1,6 @@
-"""`tidegate reactive status`, `list`, `count`, `retry`, `pause`, `resume`: the databases of an app are asked, or told to do something.
+"""The commands of `tidegate reactive` for operators.
 
-What is asked needs the app's code, for that says which tasks there are and where, and none of its processes: it is answered
-by what stands in the databases.
+They need the app's code, which names its tasks and databases, and no running process.
 """
 
 from __future__ import annotations
@@ -28,16 +27,12 @@ from tidegate_adapters.reactive.office import Leadership, Office
 from tidegate_adapters.reactive.words import numbers_of, retried
 from tidegate_adapters.shell.application import Answer, listing, shortened
 
-# --- asking it ----------------------------------------------------------------------------------------------------------
+# --- commands -------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
 async def opened(app: Reactive, target: str) -> AsyncGenerator[Office, None]:
-    """What asks the databases of an app, until the block ends.
-
-    Raises:
-        Misuse: It has no tasks, or its store is within its process.
-    """
+    """Open the databases of an app that has tasks and no embedded store; Misuse for others."""
     if not app.declared:
         raise Misuse(f"{target} has no tasks", todo="decorate a function with @app.task(collection=...)")
     async with app.connected(indexes=False) as sites:
@@ -52,11 +47,6 @@ async def opened(app: Reactive, target: str) -> AsyncGenerator[Office, None]:
 
 
 async def _query(office: Office, filters: Mapping[str, Any]) -> Query:
-    """The query that the filters of a command line make.
-
-    Raises:
-        Misuse: An id, or a time, is none.
-    """
     given = {name: filters[name] for name in ("due_from", "due_before") if filters[name]}
     now = await office.now() if given else Instant(0)
     times = {name: time_of(text, now) for name, text in given.items()}
@@ -71,7 +61,6 @@ async def _query(office: Office, filters: Mapping[str, Any]) -> Query:
 
 
 async def status(office: Office) -> Answer:
-    """Who leads in each database, and how each task stands."""
     leaders, tallies = await office.leaderships(), await office.tallies(Query())
     paused = {each.task for each in await office.paused()}
     tasks = [
@@ -82,7 +71,6 @@ async def status(office: Office) -> Answer:
 
 
 def led(leader: Leadership) -> str:
-    """Who leads, in words."""
     reached = "" if leader.reached is None else f"; all changes until {when(leader.reached)} had their look"
     if leader.unplanned:
         reached += f"; nobody plans {', '.join(leader.unplanned)}, which who leads does not know"
@@ -93,25 +81,23 @@ def led(leader: Leadership) -> str:
 
 
 async def count(office: Office, **filters: Any) -> Answer:
-    """How many records stand where, task by task, and since when the oldest is due."""
     tallies = await office.tallies(await _query(office, filters))
     tasks = [_counts_json(each, tally.at) for tally in tallies for each in tally.tasks]
     return Answer({"tasks": tasks}, _counted(tallies, set()))
 
 
 async def list_records(office: Office, *, order: str, limit: int, **filters: Any) -> Answer:
-    """Records, one a line, so many at most of each database."""
     pages = await office.listed(await _query(office, filters), order=Order[order.upper()], limit=limit)
     rows, is_more = [row for page in pages for row in page.rows], any(page.after for page in pages)
     return listing("records", rows, _row_json, _columns, limit=limit, is_more=is_more)
 
 
 async def retry(office: Office, **filters: Any) -> Answer:
-    """Have records run again.
+    """Retry records.
 
     Returns:
-        NOTHING_SELECTED where there are none; NOT_MET where the server does not answer any more; INCONCLUSIVE where some were
-        changed by others, cannot be read, or nobody knows.
+        NOTHING_SELECTED if none match; NOT_MET if the server stops answering; INCONCLUSIVE if some
+            changed concurrently, are unreadable or unknown.
     """
     found = await office.retry(await _query(office, filters))
     left = {"changed": found.changed, "unknown": found.unknown, "unreadable": found.unreadable}
@@ -128,13 +114,11 @@ def _code(found: Retried) -> ExitCode:
 
 
 async def pause(office: Office, *, tasks: tuple[str, ...]) -> Answer:
-    """Have no handler of these tasks begin, in any process; what is paused then."""
     await office.pause(tasks)
     return await _paused(office)
 
 
 async def resume(office: Office, *, tasks: tuple[str, ...]) -> Answer:
-    """Have handlers of these tasks begin again; what is paused then."""
     await office.resume(tasks)
     return await _paused(office)
 
@@ -147,11 +131,11 @@ async def _paused(office: Office) -> Answer:
 async def take_over(
     office: Office, *, task: str, theirs: str, named: str | None, quiet_s: float, is_dry: bool
 ) -> Answer:
-    """Take the records over that mongodash has left of a task, once.
+    """Import the records of a task from mongodash, once.
 
     Returns:
-        NOT_MET where mongodash still writes there; NOTHING_SELECTED where there is nothing of it; INCONCLUSIVE where some are
-        no records.
+        NOT_MET if mongodash still writes; NOTHING_SELECTED if it left none; INCONCLUSIVE if some
+            are no records.
     """
     found = await office.take_over(task, theirs, named=named, quiet=timedelta(seconds=quiet_s), is_dry=is_dry)
     code, said, more = _taken(found)
@@ -159,7 +143,6 @@ async def take_over(
 
 
 def _taken(found: Imported | ImportedBefore | StillWritten) -> tuple[ExitCode, str, Mapping[str, Any]]:
-    """What became of the records of mongodash: as a code, in words, and as data."""
     match found:
         case Imported(taken, there, unreadable, reasons, is_dry):
             would = "would be taken" if is_dry else "taken"
@@ -175,7 +158,7 @@ def _taken(found: Imported | ImportedBefore | StillWritten) -> tuple[ExitCode, s
             return ExitCode.NOT_MET, said, {"taken": 0, "refused": found.value}
 
 
-# --- in words, and as JSON ----------------------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------
 
 
 def _counted(tallies: Sequence[Tally], paused: set[str]) -> Iterator[str]:
@@ -216,7 +199,6 @@ def _row_json(row: RecordRow) -> Mapping[str, object]:
 
 
 def _json(value: Value) -> Any:
-    """A value as Extended JSON, to stand in other JSON."""
     return json.loads(exact(value))
 
 

@@ -1,7 +1,4 @@
-"""What the decorator is told of a task, checked as it is told: what is wrong, where, why, and what to do about it.
-
-Lengths of time are timedeltas.
-"""
+"""The options of a task, checked at declaration."""
 
 from __future__ import annotations
 
@@ -41,11 +38,13 @@ from tidegate_adapters.reactive.changes import Change, SyncChange
 from tidegate_adapters.runtime.database import Site
 
 UserHandler: TypeAlias = Callable[[Change], Awaitable[None]] | Callable[[SyncChange], None]
-"""Called with a `Change` where it is async, and otherwise, in a thread, with a `SyncChange`. It answers None, or raises `Later`."""
+"""An async handler gets a `Change`; a plain one a `SyncChange`. It returns None or raises
+`Later`.
+"""
 Watch: TypeAlias = Sequence[str] | Mapping[str, object] | None
-"""Paths of fields; or a mapping of paths to 1, or to what computes the value (`snapshot.Computed`); None for the whole document."""
+"""Field paths; or a mapping of paths to 1 or `snapshot.Computed`; None for the whole document."""
 Where: TypeAlias = Filter | Mapping[str, object] | None
-"""A filter, or one in MongoDB's words; None for all documents."""
+"""A filter, also in MongoDB's syntax; None for all documents."""
 
 LEASE: Final = timedelta(minutes=1)
 HISTORY: Final = TaskRules().history_max
@@ -59,13 +58,10 @@ class Declared:
     """A task and its handler.
 
     Attributes:
-        task: The task.
-        handler: The user's.
-        is_async: Whether it is an async function; others run in threads.
-        evolution: What a change of its definition means.
-        version: Of the handler.
-        timeout: How long a handler may take, in microseconds; None for any time.
-        database: Where its documents are; None for that of the app.
+        is_async: Plain functions run in threads.
+        evolution: The meaning of changes of its definition.
+        timeout: In microseconds; None for no limit.
+        database: None for that of the app.
     """
 
     task: ReactiveTask
@@ -79,22 +75,18 @@ class Declared:
 
     @property
     def name(self) -> str:
-        """Of the task."""
         return self.task.name
 
     @property
     def site(self) -> Site:
-        """Where it is, once the app has connected."""
         if self._site is None:
             raise Misuse(f"the task {self.name!r} is nowhere yet", why="its app has not connected")
         return self._site
 
     def at(self, site: Site) -> Declared:
-        """The same in this database."""
         return attrs.evolve(self, site=site)
 
     def queue(self, polling: PollingBounds) -> Queue:
-        """The queue that it is for a worker."""
         group = f"{self.site.name}.{self.task.records}"
         return Queue(name=self.name, lease=self.task.rules.lease - BEHIND, polling=polling, group=group)
 
@@ -119,11 +111,7 @@ def declared(
     database: str | None = None,
     name: str | None = None,
 ) -> Declared:
-    """The task that a handler and these options make; `Reactive.task` says what they mean.
-
-    Raises:
-        Misuse: One is of the wrong type, out of range, or does not fit another.
-    """
+    """The task of a handler with these options, which it checks; see `Reactive.task`."""
     found = name if name is not None else getattr(handler, "__name__", "")
     is_async = is_async_handler(handler, found, "decorate a function of one change")
     check_called_with_one(handler, found, "one change", "change")

@@ -1,23 +1,22 @@
-"""What an app of reactive tasks shows to Prometheus: `tidegate_reactive_...`, by task or database, never by what a document is.
+"""Prometheus metrics `tidegate_reactive_...`, by task or database, never by document.
 
-    handled_runs_total           whose handler has ended, by outcome: succeeded, later, failed
-    handler_seconds              how long handlers took, as a histogram
-    running_handlers             that run now
-    unwritten_runs               that have ended, and whose end is not written down yet
-    retried_runs_total           that were begun again after a failure, or after a lease had run out
-    interruptions_total          of handlers, by reason: too_long, lease_lost, stopping
-    paused                       1 where no handler of the task begins
-    records                      by status; of tasks in databases where this process leads
-    lag_seconds                  since when the oldest record is due that is not finished; likewise
-    leads                        1 in a database where this process plans, 0 where it does not
-    epoch                        under which it leads, or has led last
-    collected_documents          that have changed, and wait for their look
-    not_computed_looks_total     that came to nothing, for what is watched of a document cannot be read or computed
-    unplanned_tasks              of this application that nobody plans, for who leads does not know them
-    planner_lag_seconds          since the last change that had its look, in databases where this process leads
+    handled_runs_total           ended handlers, by outcome: succeeded, later, failed
+    handler_seconds              histogram of handler times
+    running_handlers             running now
+    unwritten_runs               ended runs with an unwritten result
+    retried_runs_total           repeated after a failure or an expired lease
+    interruptions_total          by reason: too_long, lease_lost, stopping
+    paused                       1 if the task is paused
+    records                      by status; only in databases where this process leads
+    lag_seconds                  how long the oldest unfinished record has been due; likewise
+    leads                        1 in a database where this process plans
+    epoch                        of its current or last leadership
+    collected_documents          changed documents that wait for planning
+    not_computed_looks_total     documents skipped because watched values are unreadable
+    unplanned_tasks              of this application, unknown to the leader
+    planner_lag_seconds          since the last planned change, where this process leads
 
-So the records of a database are counted by one process of all, once in a while, and shown as they were then. Sum over all
-processes. Names, units and suffixes are those that Prometheus recommends.
+The records and lags are the last count, which only the leader makes. Sum over all processes.
 """
 
 from __future__ import annotations

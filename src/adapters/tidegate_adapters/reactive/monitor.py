@@ -1,13 +1,14 @@
-"""How an app of reactive tasks is, for whoever looks while it is served: metrics, health, and a page for operators.
+"""Metrics, health and the operator page of a served app of reactive tasks.
 
     /metrics    see `tidegate_adapters.reactive.metrics`
-    /health     {"healthy": false, "silent_s": 0.4, "databases": [{"database": "shop", "leads": false, "leader": null,
-                "led_s": 312.5, "error": "...", "not_computed": 0,
-                "unplanned": []}]}
+    /health     {"healthy": false, "silent_s": 0.4, "databases": [{"database": "shop",
+                "leads": false, "leader": null, "led_s": 312.5, "error": "...",
+                "not_computed": 0, "unplanned": []}]}
 
-It is not healthy where nothing has happened in its pool for too long, though something was to, for the event loop is held up
-then, or the pool stands; and where for too long nobody led in one of its databases, for then no change is looked at. What its databases say is asked for
-every few seconds: who leads, by each process, and how many records stand where, by the one that leads.
+A process is unhealthy if its pool had due work and no event for too long: the event loop is
+blocked, or the pool hangs. It is also unhealthy if one of its databases had no leader for too long,
+so its changes are not planned. Every few seconds each process reads the leaders; only the leader
+counts records.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ log: Final = getLogger("tidegate_adapters.reactive")
 
 
 class Watched(Protocol):
-    """An app, as far as it is watched."""
+    """The part of an app that the monitor uses."""
 
     @property
     def settings(self) -> ReactiveSettings: ...
@@ -57,15 +58,9 @@ class Watched(Protocol):
 
 @final
 class Lookout:
-    """Watches an app while it is served, if anybody wants to see it.
+    """Monitors a served app, if metrics or a port are configured.
 
-    Args:
-        app: The app.
-        registry: Where its metrics are shown; None for one of its own, if there is a port.
-        office: Asks its databases.
-
-    Attributes:
-        observers: What is to see what happens in its pool.
+    `registry` is None for an own registry, if there is a port.
     """
 
     def __init__(self, app: Watched, registry: CollectorRegistry | None, office: Office) -> None:
@@ -81,18 +76,16 @@ class Lookout:
         self._tallies.follow(event, state, commands)
 
     def glance(self) -> Glance:
-        """What the app is like now; from any thread."""
+        """A snapshot, from any thread."""
         pool = WorkerState() if self._app.pool is None else self._app.pool.state
         standings = {each.database: each.standing for each in self._app.planners}
         return Glance(self._office.tasks, pool, standings, self._census)
 
     def health(self) -> Answer:
-        """What is answered to whoever asks how the app is; from any thread."""
+        """The health answer, from any thread."""
         now, seen = time.monotonic(), self.glance()
         silent_s = now - self._at
-        if (
-            seen.pool.wake_at is not None
-        ):  # until then nothing need happen: its task is throttled, say, or all its places are taken
+        if seen.pool.wake_at is not None:  # idle until then, as with a throttled task or full slots
             silent_s = min(silent_s, max(0.0, now - seen.pool.wake_at.at / SECOND))
         elif seen.pool.is_idle and seen.pool.paused.issuperset(seen.tasks):
             silent_s = 0.0
@@ -100,18 +93,13 @@ class Lookout:
         return of_health(seen, silent_s, led_s, duration(self._app.settings.stalled_after))
 
     def showing(self, name: str) -> AbstractAsyncContextManager[None]:
-        """Show it until the block ends; otherwise as `Monitor.showing`.
-
-        Args:
-            name: Of the process.
-        """
+        """As `Monitor.showing`; `name` is that of the process."""
         return self._monitor.showing(
             self.health, "tidegate_adapters.reactive.metrics", (self.glance, self._tallies),
             page=lambda: Page(self._office, name, self.glance), look=self._look, log=log,
         )  # fmt: skip
 
     async def _look(self) -> None:
-        """Ask the databases."""
         self._census = await self._asked()
 
     async def _asked(self) -> Census:
@@ -130,13 +118,10 @@ class Lookout:
 
 
 def of_health(seen: Glance, silent_s: float, led_s: Mapping[str, float], stalled_after: Duration) -> Answer:
-    """What is answered to whoever asks how an app is.
+    """The health answer for a snapshot.
 
-    Args:
-        seen: What it is like.
-        silent_s: For how many seconds nothing has happened in its pool, though something was to.
-        led_s: How many seconds ago somebody led in each database.
-        stalled_after: How long either may last, in microseconds.
+    `silent_s` counts from the last event of the pool while work was due, `led_s` from the last
+    leader. `stalled_after` limits both, in microseconds.
     """
     holders = {each.database: each.holder for each in seen.census.leaders}
     standings = {name: seen.standings.get(name, Standing()) for name in led_s}

@@ -1,6 +1,6 @@
-"""What operators ask of an app, and have it do: the desks of all its databases (`tidegate.reactive.desk`) behind one counter.
+"""Operator commands for an app, over all its databases (`tidegate.reactive.desk`).
 
-A task is in one database, and its name says in which; what is asked of all tasks is asked of each database.
+The name of a task determines its database.
 """
 
 from __future__ import annotations
@@ -33,22 +33,20 @@ from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS
 from tidegate_adapters.runtime.database import Site
 
 QUIET: Final = timedelta(seconds=15)
-"""For how long nothing may have changed of what mongodash has left: it looks every ten seconds at least."""
+"""How long mongodash must have written nothing: it polls at least every ten seconds."""
 
 
 @final
 @attrs.frozen
 class Leadership:
-    """Who plans the tasks of a database.
+    """The leadership of a database.
 
     Attributes:
-        database: The database.
-        holder: Who leads; None where nobody does.
-        epoch: Under which; 0 where nobody ever has.
-        left: How long, if the lease is not renewed, in microseconds; 0 or less where it should have been renewed by now.
-        history: The number of the history of the stream; None before the first.
-        reached: Up to when all changes had their look, by the cluster's clock; None where that is not known.
-        unplanned: The tasks of the app that nobody plans, for who has led last does not know them.
+        epoch: 0 before the first leader.
+        left: The rest of the lease in microseconds; at most 0 if renewal is late.
+        history: The number of the stream's history; None before the first.
+        reached: All changes before this cluster time are planned; None if unknown.
+        unplanned: Tasks of the app that the last leader does not know.
     """
 
     database: str
@@ -62,12 +60,7 @@ class Leadership:
 
 @final
 class Office:
-    """Asks the databases of an app.
-
-    Args:
-        declared: Its tasks, each where it is.
-        application: Its name.
-    """
+    """Queries and controls the databases of an app."""
 
     def __init__(self, declared: Iterable[Declared], application: str = KEY) -> None:
         self._key = application
@@ -78,39 +71,27 @@ class Office:
 
     @property
     def databases(self) -> tuple[str, ...]:
-        """Where the tasks are."""
         return tuple(site.name for site, _ in self._desks)
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """The names of the tasks."""
         return tuple(task.name for _, desk in self._desks for task in desk.tasks)
 
     async def now(self) -> Instant:
-        """The time, by the store's clock."""
         return await self._desks[0][0].now()
 
     async def leaderships(self) -> tuple[Leadership, ...]:
-        """Who plans in each database, as it is written there."""
         asked = [(site, tuple(sorted(_names(desk)))) for site, desk in self._desks]
         return tuple([await site.run(_leadership(site.name, self._key, names)) for site, names in asked])
 
     async def tallies(self, query: Query, databases: Collection[str] | None = None) -> tuple[Tally, ...]:
-        """How many records stand where, for each database (`Desk.count`), or for these."""
         asked = [each for each in self._asked(query) if databases is None or each[0].name in databases]
         return tuple([await site.run(desk.count(part)) for site, desk, part in asked])
 
     async def listed(
         self, query: Query, *, order: Order, limit: int, looks: int | None = None
     ) -> tuple[RecordPage, ...]:
-        """Records, for each database so many at most (`Desk.list_records`).
-
-        Args:
-            query: Which.
-            order: In which order.
-            limit: How many at most.
-            looks: In how many requests at most; None for as many as it takes.
-        """
+        """See `Desk.list_records`; `limit` is per database, `looks` the most requests."""
         pages = []
         for site, desk, part in self._asked(query):
             page = RecordPage(())
@@ -124,43 +105,34 @@ class Office:
         return tuple(pages)
 
     async def find(self, task: str, document: Value) -> RecordRow | None:
-        """The record of a document, with all that it holds (`Desk.find`)."""
         ((site, desk, _),) = self._asked(Query(tasks=(task,)))
         return await site.run(desk.find(task, document))
 
     async def retry(self, query: Query) -> Retried:
-        """Have records run again (`Desk.retry`)."""
         retried = Retried()
         for site, desk, part in self._asked(query):
             retried += await site.run(desk.retry(part))
         return retried
 
     async def pause(self, names: Sequence[str]) -> None:
-        """Have no handler of these tasks begin, in any process (`Desk.pause`)."""
         for site, desk, part in self._asked(Query(tasks=tuple(names))):
             await site.run(desk.pause(*part.tasks))
 
     async def resume(self, names: Sequence[str]) -> None:
-        """Have handlers of these tasks begin again (`Desk.resume`)."""
         for site, desk, part in self._asked(Query(tasks=tuple(names))):
             await site.run(desk.resume(*part.tasks))
 
     async def paused(self) -> tuple[PausedTask, ...]:
-        """Which tasks of the app are paused."""
         found = [({each.name for each in desk.tasks}, await site.run(desk.paused())) for site, desk in self._desks]
         return tuple(each for names, some in found for each in some if each.task in names)
 
     async def take_over(
         self, task: str, theirs: str, *, named: str | None = None, quiet: timedelta = QUIET, is_dry: bool = False
     ) -> Imported | ImportedBefore | StillWritten:
-        """Take the records over that mongodash has left of a task (`MongodashImport.take_over`).
+        """Import the records of a task from mongodash (`MongodashImport.take_over`).
 
-        Args:
-            task: The name of the task here.
-            theirs: Their collection, in the same database.
-            named: The name of the task there; None for the same.
-            quiet: For how long nothing may have changed there.
-            is_dry: Look, and write nothing.
+        `theirs` is their collection, `named` the task's name there; it must have been unchanged for
+        `quiet`.
         """
         ((site, desk, _),) = self._asked(Query(tasks=(task,)))
         ours = next(each for each in desk.tasks if each.name == task)
@@ -168,11 +140,7 @@ class Office:
         return await site.run(program.take_over(is_dry=is_dry))
 
     def _asked(self, query: Query) -> list[tuple[Site, Desk, Query]]:
-        """What each database is asked: it knows no tasks but its own.
-
-        Raises:
-            Misuse: There is no such task.
-        """
+        """Split a query by database, restricted to its tasks."""
         for name in query.tasks:
             if name not in self.tasks:
                 raise Misuse(f"there is no task {shown(name)}", todo=f"there are: {', '.join(self.tasks)}")
@@ -190,7 +158,6 @@ def _names(desk: Desk) -> set[str]:
 
 @repeated
 async def _leadership(database: str, key: str, names: tuple[str, ...]) -> Leadership:
-    """Who plans these tasks there, as the lease and the record of the stream say."""
     lease = lease_of(await find_one(LEASES, Eq(ID, key)))
     stream = await find_one(STREAMS, Eq(ID, key))
     now = await StoreTime()

@@ -1,12 +1,8 @@
-"""What operators see of an app, and do, on its page (`tidegate_adapters.page.live`).
+"""The operator page of an app (`tidegate_adapters.page.live`).
 
-    the tasks, with how many records stand where, since when the oldest is due, and whether they are paused
-    what runs in this process
-    records: what waits, what failed and why, by task, status, id and text of the error
-    who leads in each database, under which lease and epoch, and how far the changes are looked at
-    the story of a document: what is known of its task, as a time line
-
-From it records are retried, and tasks are paused and resumed.
+It shows tasks, runs of this process, records, and the leader and planning progress of each
+database. The detail view of a document has its record as a time line. Operators retry records, and
+pause and resume tasks.
 """
 
 from __future__ import annotations
@@ -39,13 +35,11 @@ from tidegate_adapters.reactive.tallies import Glance
 from tidegate_adapters.reactive.words import numbers_of, retried
 
 _SHOWN: Final = 100
-"""How many records of a database are shown."""
 _LOOKS: Final = 2
-"""In how many requests they are looked for, where the text of an error is asked for."""
+"""The most requests of one search by error text."""
 _OLD_S: Final = 3.0
-"""What is older is said to be."""
+"""The page shows the age of older data."""
 _LATE: Final[Duration] = MINUTE
-"""A lag above this is odd."""
 _TONES: Final[Mapping[TaskStatus, str]] = {
     TaskStatus.PENDING: "",
     TaskStatus.PROCESSING: "odd",
@@ -59,27 +53,16 @@ _ORDERS: Final = {"": Order.CHANGED, "changed": Order.CHANGED, "next_run": Order
 
 @final
 class Page:
-    """Provides the page.
-
-    Args:
-        office: Asks the databases of the app.
-        name: Of this process.
-        glance: What it is like now.
-    """
+    """Builds the page; `name` is that of this process, `glance` returns a snapshot."""
 
     def __init__(self, office: Office, name: str, glance: Callable[[], Glance]) -> None:
         self._office, self._name, self._glance = office, name, glance
         self._sparing = Sparing()
 
-    # --- what there is ---
+    # --- views ---
 
     async def shown(self, filters: Mapping[str, str]) -> Shown:
-        """All that is shown, narrowed down.
-
-        Raises:
-            Misuse: A filter says what cannot be.
-            Failure: The server does not answer.
-        """
+        """The page under these filters; an invalid one raises Misuse."""
         order = _ORDERS.get(filters.get("order", ""), Order.CHANGED)
         meant_of = _narrowing(filters)
         query = _query(meant_of)
@@ -123,12 +106,7 @@ class Page:
         )
 
     async def story(self, key: str) -> Story:
-        """The story of a document.
-
-        Raises:
-            Misuse: Nothing is known of it.
-            Failure: The server does not answer.
-        """
+        """The detail view of a document; one without a record raises Misuse."""
         task, document = _of(key)
         found = await self._office.find(task, document)
         if found is None:
@@ -147,14 +125,11 @@ class Page:
         )
         return Story(title, facts, tuple(_moment(each, now) for each in story(record)), (_retry(key),))
 
-    # --- what is done ---
+    # --- actions ---
 
     async def act(self, action: str, given: Mapping[str, str]) -> str:
-        """Do something, and tell what was done.
-
-        Raises:
-            Misuse: There is no such action, filter, task or id, or nothing narrows down what is done to all that match.
-            Failure: The server does not answer.
+        """Perform an action and describe the result. Misuse if it is invalid, or if no filter
+        limits a bulk action.
         """
         match action:
             case "pause":
@@ -179,16 +154,11 @@ class Page:
 
 
 def _narrowing(filters: Mapping[str, str]) -> dict[str, str]:
-    """Those that narrow records down: in which order they are shown does not."""
+    """The filters that select records; the sort order does not."""
     return {name: text for name, text in filters.items() if text and name != "order"}
 
 
 def _query(filters: Mapping[str, str]) -> Query:
-    """Which records the filters mean.
-
-    Raises:
-        Misuse: There is no such filter, or one says what cannot be.
-    """
     check_filters(filters, _FILTERS)
     status = filters.get("status")
     if status and status not in {each.value for each in TaskStatus}:
@@ -206,11 +176,6 @@ def _key(task: str, document: Value) -> str:
 
 
 def _of(key: str) -> tuple[str, Value]:
-    """The task and the document that a key is of.
-
-    Raises:
-        Misuse: It is none.
-    """
     try:
         match json.loads(key):
             case [str(task), str(document)]:
@@ -223,11 +188,10 @@ def _of(key: str) -> tuple[str, Value]:
     raise Misuse("there is no such row")
 
 
-# --- tables -------------------------------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------
 
 
 def _verdict(tallies: Sequence[Tally], leaders: Sequence[Leadership]) -> tuple[str, bool]:
-    """How the app is, in a line, and whether that is well."""
     alone = [each.database for each in leaders if each.left <= 0]
     failed = sum(numbers_of(each)["failed"] for tally in tallies for each in tally.tasks)
     undone = sum(
@@ -333,7 +297,7 @@ def _record(row: RecordRow, now: Instant) -> Row:
 
 
 def _when(record: TaskRecord, now: Instant) -> tuple[Instant, str]:
-    """The time that matters most of a record, and what it is."""
+    """The most relevant time of a record, and its label."""
     at = record.next_run_at
     if at is None:
         ended = record.finalised_at or record.changed_at
@@ -397,7 +361,7 @@ def _planner(leader: Leadership, standing: Standing, now: Instant) -> Row:
     )
 
 
-# --- the story ----------------------------------------------------------------------------------------------------------
+# --- details --------------------------------------------------------------------------------------
 
 _STORY_TONES: Final[Mapping[What, str]] = {
     What.FAILING: "bad", What.CLAIMED: "odd", What.LEASE_ENDS: "odd", What.DUE: "odd", What.BEGAN: "soft", What.SEEN: "soft",

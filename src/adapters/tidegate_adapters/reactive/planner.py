@@ -1,40 +1,41 @@
-"""Who plans the tasks of a database: it leads or waits to, follows the changes, and writes down which handlers are to run.
+"""Plans the tasks of a database: leads or waits, follows changes, and writes due runs.
 
     site = Site("shop", AsyncMongo(client, "shop"), client)
     planner = Planner(site, declared, PlannerRules(), pool, "host:1")
-    await planner.run()                            # until `planner.stop()`, or until it is cancelled
+    await planner.run()                            # until `planner.stop()` or a cancellation
 
-Every process of an application runs one for each of its databases, and one of them leads, under a lease:
+Every process of an application runs a planner per database. One of them leads, under a lease:
 
-    the lease is held                `deployments.begin_leading`, under the lease's epoch: the record of the stream is taken over,
-                                     and what a new version of a task asks for is done over
-    that is done                     `ChangeStreamConsumer`, on the runtime, says what to read, look at and save
-    a collection has changed         each task on it has a look (`ReactiveTask.plan_pass`, `clean_up`), all at once
-    all is written                   the pool of this process runs what was claimed for it, and is told when more is due
-    a task or the history is new     every document is looked at, beside all that (`reconciler`)
-    a day is over                    every record is held against its document, beside all that (`sweeper`)
+    lease acquired          `deployments.begin_leading` takes over the stream record under its epoch
+                            and repeats what a new task version requires
+    then                    `ChangeStreamConsumer` decides what to read, plan and save
+    a collection changed    its tasks plan concurrently (`ReactiveTask.plan_pass`, `clean_up`)
+    all written             the local pool runs its claims and learns of other due work
+    new task or history     `reconciler` scans every document in the background
+    once a day              `sweeper` compares every record with its document
 
-Indexes that somebody drops are made again when one begins to lead, and every hour.
+A leader recreates dropped indexes at its start and every hour.
 
-Applications with tasks of their own share a database under names of their own (`application`), each with a leader, a position and
-definitions. Where they do not, one leads, and the other says which of its tasks nobody plans (`Standing.unplanned`).
+Applications with different tasks share a database under different names (`application`), each with
+its own leader, position and definitions. Under one name only one leads, and the others report tasks
+that it does not plan (`Standing.unplanned`).
 
-Everything that it writes can be written by two: records are guarded by their versions, positions by the epoch and the history. So
-where the lease is lost, all of it is cancelled at once, and what the next leader does over does no harm. But a write that claims goes
-on to its end, for the pool of this process is to hear of its runs: they are its own, whoever leads, and nobody else would run them
-before their leases end.
+Concurrent writers are safe: versions guard records; epoch and history guard positions. So losing
+the lease cancels all work at once, and the next leader may repeat it. But a claiming write runs to
+its end, because the local pool must learn of its runs: no other process would run them before their
+leases expire.
 
-A document that cannot be read (a text that is no UTF-8, more than 100 levels), or of which a value cannot be computed, is passed
-over: `Standing.not_computed` and a line of the log say so, and it is looked at when it changes.
+The planner skips a document that it cannot read (a text that is not UTF-8, more than 100 levels) or
+whose values it cannot compute, until it changes. `Standing.not_computed` and the log report it.
 
-Errors of the server end nothing: what failed is asked for again, or the lease is taken anew. What is wrong for good as things
-are set up (no replica set, no rights) is raised by `run` as it begins.
+Server errors are retried, or the lease is acquired again. A permanent problem of the setup (no
+replica set, no rights) raises from `run` at the start.
 
 Known not to work
-    - A document whose id is a text that is no UTF-8 is passed over where it changes, and ends the look at all documents of its
-      collection; one whose id has some megabytes, so that no record holds it, ends that as well.
-    - Where the record of the lease is removed, epochs begin anew, and nobody leads until they have passed the one that is stored
-      beside the position: one in each `pause`.
+    - A document whose id is not UTF-8 is skipped when it changes, and ends a scan of its
+      collection. An id of some megabytes, which no record can hold, also ends the scan.
+    - If the lease record is removed, epochs restart. Nobody leads until they exceed the epoch
+      stored with the position; each `pause` adds one.
 """
 
 from __future__ import annotations
@@ -112,11 +113,11 @@ _OVER: Final = (
 _HEEDED_EVERY_S: Final = 5.0
 _INDEXED_EVERY_S: Final = 3_600.0
 _PATIENCE_S: Final = 1.0
-"""How long the server may take to hear that something is over."""
+"""How long cleanup requests to the server may take."""
 
 
 class Planned(Protocol):
-    """What a planner has to know of a task."""
+    """The part of a task that a planner uses."""
 
     @property
     def task(self) -> ReactiveTask: ...
@@ -132,30 +133,30 @@ class LocalPool(Protocol):
     """The pool of this process (`tidegate_adapters.reactive.workers.Pool`)."""
 
     def announce(self, task: str, after: Duration) -> None:
-        """Something of a task is due after so long, and it is written."""
+        """Report written work that is due after this many microseconds."""
 
     async def room(self, task: str, most: int, request: str) -> int:
-        """How many runs of a task this pass may claim as it plans them; `took` follows."""
+        """How many runs this pass may claim while planning; `took` follows."""
 
     def took(self, task: str, request: str, runs: tuple[Run, ...], *, is_unheard: bool = False) -> None:
-        """That pass has ended, and these runs have begun; more may be claimed where not all was heard."""
+        """Report the runs of a pass that has ended; with `is_unheard`, more may be claimed."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class PlannerRules:
-    """How a planner leads.
+    """The limits of a planner.
 
     Invariants: 1 <= batch <= FOUND_MAX; 0 <= sweep, drain; 1 <= pause.
 
     Attributes:
-        terms: Of the lease. Nobody leads for so long after a crash, and for a heartbeat after a stop; and a leader that loses the
-            lease in an election of the store does no harm, so they are short.
-        stream: How changes are collected before they are looked at.
-        batch: How many documents are looked at at once when all are; meanwhile nothing else of this process goes on.
-        sweep: From the end of one look at all records to the next.
-        pause: How long it waits before it wants to lead again, after something has failed.
-        drain: How long what was read may take to be looked at and saved, once it is to stop.
+        terms: Of the lease. Short: a crash leaves no leader for the whole term, a stop for a
+            heartbeat, and losing the lease in an election does no harm.
+        stream: How changes are batched.
+        batch: Documents per request of a scan, which blocks other work of the process.
+        sweep: The pause between sweeps of all records.
+        pause: The delay after a failure before leading again.
+        drain: How long planning and saving may take after a stop.
     """
 
     terms: Terms = TERMS
@@ -175,22 +176,20 @@ class PlannerRules:
 @final
 @attrs.frozen(kw_only=True)
 class Standing:
-    """How a planner stands, for people.
+    """The status of a planner.
 
     Attributes:
-        leads: Whether it does.
-        epoch: Under which it leads, or has led last; 0 if it never has.
-        lease_left: How long it leads if the lease is not renewed, in microseconds.
-        history: The number of the history of the stream; None while it does not lead.
-        reconciled: The tasks for which every document was looked at, in this history.
-        reached: Up to when all changes had their look, by the cluster's clock; None where that is not known.
-        collected: How many documents have changed and wait for their look.
-        under_way: How many are being looked at.
-        looked: How many looks there were, since it was made.
-        error: What has failed last, and has not succeeded since.
-        not_computed: How many looks came to nothing, since it was made, for what is watched cannot be read or computed.
-        not_computed_last: What the last of them says.
-        unplanned: The tasks of this application that nobody plans, for who leads does not know them.
+        epoch: Of its current or last leadership; 0 before the first.
+        lease_left: The rest of the lease, in microseconds.
+        history: The number of the stream's history; None while not leading.
+        reconciled: Tasks with a complete scan in this history.
+        reached: All changes before this cluster time are planned; None if unknown.
+        collected: Changed documents that wait for planning.
+        under_way: Documents being planned.
+        looked: Documents planned by this object.
+        error: The last failure without a later success.
+        not_computed: Documents skipped by this object because values are unreadable.
+        unplanned: Tasks of this application that the leader does not know.
     """
 
     leads: bool = False
@@ -209,26 +208,23 @@ class Standing:
 
 
 class Changes(Protocol):
-    """What happens to some collections, as the consumer of changes asks for it (`tidegate.reactive.change_stream`)."""
+    """A change stream of collections, for the consumer (`tidegate.reactive.change_stream`)."""
 
     async def check(self) -> None:
-        """Raise a `TidegateError` if it can never be read as things are set up."""
+        """Raise a `TidegateError` if this setup can never be read."""
 
-    async def locate(self) -> Position | Ambiguous:
-        """Where it stands now."""
+    async def locate(self) -> Position | Ambiguous: ...
 
     async def read(self, position: Position) -> Page | Broken:
-        """What has happened since; it waits a bounded time where nothing has."""
+        """The changes since a position; waits a bounded time for the first."""
 
     def reached(self, position: Position) -> Instant | None:
-        """Up to when everything is before this position, by the store's clock; None if it does not say."""
+        """A store time before which every change precedes the position; None if unknown."""
 
-    async def close(self) -> None:
-        """Leave nothing open."""
+    async def close(self) -> None: ...
 
 
 def _changes(site: Site, watched: Sequence[str]) -> Changes:
-    """What happens to these collections of a MongoDB, or of the embedded store."""
     if site.client is not None:
         from tidegate_adapters.mongo.change_stream import ChangeStream  # noqa: PLC0415  an extra
 
@@ -248,13 +244,7 @@ _Events = Runtime[StreamState, StreamEvent, StreamCommand]
 
 @final
 class _Looks:
-    """The looks of tasks at documents, and what they claim for the pool of this process.
-
-    Attributes:
-        tasks: Those on each collection.
-        not_computed: How many looks came to nothing.
-        not_computed_last: What the last of them says.
-    """
+    """Plans documents, and claims runs for the local pool."""
 
     def __init__(
         self, site: Site, tasks: Mapping[str, tuple[ReactiveTask, ...]], batch: int, pool: LocalPool, holder: str
@@ -265,10 +255,9 @@ class _Looks:
         self._claiming: Final = set[asyncio.Task[reactive_task.Planned]]()
 
     async def look(self, task: ReactiveTask, command: Pass, followed: Callable[[], Program[bool]]) -> tuple[Value, ...]:
-        """One task looks at these documents; the pool of this process runs what it has room for, and hears of what else is due.
+        """Plan documents for one task; return the ids without confirmed writes.
 
-        Returns:
-            The ids whose look is not known to be written.
+        The pool runs what it has room for and learns of other due work.
         """
         noted, ids, is_gone = _Noted(), command.ids, isinstance(command, HandleDeleted)
         noting, left, held = noted.by(task, followed), ids, tuple[Value, ...]()
@@ -282,8 +271,8 @@ class _Looks:
     async def _take(
         self, task: ReactiveTask, ids: tuple[Value, ...], noted: _Noted
     ) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
-        """Look and claim at once, as far as there is room: those that are left, and those that are held. Of what is due, what was
-        not claimed is noted.
+        """Plan and claim at once as far as the pool has room; return the unplanned and the held
+        ids.
         """
         request, most = uuid4().hex, 0
         try:
@@ -303,7 +292,7 @@ class _Looks:
     async def _claim(
         self, task: ReactiveTask, ids: tuple[Value, ...], request: str, most: int
     ) -> reactive_task.Planned:
-        """What is claimed, the pool hears of, whoever leads by then: it is this process's, and lives as long as it."""
+        """Report claims to the pool even after losing the lease: they belong to this process."""
         runs: tuple[Run, ...] = ()
         is_unheard = True
         try:
@@ -314,7 +303,6 @@ class _Looks:
         return planned
 
     def _tell(self, task: ReactiveTask, noted: _Noted) -> None:
-        """Tell the pool what is due, and people what could not be looked at."""
         if noted.dues:
             self._pool.announce(task.name, max(min(noted.dues), 0))
         if noted.not_computed:
@@ -326,7 +314,7 @@ class _Looks:
             )  # fmt: skip
 
     async def look_again(self, collection: str, ids: tuple[Value, ...], names: frozenset[str]) -> tuple[Value, ...]:
-        """These tasks look at documents of a collection: a program; it answers those whose look is not known to be written."""
+        """Plan documents for these tasks: a program; returns the ids without confirmed writes."""
         left: tuple[Value, ...] = ()
         for task in (each for each in self.tasks[collection] if each.name in names):
             noted = _Noted()
@@ -335,7 +323,7 @@ class _Looks:
         return left
 
     async def look_at_orphans(self, collection: str, names: frozenset[str]) -> tuple[Value, ...]:
-        """These tasks look at what is left of documents that are gone: a program, which answers likewise."""
+        """Handle records of deleted documents: a program, as above."""
         left: tuple[Value, ...] = ()
         for task in (each for each in self.tasks[collection] if each.name in names):
             noted = _Noted()
@@ -344,7 +332,6 @@ class _Looks:
         return left
 
     async def claimed(self) -> None:
-        """Wait for what is being claimed, as long as the pool waits for it."""
         try:
             while self._claiming:
                 await asyncio.wait({*self._claiming})
@@ -357,15 +344,9 @@ class Planner:
     """Plans the tasks of one database.
 
     Args:
-        site: The database.
-        declared: The tasks of the application in that database.
-        rules: How it leads.
-        pool: Runs what is claimed for it, and is told what else is due.
-        holder: Who it is: as the lease shows it, and as the pool works.
-        application: Of which application: of each, one leads in a database.
-
-    Raises:
-        Misuse: There is no task, or two of one name, or an argument is of another type.
+        pool: Runs claims and learns of other due work.
+        holder: The name of this process in the lease and for the pool.
+        application: Each application has its own leader.
     """
 
     def __init__(
@@ -402,7 +383,7 @@ class Planner:
         self._epoch = self._looked = 0
         self._key, self._names, self._unplanned = application, (*names,), tuple[str, ...]()
         self._errors: dict[str, str] = {}
-        """By what has failed, the last one last; another mapping after each change, for other threads look at it."""
+        """By source, newest last; replaced on each change, because other threads read it."""
         self._reconciled = frozenset[str]()
         self._deployments = tuple(Deployment(each.task, each.version, each.evolution) for each in declared)
         scanned = tuple(each.scanned for each in self._deployments)
@@ -412,16 +393,15 @@ class Planner:
         swept = tuple(each.task for each in self._deployments)
         self._sweeper = Sweeper(self._key, STREAMS, swept, duration(rules.sweep), rules.batch, duration(rules.pause))
 
-    # --- from outside ---
+    # --- public ---
 
     @property
     def database(self) -> str:
-        """The name of the database that it plans in."""
         return self._site.name
 
     @property
     def standing(self) -> Standing:
-        """How it stands now; from any thread."""
+        """The current status; readable from any thread."""
         held, runtime, errors = self._held, self._runtime, self._errors
         left = 0 if held is None else duration(held.left)
         state = None if runtime is None else runtime.state
@@ -447,17 +427,17 @@ class Planner:
         )
 
     def stop(self) -> None:
-        """Look at what was read and save how far that is, release the lease, and end."""
+        """Plan what was read, save the position, release the lease, and end."""
         self._is_stopping.set()
         if self._runtime is not None:
             self._runtime.tell(StopRequested())
 
     async def run(self) -> None:
-        """Lead whenever nobody else does, until it is to stop.
+        """Lead whenever no other process does, until stopped.
 
         Raises:
-            TidegateError: Something is wrong for good as things are set up: it is said what.
-            Refused: The server refuses what it needs first, such as the lease.
+            TidegateError: The setup has a permanent problem.
+            Refused: The server refuses a first request, such as the lease.
         """
         turns = asyncio.create_task(self._turns())
         stop = asyncio.create_task(self._is_stopping.wait())
@@ -468,16 +448,16 @@ class Planner:
                 await asyncio.wait({turns}, timeout=self._rules.drain.total_seconds())
         finally:
             stop.cancel()
-            await ended({turns, heeding}, _PATIENCE_S)  # cancelled once more, it leaves the lease to its time
+            await ended({turns, heeding}, _PATIENCE_S)  # a second cancellation lets the lease expire
             await self._looks.claimed()
         if turns.done() and not turns.cancelled():
             turns.result()
 
-    # --- one leadership after the other ---
+    # --- leadership ---
 
     async def _turns(self) -> None:
         await self._changes.check()
-        # Of the first turn alone: what is refused then is so for good.
+        # Only in the first round: a refusal then is permanent.
         patience: timedelta | None = timedelta(microseconds=self._rules.terms.heartbeat)
         while not self._is_stopping.is_set():
             try:
@@ -501,7 +481,6 @@ class Planner:
                     await self._is_stopping.wait()
 
     async def _lead(self, held: Held) -> None:
-        """Take over under this epoch, do over what is to be done over, and follow the changes."""
         self._held, self._reconciled, self._unplanned = held, frozenset(), ()
         keeping = asyncio.create_task(self._keep_indexes())
         try:
@@ -521,7 +500,7 @@ class Planner:
             log.info("%s leads in %s, epoch %d", self._holder, self._site.name, held.epoch)
             self._epoch, self._errors = held.epoch, {}
             for each in self._deployments:
-                self._pool.announce(each.task.name, 0)  # what was reset is due
+                self._pool.announce(each.task.name, 0)  # reset records are due
             sweeping = asyncio.create_task(self._persist("sweep", lambda: self._sweep(held.epoch)))
             try:
                 await self._follow(elected)
@@ -533,7 +512,6 @@ class Planner:
             log.info("%s leads in %s no more, epoch %d", self._holder, self._site.name, held.epoch)
 
     async def _keep_indexes(self) -> None:
-        """What others have dropped is made again, as this one begins to lead, and every hour."""
         again = getattr(self._site.store, "make_again", None)
         while again is not None:
             again()
@@ -542,7 +520,9 @@ class Planner:
     # --- another leads ---
 
     async def _heed(self) -> None:
-        """While another leads, find out which tasks of this application it does not plan; what has failed here is its to do."""
+        """While another process leads, find tasks that it does not plan, and clear its errors
+        here.
+        """
         while True:
             if self._held is None:
                 with suppress(Failure, Misuse):
@@ -562,7 +542,6 @@ class Planner:
         self._unplanned = found
 
     async def _follow(self, elected: Elected) -> None:
-        """Follow the changes from what is stored on, until another epoch has taken over, or it has stopped."""
         self._runtime = runtime = _Events(
             self._rules.stream,
             Following(),
@@ -578,7 +557,7 @@ class Planner:
         finally:
             self._runtime = None
             await runtime.close()
-            with suppress(TimeoutError):  # then the cursor is left to the server
+            with suppress(TimeoutError):  # the server closes the cursor later
                 async with asyncio.timeout(_PATIENCE_S):
                     await self._changes.close()
 
@@ -602,7 +581,6 @@ class Planner:
                 return After(duration / SECOND)
 
     async def _store(self, program: Program[None]) -> None:
-        """Store a position, or a history."""
         try:
             await self._site.run(program)
         except Failure as failure:
@@ -610,10 +588,10 @@ class Planner:
             raise
         self._heal("position")
 
-    # --- looks ---
+    # --- planning ---
 
     async def _look(self, command: Pass) -> tuple[Value, ...] | None:
-        """All tasks on a collection look at what has changed there, or was deleted: the ids that are left, if there are any."""
+        """Plan a batch for all tasks of its collection; return the ids left, or None."""
         tasks = self._looks.tasks.get(command.collection, ())
         looks = (self._looks.look(task, command, partial(self._is_followed, command)) for task in tasks)
         ended = await asyncio.gather(*looks, return_exceptions=True)
@@ -638,28 +616,24 @@ class Planner:
         state = Following() if self._runtime is None else self._runtime.state
         return is_followed(state, command, 0 if self._held is None else duration(self._held.left))
 
-    # --- every document ---
+    # --- scans ---
 
     async def _reconcile(self, run: ReconciliationRun) -> None:
-        """Look at every document, until all tasks are reconciled, or the run is over."""
         await self._know_reconciled()
         await self._site.run(self._reconciler.run(run))
         await self._know_reconciled()
 
     async def _sweep(self, epoch: int) -> None:
-        """Look at every record from time to time, until the epoch is over."""
         await self._site.run(self._sweeper.run(epoch))
 
     async def _persist(self, what: str, code: Callable[[], Awaitable[None]]) -> None:
-        """Do this to its end; where it fails, begin anew after a pause, as long as the lease is the same."""
+        """Retry after failures, with pauses, while the lease is the same."""
         held = self._held
         while True:
             try:
                 await code()
-            except Exception as error:  # noqa: BLE001  nobody else would hear of it
-                if (
-                    self._held is not held
-                ):  # its cancellation was lost (`tidegate_adapters.base.cancellation`), and it is over
+            except Exception as error:  # noqa: BLE001  reported below
+                if self._held is not held:  # a lost cancellation (`tidegate_adapters.base.cancellation`)
                     return
                 self._failed(what, error)
                 await asyncio.sleep(self._rules.pause.total_seconds())
@@ -672,7 +646,7 @@ class Planner:
         flags = frozenset[TaskTrigger]() if record is None else progress_of(record).reconciled
         self._reconciled = frozenset(each.trigger.task for each in self._reconciler.tasks if each.trigger in flags)
 
-    # --- what goes wrong ---
+    # --- errors ---
 
     def _failed(self, what: str, error: BaseException) -> None:
         said = _said(error)
@@ -699,7 +673,7 @@ class Planner:
 
 
 def _said(error: BaseException) -> str:
-    """What is said of an error, in a line; of one that is not ours its type alone, for it may quote documents."""
+    """One line about an error; only the type of a foreign one, whose text may quote documents."""
     if isinstance(error, TidegateError):
         said = f"{error.what} ({error.where})" if error.where else error.what
         return f"{said}; {error.todo}" if error.todo else said
@@ -707,26 +681,18 @@ def _said(error: BaseException) -> str:
 
 
 async def _record(stream: str) -> Document | None:
-    """What is stored of the stream: a program."""
     return await find_one(STREAMS, Eq(ID, stream))
 
 
 @final
 class _Noted:
-    """What comes of the looks of a pass, besides what is written.
-
-    Attributes:
-        dues: In how many microseconds what was planned is due.
-        not_computed: Why others could not be looked at.
-    """
+    """The due runs (delays in microseconds) and skipped documents of a pass."""
 
     def __init__(self) -> None:
         self.dues: list[Duration] = []
         self.not_computed: list[str] = []
 
     def by(self, task: ReactiveTask, followed: Callable[[], Program[bool]] | None = None) -> ReactiveTask:
-        """The same task, whose looks are noted."""
-
         def noted(seen: Seen, verdict: PlanVerdict, now: Instant) -> None:
             if isinstance(seen, NotComputed):
                 self.not_computed.append(str(seen))

@@ -1,8 +1,4 @@
-"""What an app of reactive tasks is told that is not code; a file, the environment and arguments can say otherwise
-(`tidegate_adapters.shell.configuration`).
-
-No driver is needed to read or to show it.
-"""
+"""The settings of an app of reactive tasks (`tidegate_adapters.shell.configuration`)."""
 
 from __future__ import annotations
 
@@ -23,11 +19,11 @@ _PLACES: Final = placed(application="database", planner="paused_every")
 @final
 @attrs.frozen(kw_only=True, field_transformer=_PLACES)
 class ReactiveSettings(AppSettings):
-    """What an app is told, besides the settings of `AppSettings`. Its `database` is where tasks are that name no other.
+    """The settings of an app, besides those of `AppSettings`; `database` is the default one.
 
     Attributes:
-        application: Which application it is, where several with other tasks share a database: of each, one process plans.
-        planner: How one of the processes plans for all.
+        application: Names the app if apps with other tasks share a database.
+        planner: The limits of planners.
     """
 
     application: str = KEY

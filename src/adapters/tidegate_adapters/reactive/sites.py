@@ -1,5 +1,5 @@
-"""What there is in a database with reactive tasks, beside the documents: `<source>_tasks` with the records of tasks,
-`tidegate_reactive` with what operators have paused, and these collections.
+"""The collections of a database with reactive tasks: these, `<source>_tasks` for task records, and
+`tidegate_reactive` for pauses.
 """
 
 from __future__ import annotations
@@ -7,8 +7,6 @@ from __future__ import annotations
 from typing import Final
 
 LEASES: Final = "tidegate_leases"
-"""The collection of the leader's lease."""
 STREAMS: Final = "tidegate_streams"
-"""The collection of the record of the change stream."""
 KEY: Final = "reactive"
-"""The id of the document of each of these, of an application that has no name of its own."""
+"""The document id in both, for an application without a name."""

@@ -1,6 +1,6 @@
-"""What an app of reactive tasks shows of itself: what has happened in its pool since it began, and what its databases say.
+"""Statistics of an app of reactive tasks: counters of its pool, and the status of its databases.
 
-Those are plain numbers, each replaced at once, so whoever shows them reads them from a thread of its own.
+The values are plain numbers that are replaced atomically, so other threads may read them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from tidegate_adapters.reactive.planner import Standing
 
 
 def outcome(answer: HandlerAnswer) -> str:
-    """What a handler has come to, in a word."""
     match answer:
         case None:
             return "succeeded"
@@ -34,14 +33,7 @@ def outcome(answer: HandlerAnswer) -> str:
 
 @final
 class Tallies:
-    """Counts of a pool.
-
-    Attributes:
-        handled: Runs whose handlers have ended, by task and outcome.
-        times: How long handlers took.
-        retried: Runs that were begun again after a failure, or after a lease had run out, by task.
-        interrupted: Handlers that were interrupted, by task and reason.
-    """
+    """The counters of a pool, by task and outcome or reason."""
 
     def __init__(self) -> None:
         self.handled: defaultdict[tuple[str, str], int] = defaultdict(int)
@@ -50,7 +42,6 @@ class Tallies:
         self.interrupted: defaultdict[tuple[str, str], int] = defaultdict(int)
 
     def follow(self, event: WorkerEvent, state: WorkerState, commands: Sequence[WorkerCommand]) -> None:
-        """Count what a step of the pool tells: for its runtime, as an observer."""
         del state
         match event:
             case PollCompleted(_, command, result):
@@ -74,13 +65,10 @@ class Tallies:
 
 @final
 class Census(NamedTuple):
-    """What the databases said, not long ago.
+    """The last known status of the databases.
 
-    Attributes:
-        leaders: Who plans in each of them.
-        counts: How the records of each task stand, in databases where this process plans, and how long the oldest has been
-            due, in microseconds.
-        behind: How long ago what had all changes looked at was, in databases where this process plans, in microseconds.
+    Only a planning process knows `counts` (with the lag of the oldest record) and `behind`, the
+    planning lag; lags are in microseconds.
     """
 
     leaders: tuple[Leadership, ...] = ()
@@ -90,14 +78,7 @@ class Census(NamedTuple):
 
 @final
 class Glance(NamedTuple):
-    """What an app is like now.
-
-    Attributes:
-        tasks: The names of its tasks.
-        pool: Its pool.
-        standings: Its planners, by database.
-        census: What the databases said.
-    """
+    """A snapshot of an app."""
 
     tasks: tuple[str, ...]
     pool: WorkerState
@@ -106,4 +87,3 @@ class Glance(NamedTuple):
 
 
 NOTHING: Final = Glance((), WorkerState(), {}, Census())
-"""Of an app that is not served."""

@@ -1,4 +1,4 @@
-"""Counts and outcomes of reactive tasks in words, for the page and the command line."""
+"""The wording of counts and outcomes, for the page and the command line."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from tidegate.reactive.task_records import TaskStatus
 
 
 def numbers_of(counts: TaskCounts) -> Mapping[str, int]:
-    """How many records of a task have each status, and cannot be read."""
     found = dict(counts.counts)
     numbers = {status.value: found.get(status, 0) for status in TaskStatus}
     return {**numbers, "unreadable": found.get(None, 0)}
 
 
 def retried(found: Retried) -> str:
-    """What became of records that were to run again."""
     left = (
         (found.changed, "changed by others meanwhile: ask again"),
         (found.unknown, "of which nobody knows: ask again"),

@@ -1,11 +1,6 @@
-"""The workers of reactive tasks: what `tidegate.work.worker` commands is carried out by the programs of the task, on its database.
+"""The workers of reactive tasks, which execute the commands of `tidegate.work.worker`.
 
-    Poll, RenewLeases, WriteResults, ReturnUntracked   `Fetcher.take`, `Completer.renew_all`, `Completer.end`, `Fetcher.give_back`
-    PollGroup                                          a program for all tasks of a collection
-    CapacityGranted                                    what the planner of this process waits for
-
-Lines of the log that are about a run have its task, document (its id, cut short), attempt and token as fields, and nothing of what
-is in the document.
+Log lines about a run have its task, shortened document id, attempt and token, and no values.
 """
 
 from __future__ import annotations
@@ -59,16 +54,11 @@ log: Final = logging.getLogger("tidegate_adapters.reactive")
 
 @final
 class Pool(HandlerWorkers):
-    """Handles what is due of these tasks in the event loop in which it is made.
+    """Runs due records of these tasks in the event loop in which it is made.
 
     Args:
-        declared: The tasks, each where it is.
-        rules: How the process works; of the same tasks.
-        worker: Its name; another one for each process and each of its lives.
-        observers: Called with each event, the state after it, and the commands that follow.
-
-    Raises:
-        Misuse: A task has not been placed in a database.
+        declared: The tasks, each with its database.
+        worker: A unique name for this process and life.
     """
 
     def __init__(
@@ -79,27 +69,14 @@ class Pool(HandlerWorkers):
         self._declared: Final = {each.name: each for each in declared}
         self._handlers: Final = {each.name: self._handler(each) for each in declared}
         self._changes: Final = WeakValueDictionary[Run, Change | SyncChange]()
-        """What handlers that run were given."""
         self._asking: Final[dict[str, asyncio.Future[int]]] = {}
         self._is_closed = False
 
     def announce(self, task: str, after: Duration = 0) -> None:
-        """Something of a task is due, now or after a time.
-
-        Args:
-            task: The name of the task.
-            after: When, in microseconds from now.
-        """
         self._announce(task, after)
 
     async def room(self, task: str, most: int, request: str) -> int:
-        """How many runs of a task a pass may claim as it plans them; `took` is to follow, whatever becomes of it.
-
-        Args:
-            task: The name of the task.
-            most: How many documents the pass looks at.
-            request: An id of the pass that no other has.
-        """
+        """The caller must call `took` afterwards in any case, with the same unique `request`."""
         if self._is_closed:
             return 0
         answer: asyncio.Future[int] = self._loop.create_future()
@@ -111,17 +88,14 @@ class Pool(HandlerWorkers):
             _ = self._asking.pop(request, None)  # or one that is cancelled stays there
 
     def took(self, task: str, request: str, runs: tuple[fetching.Run, ...], *, is_unheard: bool = False) -> None:
-        """A pass that has asked for room has ended: these runs have begun; more may be claimed where not all was heard."""
         result = PollResult(self._runs(task, runs), is_uncertain=is_unheard)
         self._runtime.tell(PollCompleted(self._now(), CapacityGranted(task, request), result))
 
     def pause(self, tasks: frozenset[str]) -> None:
-        """From now on these tasks are looked at by nobody in this process, and all others are."""
         if tasks != self.state.paused:
             self._runtime.tell(QueuesPaused(self._now(), tasks))
 
     def throttle(self, task: str, length: Duration) -> None:
-        """Take no more of a task for so long, in microseconds."""
         now = self._now()
         self._runtime.tell(QueueThrottled(now, task, now + length))
 
@@ -178,7 +152,6 @@ class Pool(HandlerWorkers):
         return event
 
     def _answer(self, run: Run, ended: Ended) -> HandlerAnswer | NoAnswer:
-        """What a handler has come to."""
         if ended.reply == INTERRUPTED:
             return INTERRUPTED.reason
         answer = _answer_of(ended.reply)
@@ -192,7 +165,7 @@ class Pool(HandlerWorkers):
         return answer
 
     def _completing(self, runs: tuple[Run, ...]) -> tuple[Claim, ...]:
-        """The claims of those runs whose handlers have asked to complete them in a transaction that is open."""
+        """The claims whose handlers have called `complete` in a transaction that is still open."""
         changes = ((each, self._changes.get(each)) for each in runs)
         some = tuple(run for run, change in changes if change is not None and change.is_completing)
         return tuple(each.claim for each in worker.runs_of(some))
@@ -206,7 +179,6 @@ class Pool(HandlerWorkers):
         return self._handlers[run.task](run)
 
     def _handler(self, declared: Declared) -> Callable[[Run], Awaitable[object]]:
-        """The user's handler as an async function of a run."""
         make = Change if declared.is_async else SyncChange
         handler, site = cast("Callable[[Any], Any]", declared.handler), declared.site
 
@@ -245,21 +217,19 @@ class Pool(HandlerWorkers):
 
 
 async def _at_once() -> None:
-    """What an async handler comes to that is not called."""
+    """Stands for the result of an async handler that is not called."""
     raise Later(timedelta())
 
 
 def _answer_of(reply: object) -> HandlerAnswer:
-    """What a handler has come to that has returned or raised this."""
     if isinstance(reply, BaseException) and not isinstance(reply, Later):
         return _failure(reply)
-    if isinstance(reply, Later) and reply.__traceback__ is not None:  # it was raised, and not returned
+    if isinstance(reply, Later) and reply.__traceback__ is not None:  # raised, not returned
         return completion.Later(reply.delay)
     return answered(reply)
 
 
 def _failure(error: BaseException) -> str:
-    """The text of what a handler has raised, without what looks like a secret."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001  the user's own __str__

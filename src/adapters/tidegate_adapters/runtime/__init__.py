@@ -1,1 +1,1 @@
-"""What carries out the commands of reducers and the effects of programs, and calls handlers."""
+"""Runs reducers and programs, and calls handlers."""

@@ -1,4 +1,4 @@
-"""The store of an application: a URI, a client of the user's, or an embedded store; and a name for each life of a process."""
+"""The store of an application, and process names."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ except ImportError as missing:
     raise MissingExtra("tidegate_adapters.runtime.connection", "mongo", missing) from missing
 
 AppStore: TypeAlias = str | AsyncMongoClient[Any] | object
-"""The URI of a replica set; or a client, which stays open; or an `Embedded` store."""
+"""The URI of a replica set, a client, which stays open, or an `Embedded` store."""
 
 _CLOSE_S: Final = 0.25
 
 
 def check_store(store: AppStore) -> None:
-    """Raise Misuse unless it is a store of documents."""
     if not isinstance(store, (str, AsyncMongoClient)) and not callable(getattr(store, "awaited", None)):
         raise Misuse(
             f"{typed(store)} is no store of documents",
@@ -39,7 +38,7 @@ def check_store(store: AppStore) -> None:
 
 
 def check_session(session: object, kind: type[AsyncClientSession | ClientSession]) -> None:
-    """Raise Misuse unless it is a session of this kind, in a transaction: else what is written stands there at once."""
+    """Raise Misuse unless it is a session of this kind in a transaction; else writes commit now."""
     if not isinstance(session, kind):
         of = "a MongoClient" if kind is ClientSession else "an AsyncMongoClient"
         raise Misuse(f"{typed(session)} where a session of {of} belongs", todo="pass what start_session() returns")
@@ -52,7 +51,7 @@ def check_session(session: object, kind: type[AsyncClientSession | ClientSession
 
 
 def check_same_server(session: object, client: object | None) -> None:
-    """Raise Misuse if a session is of other servers than a client, as far as both are known by now: what is written in it is elsewhere."""
+    """Raise Misuse if session and client belong to different servers, as far as both are known."""
     theirs, mine = _nodes(cast("Any", session).client), _nodes(client)
     if theirs and mine and theirs.isdisjoint(mine):
         raise Misuse(
@@ -63,7 +62,7 @@ def check_same_server(session: object, client: object | None) -> None:
 
 
 def _nodes(client: Any) -> frozenset[object]:
-    """What tells the servers of a client from others: their addresses, and their processes, for a server may have several addresses."""
+    """Addresses and process ids of a client's servers; a server may have several addresses."""
     if client is None:
         return frozenset()
     known = [
@@ -75,7 +74,6 @@ def _nodes(client: Any) -> frozenset[object]:
 
 
 def is_embedded(store: AppStore) -> bool:
-    """Whether it is a store in this process."""
     return not isinstance(store, (str, AsyncMongoClient))
 
 
@@ -83,14 +81,9 @@ def is_embedded(store: AppStore) -> bool:
 async def connected_sites(
     store: AppStore, databases: Mapping[str, Indexes]
 ) -> AsyncGenerator[Mapping[str, Site], None]:
-    """Databases of a store, by name, as long as the block lasts.
+    """Open databases of a store, by name, for the duration of the block.
 
-    Args:
-        store: The store.
-        databases: Their names, and the indexes that their collections need.
-
-    Raises:
-        TidegateError: No server answers, or it is not a replica set.
+    `databases` maps names to the indexes that their collections need.
     """
     if is_embedded(store):
         yield {name: Site(name, cast("Any", store).awaited) for name in databases}
@@ -100,10 +93,10 @@ async def connected_sites(
         yield {name: Site(name, AsyncMongo(client, name, indexes=made), client) for name, made in databases.items()}
     finally:
         if isinstance(store, str):
-            with pymongo.timeout(_CLOSE_S):  # it tells the server
+            with pymongo.timeout(_CLOSE_S):  # it sends a request
                 await client.close()
 
 
 def life_name() -> str:
-    """A name that no other life of a process has."""
+    """A new unique name for this process."""
     return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"

@@ -1,4 +1,4 @@
-"""A database in which records of a runtime are, and what carries out what is asked of it."""
+"""A database of a runtime and the function that performs its operations."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ class Site:
     """A database.
 
     Attributes:
-        name: Of the database.
-        store: What carries operations out: an `AsyncMongo`, or `Embedded().awaited`.
-        client: The client of a real one; None for an embedded store.
+        store: Performs operations: an `AsyncMongo`, or `Embedded().awaited`.
+        client: The MongoDB client; None for an embedded store.
     """
 
     name: str
@@ -43,25 +42,10 @@ class Site:
         object.__setattr__(self, "_handle", choosing(documents(self.store), local_async()))
 
     async def run(self, program: Program[T]) -> T:
-        """Run a program on it.
-
-        Args:
-            program: One that has not begun.
-
-        Returns:
-            What the program returns.
-
-        Raises:
-            Failure: The program did not catch it.
-        """
         return await run_async(program, self._handle)
 
     async def now(self) -> Instant:
-        """The time, by the store's clock.
-
-        Raises:
-            Failure: Nobody answers.
-        """
+        """Read the store's clock."""
         return await self.run(_store_time())
 
 

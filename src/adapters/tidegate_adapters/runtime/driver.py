@@ -1,34 +1,33 @@
-"""The one loop that runs a program against the real world, sync and async.
+"""The loop that runs a program against the real world, sync and async.
 
-A program is a coroutine of effects (`tidegate.model.effects`); a handler carries one effect out and answers it. The driver
-takes effects to the handler and answers to the program, and decides nothing:
+A program is a coroutine of effects (`tidegate.model.effects`). A handler performs one effect and
+answers it. The driver passes effects to the handler and answers to the program:
 
-    the handler answers or raises a Failure    a fresh copy of it is raised into the program
+    the handler answers or raises a Failure    a fresh copy is raised into the program
     the handler answers anything else          it is sent into the program
-    the handler raises anything else           the program is closed, and it is raised again
+    the handler raises anything else           the driver closes the program and re-raises
     the program returns                        that is the result
-    the program raises                         it is raised to the caller, a Failure that was not caught included
+    the program raises                         the caller gets it, an uncaught Failure included
 
-So a cancellation, Ctrl-C or an error in user code is never swallowed, whatever the program catches. Where its `finally`
-blocks would like to ask for more on the way out, nobody answers: what was asked last may have been done or not, and
-that is for the next life to find out, as after a crash.
+So no program can swallow a cancellation, Ctrl-C or an error in user code. Effects of its `finally`
+blocks get no answer on the way out. The last effect may have happened; the next process must find
+out, as after a crash. At its end, a run aborts its transactions that may still be open.
 
-A transaction that a run has begun, and has heard of no end of, is aborted when the run ends, however it ends.
+Logging: the first failed attempt is debug, later ones are warnings, each with the delay before the
+next. A run that gives up is an error: its last attempt failed, or its result says so
+(`tidegate.retries.pauses.Attempted`), despite later reads or cleanup. A returned failure is for the
+caller to judge. Refusals are answers and are not logged. Lines name the program, the kind of effect
+and the handler's message, and show no values.
 
-Of each run, the first attempt that fails is logged at the level debug, later ones as warnings, each with how long the program
-waited before it went on, and a run that has given up as an error: one of which an attempt has failed, and that ends with that or
-says so by its result (`tidegate.retries.pauses.Attempted`), whatever it has looked up or cleared away since. One that returns
-the failure has not, for whoever asked decides what comes of it. What is refused is an answer, and is not logged. A line names
-the program, the kind of effect and what the handler said of it, and shows no values.
+An effect that a program creates and never awaits is logged once per program.
 
-An effect that a program makes and never awaits is a warning, once for each program, before it begins: nothing would be sent.
-
-Handlers are chosen by the type of the effect:
+The type of an effect selects its handler:
 
     handle = choosing(documents(Embedded()), local({"send": send_mail}))
-    answer = run(transition("jobs", INVOCATION, "job-1", PENDING, runner="r1", request=request), handle)
+    program = transition("jobs", INVOCATION, "job-1", PENDING, runner="r1", request=request)
+    answer = run(program, handle)
 
-A store alone is enough for a program that calls no user code: `run(program, Mongo(client, "shop"))`.
+A program that calls no user code needs only a store: `run(program, Mongo(client, "shop"))`.
 """
 
 from __future__ import annotations
@@ -63,11 +62,11 @@ Handle: TypeAlias = Callable[[Effect[object]], object]
 AsyncHandle: TypeAlias = Callable[[Effect[object]], Awaitable[object]]
 
 Handlers: TypeAlias = Mapping[type[Effect[Any]], Callable[[Any], R]]
-"""Type of effect -> what carries such an effect out. R is `object`, or `Awaitable[object]` in an event loop."""
+"""Effect type -> its handler. R is `object`, or `Awaitable[object]` in an event loop."""
 
 
 class Store(Protocol[R_co]):
-    """A store that carries out operations on documents: `Mongo`, `AsyncMongo`, `Embedded`."""
+    """A store that performs document operations: `Mongo`, `AsyncMongo`, `Embedded`."""
 
     is_store: ClassVar[bool]
 
@@ -77,12 +76,12 @@ class Store(Protocol[R_co]):
 _NO_CALLS: Final[Mapping[str, Any]] = MappingProxyType({})
 CLOSINGS_MAX: Final = 100
 ABORT_SECONDS: Final = 1.0
-"""How long a run in an event loop waits to have a transaction ended that it leaves open."""
+"""How long an async run waits for the abort of an open transaction."""
 
 _LOG: Final = logging.getLogger(__name__)
 _STORED: Final = (*get_args(Operation), FindChanged, FindOrphaned, CountRecords, StoreTime)
 _VALUES: Final = frozenset((*_STORED, Now, Sleep))
-"""Effects that take nothing but values when they are made."""
+"""Effects that check their values at construction."""
 
 
 def run(program: Program[T], handle: Handle | Handlers[object] | Store[object]) -> T:
@@ -90,15 +89,12 @@ def run(program: Program[T], handle: Handle | Handlers[object] | Store[object]) 
 
     Args:
         program: A program that has not begun.
-        handle: Carries one effect out and answers it. A store (`Mongo`, `Embedded`), a table of handlers, and a handle of `choosing`
-            are completed by `local()`: the clock, sleep and notes.
-
-    Returns:
-        What the program returns.
+        handle: Performs and answers one effect. `local()` (clock, sleep, notes) completes a store,
+            a table of handlers, and a handle of `choosing`.
 
     Raises:
-        UnknownEffect: The program awaits something that is not an effect, or that the handler does not know.
-        Misuse: The handler is one of an event loop.
+        UnknownEffect: The program awaits something that is no effect, or that no handler knows.
+        Misuse: The handler is async.
         Failure: The program did not catch it.
     """
     _warn_of_forgotten(program)
@@ -127,7 +123,7 @@ def run(program: Program[T], handle: Handle | Handlers[object] | Store[object]) 
         raise
     finally:
         for transaction in tuple(begun.values()):
-            with suppress(Exception):  # the store ends it in its time
+            with suppress(Exception):  # the store's timeout ends it
                 handle(AbortTransaction(transaction))
     attempts.end(asked[0])
     return asked[0]
@@ -136,21 +132,10 @@ def run(program: Program[T], handle: Handle | Handlers[object] | Store[object]) 
 async def run_async(
     program: Program[T], handle: AsyncHandle | Handlers[Awaitable[object]] | Store[Awaitable[object]]
 ) -> T:
-    """Run a program to its end in an event loop.
-
-    Args:
-        program: A program that has not begun.
-        handle: Carries one effect out and answers it. A store (`AsyncMongo`), a table of handlers, and a handle of `choosing` are
-            completed by `local_async()`: the clock, sleep and notes.
-
-    Returns:
-        What the program returns.
+    """As `run`, in an event loop with async handlers and `local_async()`.
 
     Raises:
-        UnknownEffect: The program awaits something that is not an effect, or that the handler does not know.
-        Misuse: The handler is none of an event loop.
-        Failure: The program did not catch it.
-        CancelledError: The task was cancelled. What the program asked last may have been done.
+        CancelledError: The task was cancelled. The last effect may have happened.
     """
     _warn_of_forgotten(program)
     handle = _completed(handle, local_async)
@@ -187,27 +172,25 @@ async def run_async(
 
 
 def _warn_of_forgotten(program: Program[T]) -> None:
-    """Log the effects that the program never awaits, unless a run of it was checked before."""
     code = getattr(program, "cr_code", None)
     if code is None or code in _CHECKED:
         return
     _CHECKED.add(code)
-    with suppress(Exception):  # what reads programs must not end a run
+    with suppress(Exception):  # this check must not end a run
         for each in forgotten(program):
             _LOG.warning("%s: %s; write `await %s(...)`", code.co_name, each, each.call)
 
 
 _CHECKED: Final[set[CodeType]] = set()
-"""Programs that were checked for effects that are never awaited."""
 _OF_TRANSACTIONS: Final = frozenset({InTransaction, CommitTransaction, AbortTransaction})
 
 
 @final
 class _Begun(dict[str, Transaction]):
-    """The transactions that a run has begun, and may have left open, by their sessions."""
+    """The transactions that a run may have left open, by session."""
 
     def sent(self, asked: Effect[object]) -> None:
-        """Before it is carried out: nobody knows how far that comes."""
+        """Record it BEFORE the handler runs, whose outcome is unknown."""
         if type(asked) is InTransaction:
             self[asked.transaction.session] = asked.transaction
 
@@ -219,18 +202,15 @@ class _Begun(dict[str, Transaction]):
 
 @final
 class _Attempts:
-    """Those of one run that have failed, and the log of them."""
-
     __slots__ = ("_failed", "_is_last", "_program", "is_pending")
 
     def __init__(self, program: Program[Any]) -> None:
         self._program: Final[str] = getattr(program, "__name__", type(program).__name__)
         self._failed = 0
-        self._is_last = False  # nothing has succeeded since
-        self.is_pending = False  # the same, or it has not waited since
+        self._is_last = False  # without a later success
+        self.is_pending = False  # the same, or without a later wait
 
     def note(self, asked: Effect[object], reply: object) -> None:
-        """Logs what has failed on the way, and how long it waited before it went on."""
         if isinstance(reply, Failure):
             if not isinstance(reply, Refused):
                 self.is_pending = self._is_last = True
@@ -248,30 +228,28 @@ class _Attempts:
         return logging.DEBUG if self._failed == 1 else logging.WARNING
 
     def end(self, result: object) -> None:
-        """Logs that a run has given up: not where it returns the failure, or was stopped, as by a cancellation."""
+        """Log that a run has given up, unless it returns the failure or was stopped."""
         if self._failed and not isinstance(result, Failure) and (self._is_last or _is_given_up(result)):
             _LOG.error("%s: given up; %d attempts have failed", self._program, self._failed)
 
 
 def _is_given_up(result: object) -> bool:
-    """Also where one of several is."""
     if isinstance(result, tuple):
         return any(map(_is_given_up, result))
     return isinstance(result, Attempted) and result.is_given_up
 
 
 _ALWAYS: Final = frozenset({Now, Note, Sleep})
-"""What succeeds whether an attempt does or not."""
+"""Effects that succeed whether or not an attempt does."""
 
 
 def _unwanted(coroutine: CoroutineType[Any, Any, Any]) -> NoReturn:
-    """What was to be done is not done by it."""
     coroutine.close()
     raise Misuse("a handler of an event loop in a thread", todo="use run_async, or a handler that is not async")
 
 
 def _resumed(program: Program[T], reply: object) -> Effect[object] | tuple[T]:
-    """Send the program a reply (None to begin), and take what it asks for next; or its result, if it has returned."""
+    """Send a reply (None to begin); return the next effect, or the result in a 1-tuple."""
     try:
         asked = program.throw(reply.fresh()) if isinstance(reply, Failure) else program.send(reply)
     except StopIteration as stop:
@@ -284,24 +262,20 @@ def _resumed(program: Program[T], reply: object) -> Effect[object] | tuple[T]:
 
 
 def _close(program: Program[T]) -> None:
-    """End the program where it stands, also where it catches that and asks for more; what it raises is dropped."""
+    """Close the program, even if it catches that and awaits more; drop what it raises."""
     for _ in range(CLOSINGS_MAX):
         try:
             program.close()
-        except Exception:  # noqa: BLE001, S112  the caller must get what is being raised already
+        except Exception:  # noqa: BLE001, S112  the caller must get the first error
             continue
         return
 
 
-# --- handlers -----------------------------------------------------------------------------------------------------------
+# --- handlers -------------------------------------------------------------------------------------
 
 
 def choosing(*handlers: Handlers[R]) -> Callable[[Effect[object]], R]:
-    """A handle that chooses by the type of the effect; of two handlers of one type, the later one.
-
-    Raises:
-        UnknownEffect: An effect is asked for that none of them knows.
-    """
+    """Combine handler tables into one handle; for one effect type, the last table wins."""
     return partial(_chosen, {kind: each for table in handlers for kind, each in table.items()})
 
 
@@ -318,25 +292,22 @@ def _completed(
     handle: Callable[[Effect[object]], R] | Handlers[R] | Store[R], own: Callable[[], Handlers[R]]
 ) -> Callable[[Effect[object]], R]:
     if isinstance(handle, partial) and handle.func is _chosen and not handle.args[0].keys() >= _ALWAYS:
-        handle = handle.args[0]  # or a pause, which comes only after a failure, would end a run whose write may be done
+        handle = handle.args[0]  # else a pause after a failed write would end the run
     if isinstance(handle, Mapping):
         return choosing(own(), handle)
     return choosing(own(), documents(handle)) if getattr(handle, "is_store", False) else handle
 
 
 def documents(store: Callable[[Any], R]) -> Handlers[R]:
-    """Every operation on documents, alone or in a transaction, what planners ask, and the question for the time, carried out by
-    one store.
-    """
+    """Let one store handle document operations, transactions, planner queries and the time."""
     return dict.fromkeys((*_STORED, InTransaction, CommitTransaction, AbortTransaction), store)
 
 
 def local(calls: Mapping[str, Callable[..., object]] = _NO_CALLS) -> Handlers[object]:
-    """What needs no server: the clock of this machine, real sleep, user code; notes are ignored.
+    """Handlers that need no server: local clock, real sleep, user code; notes are ignored.
 
-    Args:
-        calls: User code by name. It answers an immutable value, and a Failure that it raises is raised into the program;
-            any other error is raised to whoever runs the program, unless the program asks for it (`Call.catches`).
+    `calls` holds user code by name, which returns immutable values. The driver raises its Failures
+    into the program, and other errors to the caller of `run`, unless `Call.catches`.
     """
 
     def sleep(effect: Sleep) -> None:
@@ -351,11 +322,7 @@ def local(calls: Mapping[str, Callable[..., object]] = _NO_CALLS) -> Handlers[ob
 
 
 def local_async(calls: Mapping[str, Callable[..., Awaitable[object]]] = _NO_CALLS) -> Handlers[Awaitable[object]]:
-    """The same for an event loop, where user code is async.
-
-    Args:
-        calls: User code by name, as for `local`.
-    """
+    """The async form of `local`."""
 
     async def read(effect: Now) -> Instant:
         return _now(effect)
@@ -379,8 +346,7 @@ def _now(_: Now) -> Instant:
 
 
 def _length(effect: Sleep) -> float:
-    """In seconds."""
-    return effect.lasting(randint(0, PPM)) / SECOND  # noqa: S311  it scatters, and keeps no secret
+    return effect.lasting(randint(0, PPM)) / SECOND  # noqa: S311  jitter, no secret
 
 
 def _ignore(_: Note) -> None:
@@ -398,7 +364,9 @@ def _registered(calls: Mapping[str, Callable[..., R]], effect: Call) -> Callable
 
 @contextmanager
 def _caught(effect: Call) -> Generator[None, None, None]:
-    """An error of user code as a Failure, where the program asks for that: so the simulator has it, too (`Fault.FAILED`)."""
+    """Convert an error to a Failure if `Call.catches`, so the simulator can raise it
+    (`Fault.FAILED`).
+    """
     try:
         yield
     except Failure:

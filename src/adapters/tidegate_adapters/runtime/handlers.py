@@ -1,18 +1,12 @@
-"""How the user's handlers are called: by topic, in a thread where they are plain functions, decoded, in a limited time.
+"""Calls user handlers: routes by topic, decodes, limits time, and runs plain functions in threads.
 
-What comes out of all that is one async function of a record, as `tidegate_adapters.kafka.member` wants it. A single async
-handler with nothing around it is that function itself. Where handlers take batches, it is a function of the records of one.
+The result is one async function of a record, or of the records of a batch, for
+`tidegate_adapters.kafka.member`. It returns records to send and undecodable records, for which no
+handler was called (`unread_and_sends`). A single async handler without options is used as it is. A
+topic that begins with `^` is a pattern for whole names, as in librdkafka.
 
-    topic            its handler; a name that begins with `^` is a pattern, as librdkafka has them, for whole names
-    plain function   it is called in one of as many threads as may run at once
-    decode           what the handler gets in the place of the record
-    timeout          longer than that, and the call has failed
-
-What it returns are records to send, if any, and which of those that it was given cannot be decoded, so that no handler was
-called with them (`unread_and_sends`).
-
-A thread cannot be interrupted. So an interrupted call waits for it, and counts as work as long; only who is interrupted once
-more goes on without it. It does not keep the process, either.
+A thread cannot be interrupted. An interrupted call therefore waits for its thread and counts as
+running. A second interrupt abandons the thread, which does not keep the process alive.
 """
 
 from __future__ import annotations
@@ -40,22 +34,18 @@ from tidegate_adapters.base.threads import DaemonThreads, Threads
 from tidegate_adapters.runtime.reducers import RunsOn
 
 TOPIC: Final = "{topic}"
-"""Stands for the topic of a record in that of its dead letter."""
+"""Stands for a record's topic in the dead-letter topic."""
 UserHandler: TypeAlias = Callable[[Any], object]
-"""Called with a record, or with what `decode` made of it, or with a list of those; async or not. It answers None, a `Send`, or
-several."""
+"""Called with a record, a decoded value, or a list of them; returns None or one or more `Send`s."""
 Handlers: TypeAlias = UserHandler | Mapping[str, UserHandler]
-"""One for all topics, or one by topic."""
 Decode: TypeAlias = Callable[[Record], object]
-"""Makes of a record what its handler gets; async or not."""
+"""Converts a record for its handler; async or not."""
 Called: TypeAlias = Callable[[Any], Awaitable[object]]
-"""Called with a record, or with the records of a batch."""
 Then: TypeAlias = Callable[[Any, Any], Awaitable[object]]
-"""Called with those, and with what they were answered with."""
 
 
 class Around(Protocol):
-    """Makes of a handler one with something around each call, and around what follows it."""
+    """Wraps each call of a handler and its continuation."""
 
     def __call__(self, call: Called, then: Then | None = None, /) -> Called: ...
 
@@ -63,9 +53,10 @@ class Around(Protocol):
 @final
 @unique
 class Undecodable(Enum):
-    """What becomes of a record that `decode` raises at, or that has a header whose name is not UTF-8.
+    """The policy for a record on which `decode` raises, or with a header name that is not UTF-8.
 
-    Who gets such a record has the bytes of that name as `os.fsdecode` would: `name.encode(errors="surrogateescape")`.
+    RAW passes the bytes of such a name as `os.fsdecode` does:
+    `name.encode(errors="surrogateescape")`.
     """
 
     FAIL = "it has failed, and what follows is as for a handler that raises"
@@ -77,14 +68,14 @@ class Undecodable(Enum):
 @final
 @attrs.frozen
 class Unread:
-    """A record that is to be skipped or dead-lettered, for `decode` has raised this at it."""
+    """A record to skip or dead-letter, with the error of `decode`."""
 
     record: Record
     error: BaseException
 
 
 def undecoded(record: Record | Send) -> UnicodeDecodeError | None:
-    """What is wrong with the first name of a header that is not UTF-8; None where all are."""
+    """The error of the first header name that is not UTF-8."""
     for name, _ in record.headers:
         try:
             _ = name.encode()
@@ -97,15 +88,9 @@ def undecoded(record: Record | Send) -> UnicodeDecodeError | None:
 
 
 def unread(record: Record, error: BaseException, undecodable: Undecodable) -> Unread | None:
-    """What a record that cannot be decoded is put aside as; None where its handler gets it.
+    """Apply the policy to an undecodable record; None if the handler gets it raw.
 
-    Args:
-        record: It.
-        error: What is wrong with it.
-        undecodable: What becomes of such records.
-
-    Raises:
-        BaseException: That error, where it is a failure.
+    Raises `error` for `Undecodable.FAIL`.
     """
     match undecodable:
         case Undecodable.FAIL:
@@ -117,14 +102,7 @@ def unread(record: Record, error: BaseException, undecodable: Undecodable) -> Un
 
 
 def unread_and_sends(reply: object) -> tuple[tuple[Unread, ...], tuple[Send, ...]]:
-    """What cannot be decoded of what a call was given, and what is to be sent.
-
-    Args:
-        reply: What it has returned.
-
-    Raises:
-        Misuse: The handler has returned neither None, nor a `Send`, nor an iterable of them.
-    """
+    """Split a handler's reply into undecodable records and sends; Misuse for other values."""
     if reply is None:
         return (), ()
     unread: list[Unread] = []
@@ -145,19 +123,13 @@ def unread_and_sends(reply: object) -> tuple[tuple[Unread, ...], tuple[Send, ...
 
 
 def is_pattern(topic: str) -> bool:
-    """Is it a pattern of topics, and not the name of one?"""
     return topic.startswith("^")
 
 
 def pattern_of(topics: Sequence[str], dead_letter: str | None = None) -> str:
-    """A regular expression that matches the whole names of those topics and patterns, and no others.
+    """A regular expression for exactly the whole names of these topics and patterns.
 
-    Args:
-        topics: Names and patterns.
-        dead_letter: Where the dead letters of these go, which are not consumed by those who have written them.
-
-    Raises:
-        Misuse: One is no regular expression.
+    It excludes their dead-letter topic, which their consumer must not read.
     """
     names = "(?:" + "|".join(_expression(each) for each in topics) + ")"
     but = "" if dead_letter is None else f"(?!{letters_of(dead_letter, names)}$)"
@@ -173,12 +145,7 @@ def pattern_of(topics: Sequence[str], dead_letter: str | None = None) -> str:
 
 
 def letters_of(dead_letter: str, names: str) -> str:
-    """A regular expression of the dead-letter topics of those that have these names.
-
-    Args:
-        dead_letter: The topic of dead letters, in which `{topic}` stands for that of the record.
-        names: A regular expression.
-    """
+    """A regular expression for the dead-letter topics of topics that match `names`."""
     return names.join(map(re.escape, dead_letter.split(TOPIC)))
 
 
@@ -194,8 +161,6 @@ def _expression(topic: str) -> str:
 @final
 @attrs.frozen
 class _Around:
-    """What is around each handler."""
-
     threads: Callable[[], Threads]
     decode: Decode | None
     undecodable: Undecodable
@@ -213,20 +178,14 @@ def called(
     timeout: Duration | None = None,
     is_batch: bool = False,
 ) -> Called:
-    """The handlers as one async function of a record, or of the records of a batch.
+    """Combine the handlers into one async function of a record, or of the records of a batch.
 
-    Args:
-        handlers: The user's.
-        topics: What is consumed.
-        threads: How many plain functions may run at once.
-        decode: What makes of a record what a handler gets; without one it gets the record.
-        undecodable: What becomes of a record that this raises at.
-        timeout: How long a call may take, in microseconds; None for any time. With a pattern and a name, the name wins;
-            of patterns, the first.
-        is_batch: Whether handlers get lists: the records of a batch are those of one partition.
+    A name wins over patterns, the first pattern over others. `threads` limits concurrent plain
+    functions, `timeout` a call in microseconds. With `is_batch`, handlers get lists of records of
+    one partition.
 
     Raises:
-        Misuse: A topic has no handler, or what should be one is none; a plain function has a time limit.
+        Misuse: A topic has no handler, a handler is invalid, or a plain function has a time limit.
     """
     pool = cache(lambda: DaemonThreads("tidegate-handler", threads))
     around = _Around(pool, decode, undecodable, timeout, is_batch)
@@ -279,12 +238,7 @@ def _call(handler: UserHandler, around: _Around) -> Called:
 
 
 def threaded(handler: UserHandler, threads: Callable[[], Threads]) -> Callable[[Any], Awaitable[object]]:
-    """A plain function as an async one, which is called in a thread of these. Who interrupts it waits until it has ended.
-
-    Args:
-        handler: The function.
-        threads: Makes the threads, or has them.
-    """
+    """Wrap a plain function as an async one that runs in a thread; an interrupt waits for it."""
 
     async def in_thread(given: object) -> object:
         run: Future[object] = threads().submit(copy_context().run, _whole, handler, given)
@@ -301,11 +255,7 @@ def threaded(handler: UserHandler, threads: Callable[[], Threads]) -> Callable[[
 
 
 async def _ended(reply: asyncio.Future[object]) -> None:
-    """Wait for what cannot be interrupted.
-
-    Raises:
-        RunsOn: Whoever waits is interrupted.
-    """
+    """Wait for an uninterruptible thread; RunsOn if interrupted again."""
     with suppress(Exception):
         try:
             await asyncio.shield(reply)
@@ -316,9 +266,9 @@ async def _ended(reply: asyncio.Future[object]) -> None:
 
 
 def _whole(handler: UserHandler, given: object) -> object:
-    """What it returns; a generator's code runs to its end here, in its thread.
+    """Call a handler and exhaust a generator in this thread.
 
-    StopIteration, as of a `next` that finds nothing, is a RuntimeError outside, as for a coroutine: no future takes it.
+    StopIteration becomes RuntimeError, as in a coroutine: futures reject StopIteration.
     """
     try:
         found = handler(given)
@@ -348,13 +298,10 @@ def _batched(call: Callable[[Any], Awaitable[object]], around: _Around) -> Calla
 @final
 @attrs.frozen
 class _Given:
-    """What a handler gets of a record."""
-
     value: object
 
 
 async def _read(record: Record, around: _Around) -> _Given | Unread:
-    """What a handler gets, if it gets anything."""
     if (error := undecoded(record)) is not None:
         return unread(record, error, around.undecodable) or _Given(record)
     if around.decode is None:
@@ -362,7 +309,7 @@ async def _read(record: Record, around: _Around) -> _Given | Unread:
     try:
         given = around.decode(record)
         return _Given(await given if isawaitable(given) else given)
-    except BaseException as raised:  # noqa: BLE001  it is the user's
+    except BaseException as raised:  # noqa: BLE001  user code
         check_awaited_failure(raised)
         return unread(record, raised, around.undecodable) or _Given(record)
 
@@ -378,7 +325,7 @@ def _limited(call: Callable[[Any], Awaitable[object]], timeout: Duration) -> Cal
             if not limit.expired():
                 raise
             why = error
-        if limit.expired():  # what it returns after it was cancelled counts for nothing
+        if limit.expired():  # a result after cancellation does not count
             raise TimeoutError(f"it took longer than timeout, {seconds(timeout)}") from why
         return reply
 

@@ -1,4 +1,4 @@
-"""What a handler raises to be called again later: of a worker, of an orchestrator and of reactive tasks alike."""
+"""A handler's request for a later call, in workers, orchestrators and reactive tasks."""
 
 from __future__ import annotations
 
@@ -11,16 +11,9 @@ from tidegate_adapters.base.decorators import length_of
 
 @final
 class Later(Exception):  # noqa: N818  it is no error
-    """Raised by a handler that is to be called again later: that is no failure, and no attempt.
+    """Raised by a handler to be called again later; neither a failure nor an attempt.
 
-    Args:
-        delay: How long to wait until then.
-
-    Attributes:
-        delay: The same in microseconds.
-
-    Raises:
-        Misuse: It is no timedelta, or is negative.
+    The attribute `delay` is in microseconds.
     """
 
     def __init__(self, delay: timedelta) -> None:

@@ -1,13 +1,14 @@
-"""Says which code holds up an event loop, while it does.
+"""Reports code that blocks an event loop, while it does.
 
-    end = watched(loop, describe)       from now on, until end() is called
+    end = watched(loop, describe)       watches until end() is called
 
-Nothing else of a process goes on while an `async def` computes, sleeps with `time.sleep`, or asks with a blocking client: no
-heartbeat, no commit, no signal. A thread of its own notices that the loop has stood still for a second, and logs where the loop is
-and what that was called for; it logs once more, with how long it took, when the loop goes on.
+While an `async def` computes, calls `time.sleep`, or uses a blocking client, the process sends no
+heartbeat, makes no commit and handles no signal. A thread notices a loop that is blocked for a
+second and logs its place and call. It logs the duration when the loop continues.
 
 Known not to work
-    Code that holds the lock of the interpreter, such as a regular expression, holds up this thread, too: the first line comes late.
+    Code that holds the interpreter lock, such as a regular expression, blocks this thread too: the
+        first line comes late.
 """
 
 from __future__ import annotations
@@ -27,23 +28,21 @@ from tidegate_adapters.base.errors import is_the_users_file, near
 log = logging.getLogger("tidegate.loop")
 
 STANDS_S: Final = 1.0
-"""A loop that has stood still for so long is told of."""
+"""A loop blocked this long is reported."""
 _EVERY_S: Final = 0.5
 _LOOP: Final = "_run_once"
-"""The method of asyncio's loop that calls everything; what called that holds up nothing."""
+"""The method of asyncio's loop that calls everything; frames above it are not user code."""
 _AGAIN_S: Final = 60.0
-"""After so long the same place is told of again."""
+"""The same place is reported again after this long."""
 
 Describe: TypeAlias = Callable[["asyncio.Task[Any]"], str]
-"""What a task was called for; "" where it is not known."""
+"""What a task was called for; "" if unknown."""
 
 
 def watched(loop: asyncio.AbstractEventLoop, describe: Describe) -> Callable[[], None]:
-    """Watch the running loop until what is returned is called.
+    """Watch the loop of this thread until the returned function is called.
 
-    Args:
-        loop: It runs in this thread.
-        describe: Called in another thread while the loop stands still.
+    Another thread calls `describe` while the loop is blocked.
     """
     with _LOCK:
         watch = _WATCHES.get(id(loop))
@@ -63,7 +62,7 @@ def watched(loop: asyncio.AbstractEventLoop, describe: Describe) -> Callable[[],
 
 @final
 class _Watch:
-    """Of one loop; its thread ends with the last one who asks for it."""
+    """Ends with the last subscriber."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop, self.thread_id = loop, threading.get_ident()
@@ -80,17 +79,17 @@ class _Watch:
     def run(self) -> None:
         while not self.stop.wait(_EVERY_S) and not self.loop.is_closed():
             self.beat.clear()
-            with suppress(RuntimeError):  # it is closed
+            with suppress(RuntimeError):  # the loop is closed
                 self.loop.call_soon_threadsafe(self.beat.set)
             asked_s = monotonic()
             if self.beat.wait(STANDS_S):
                 continue
-            # Where this thread was late itself, the process was stopped, or the interpreter locked: then nobody is to blame.
+            # If this thread was late itself, the process was stopped or the interpreter locked: no
+            # code is to blame.
             if monotonic() - asked_s < 2 * STANDS_S and self.loop.is_running() and not self.stop.is_set():
                 self.tell(asked_s)
 
     def tell(self, asked_s: float) -> None:
-        """It stands still: where, and for how long."""
         place = self.place()
         now_s = monotonic()
         if not place or now_s - self.told.get(place, -_AGAIN_S) < _AGAIN_S:
@@ -107,14 +106,14 @@ class _Watch:
             log.warning("the event loop stood still for %.1f s %s", monotonic() - asked_s, place)
 
     def goes_on(self) -> bool:
-        """Wait until the loop goes on; False where it never will."""
+        """Wait until the loop continues; False if it never will."""
         while not self.beat.wait(_EVERY_S):
             if self.loop.is_closed() or not self.loop.is_running():
                 return False
         return True
 
     def place(self) -> str:
-        """Where the loop is in code of the user's, and what that was called for; "" where it is in none."""
+        """The place in user code and its call; "" if it is in none."""
         frame, about = sys._current_frames().get(self.thread_id), ""  # noqa: SLF001  there is no other way
         with suppress(Exception):
             task = asyncio.current_task(self.loop)
@@ -124,7 +123,7 @@ class _Watch:
 
 
 def _named(frame: FrameType | None) -> str:
-    """The innermost function that is the user's, with its file and line; "" where the loop calls none."""
+    """The innermost user function, with file and line; "" if there is none."""
     while frame is not None and frame.f_code.co_name != _LOOP:
         code = frame.f_code
         if is_the_users_file(code.co_filename) and "site-packages" not in code.co_filename:

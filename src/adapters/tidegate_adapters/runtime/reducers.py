@@ -1,36 +1,42 @@
-"""The one runtime that carries out the commands of reducers (`tidegate.model.reducer`), on asyncio; it knows no server.
+"""The asyncio runtime that carries out the commands of reducers (`tidegate.model.reducer`).
 
-A reducer decides and never waits; the runtime does what it decides and decides nothing. It is told how by two functions:
+A reducer decides and never waits; the runtime executes. Two functions connect them:
 
-    begin(command)              what to do: call user code (`Call`, `CallEach`), wait (`After`), end what other commands have
-                                begun (`Interrupt`, `InterruptEach`, `Withdraw`), or nothing more (None)
-    event_for(command, reply)   the event that says what became of it; rooms of tidegate have one of this name
+    begin(command)              the job for a command: user code (`Call`, `CallEach`), a timer
+                                (`After`), the end of other commands (`Interrupt`,
+                                `InterruptEach`, `Withdraw`), or None
+    event_for(command, reply)   the event that reports the result
 
     runtime = Runtime(rules, state, begin, event_for)
     runtime.tell(Submitted((1, 2, 3), now()))
     await runtime.until(lambda state: not state.waiting and not state.under_way)
     await runtime.close()
 
-All that came to an end in one turn of the event loop is handed over at once: `step` is folded over it, or over what `merge`
-makes of it where a reducer has events for several. A reply is what user code returned or the exception that it raised. Code
-runs on runners, tasks that live long, so a call of code that does not wait costs no task; a runner in which code has changed
-a context variable is not used again.
+Everything that ends in one turn of the event loop is stepped together; `merge` may combine those
+events first. A reply is the result or exception of user code. Code runs on long-lived runner tasks,
+so a call that does not wait costs no task. A runner with a changed context variable is not reused.
 
 Laws (RT), with `tests/integration/test_runtime.py`
-    RT1  Each call of code, and each timer, is told once: when it has ended. What was withdrawn is not told.
-    RT2  Whatever code raises is its reply, `CancelledError` and other `BaseException`s included. After SystemExit and
-         KeyboardInterrupt, which are replies as well, `until` raises them once: what is owed can still be done then.
-    RT3  A reply of which `event_for` or the reducer makes nothing is told as the error that they raised; so is what `begin`
-         raised. It is logged. If the reducer does not take that either, the runtime has failed, and `until` says so.
-    RT4  Every command of every step is begun, in order, whatever observers, logs or callbacks raise. Observers that raise are
-         logged and counted, and switched off after `observer_failures_max` times in a row.
-    RT5  Interrupted code is told when it ends, with its own reply if it has one, and as `Refused("interrupted")` otherwise;
-         code that waits for a runner has ended at once.
-    RT6  Events are stepped in the order in which they were told; of several calls of code, in that in which they ended.
-    RT7  After `close` nothing is told, no timer fires and no runner is left, but for code that will not be cancelled.
-    RT8  Code begins in the order in which it was asked for, and as much at once as was asked for: how much that is, the
-         reducer decides.
-    RT9  What a call ends with (`CallEach.then`) has ended before the call is told, and what that raises is its reply.
+    RT1  Each call of code and each timer is reported once, when it ends. Withdrawn ones are not
+         reported.
+    RT2  Any exception of user code is its reply, `CancelledError` and other `BaseException`s
+         included. After SystemExit and KeyboardInterrupt, `until` also raises them once, so pending
+         work can still be finished.
+    RT3  If `event_for` or the reducer rejects a reply, its error is logged and reported instead; so
+         is an error of `begin`. If the reducer rejects that too, the runtime has failed, and
+         `until` raises the error.
+    RT4  Every command of every step begins, in order, whatever observers, logs or callbacks raise.
+         A failing observer is logged and counted, and removed after `observer_failures_max`
+         failures in a row.
+    RT5  Interrupted code is reported when it ends, with its own reply if it has one, else as
+         `Refused("interrupted")`. Code that waits for a runner ends at once.
+    RT6  Events are stepped in the order in which they were reported; calls of code, in the order in
+         which they ended.
+    RT7  After `close`, no event is reported, no timer fires and no runner is left, except for code
+         that resists cancellation.
+    RT8  Code begins in the order and with the concurrency that the reducer requests.
+    RT9  The continuation of a call (`CallEach.then`) ends before the call is reported; its
+         exception is the reply.
 """
 
 from __future__ import annotations
@@ -57,25 +63,21 @@ from tidegate_adapters.runtime.loop_watch import watched
 log: Final = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
 _say: Final = Lines(log)
-"""A log that raises loses no command."""
-
 S = TypeVar("S")
 E = TypeVar("E")
 C = TypeVar("C")
 
 _BURST: Final = 256
-"""After so many calls that did not wait, a runner lets others go."""
+"""A runner yields to the loop after this many calls that did not wait."""
 _PATIENCE_S: Final = 1.0
-"""How long `close` waits for code that was cancelled."""
 
-
-# --- what there is to do ------------------------------------------------------------------------------------------------
+# --- jobs -----------------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class Call:
-    """Call the user's code; the reply is what it returned or raised."""
+    """Call user code; the reply is its result or exception."""
 
     code: Callable[[], Awaitable[object]]
 
@@ -83,15 +85,11 @@ class Call:
 @final
 @attrs.frozen
 class CallEach:
-    """Call the user's code with each of these; the replies are tuples of `Ended`, for those that ended in one turn.
+    """Call user code with each value; a reply is the tuple of the `Ended` calls of one turn.
 
     Attributes:
-        code: The user's.
-        given: What it is called with, or made of.
-        make: What makes what it is called with of one of those, when its turn has come; None where they are that. What it
-            raises is the reply (RT2).
-        then: What a call ends with that has returned anything but None, given what it was called with and what it has
-            returned; then its reply is that of the call (RT9). None for nothing.
+        make: Builds the argument when a call begins; its exception is the reply (RT2).
+        then: Called with the argument and any result but None; its result replaces the reply (RT9).
     """
 
     code: Callable[[Any], Awaitable[object]]
@@ -103,7 +101,7 @@ class CallEach:
 @final
 @attrs.frozen
 class After:
-    """Wait for so many seconds; the reply is None."""
+    """Start a timer; the reply is None."""
 
     seconds: float
 
@@ -111,7 +109,7 @@ class After:
 @final
 @attrs.frozen
 class Interrupt:
-    """Cancel the code of this command; that it has ended is told (RT5)."""
+    """Cancel the code of this command and report its end (RT5)."""
 
     command: object
 
@@ -119,7 +117,7 @@ class Interrupt:
 @final
 @attrs.frozen
 class InterruptEach:
-    """Cancel the calls of `CallEach` for which this holds, given the command and what the code was given (RT5)."""
+    """Cancel the `CallEach` calls whose command and argument match (RT5)."""
 
     is_wanted: Callable[[Any, Any], bool]
 
@@ -127,7 +125,7 @@ class InterruptEach:
 @final
 @attrs.frozen
 class Withdraw:
-    """Cancel the code or the timer of this command; nothing more is told of it."""
+    """Cancel the code or timer of this command without a report."""
 
     command: object
 
@@ -138,10 +136,10 @@ _JOBS: Final = get_args(Job)
 
 @final
 class Ended(NamedTuple):
-    """A call of `CallEach` that has ended: what the code was given, what it returned or raised, and how long it took.
+    """A finished call of `CallEach`.
 
-    Where that was never made (`CallEach.make`), for it was interrupted before or could not be, it is what it is made of.
-    Where calls follow one another without waiting, one clock is read between two: what is around a call counts as well.
+    `given` is the raw value if `CallEach.make` was not called or failed. Calls that run back to
+    back share a clock reading, so the duration includes the overhead between them.
     """
 
     given: object
@@ -151,7 +149,7 @@ class Ended(NamedTuple):
 
 @final
 class Working(NamedTuple):
-    """A call that has begun and has not ended: of which command, with what, since when on the loop's clock, in seconds."""
+    """An unfinished call; `began_s` is on the loop's clock."""
 
     command: object
     given: object
@@ -159,34 +157,30 @@ class Working(NamedTuple):
 
 
 class RunsOn(asyncio.CancelledError):
-    """Raised by code that is cancelled once more while it waits for what cannot be, such as a thread: that goes on without it."""
+    """Raised by code that is cancelled again while it waits for a thread, which continues."""
 
 
 _NEW: Final = tuple.__new__
-"""Makes what ended of each call in half the time."""
+"""Builds `Ended` in half the time."""
 
 
 def as_failure(reply: object) -> object:
-    """The reply, where it is no exception, or one that programs know; any other exception as `Ambiguous`, with its type.
-
-    Rooms of tidegate know failures (`tidegate.model.effects`), and user code may raise anything: then nobody knows what it has
-    done.
+    """Convert exceptions other than a `Failure` to `Ambiguous`: user code may have had any
+    effect.
     """
     is_unknown = isinstance(reply, BaseException) and not isinstance(reply, Failure)
     return Ambiguous(type(reply).__name__) if is_unknown else reply
 
 
 Observer: TypeAlias = Callable[[E, S, Sequence[C]], object]
-"""Called with each event, the state after it, and the commands that follow."""
+"""Called with each event, the state after it, and its commands."""
 
 
-# --- the runtime --------------------------------------------------------------------------------------------------------
+# --- the runtime ----------------------------------------------------------------------------------
 
 
 @final
 class _Work(Generic[C]):
-    """A command whose code has not ended everywhere, or whose timer runs."""
-
     __slots__ = ("code", "command", "ended", "is_each", "is_withdrawn", "left", "make", "then", "timer")
 
     def __init__(
@@ -208,8 +202,6 @@ class _Work(Generic[C]):
 
 @final
 class _Runner(Generic[C]):
-    """A task that calls code, one call after the other, and what it is at."""
-
     __slots__ = ("began_s", "cancels", "given", "is_coming", "task", "work")
 
     def __init__(self) -> None:
@@ -217,28 +209,22 @@ class _Runner(Generic[C]):
         self.work: _Work[C] | None = None
         self.given: object = None
         self.began_s = 0.0
-        self.cancels = 0  # by the runtime, since it is at this
-        self.is_coming = False  # was it called in, and has not come yet?
+        self.cancels = 0  # by the runtime, during this call
+        self.is_coming = False  # woken, but not yet running
 
     def cancel(self) -> None:
-        """End what it is at."""
         self.cancels += 1
         self.task.cancel()
 
 
 @final
 class _Runners(Generic[C]):
-    """The tasks that call code, and the calls that wait for one of them.
+    """The runner tasks and the queue of calls that wait for one.
 
     Args:
-        loop: Where they run.
-        clock: Each call is timed by it.
-        ended: Is told that a call has ended: of which work, with what, its reply, and how many seconds it took.
-        raised: Makes the reply of what a call in a runner has raised.
-
-    Attributes:
-        context: As it was when this was made.
-        is_closed: No runner begins a call any more.
+        clock: Times each call, in seconds.
+        ended: Called at the end of a call with its work, argument, reply and duration in seconds.
+        raised: Converts an exception of a call to its reply.
     """
 
     def __init__(
@@ -252,24 +238,21 @@ class _Runners(Generic[C]):
         self._loop, self._clock, self._ended, self._raised = loop, clock, ended, raised
         self._queue: deque[tuple[_Work[C], object]] = deque()
         self._idle: deque[tuple[_Runner[C], asyncio.Future[None]]] = deque()
-        self._coming = 0  # how many runners are
+        self._coming = 0  # the number of such runners
         self._all: dict[_Runner[C], None] = {}
 
     def __iter__(self) -> Iterator[_Runner[C]]:
-        return iter([*self._all])  # also in another thread
+        return iter([*self._all])  # a copy, for other threads
 
     def working(self) -> list[Working]:
-        """The calls that have begun and not ended."""
         return [Working(each.work.command, each.given, each.began_s) for each in self if each.work is not None]
 
     def enqueue(self, work: _Work[C], given: Iterable[object]) -> None:
-        """Call its code with each of these, as soon as there are runners."""
         self._queue.extend([(work, each) for each in given])
         if not self._coming:
             self._call_in()
 
     def interrupt(self, is_wanted: Callable[[_Work[C], object], bool]) -> None:
-        """End the calls for which this holds."""
         waiting = [each for each in self._queue if is_wanted(*each)]
         if waiting:
             self._queue = deque(each for each in self._queue if not is_wanted(*each))
@@ -280,9 +263,9 @@ class _Runners(Generic[C]):
                 runner.cancel()
 
     def _call_in(self) -> None:
-        """Wake two runners, or make them, where there is more to do than those take who are on their way.
+        """Wake or create up to two runners if the queue is longer than the number on the way.
 
-        Each does so again, so a thousand are there in ten turns, and two if code does not wait.
+        Each runner repeats this: ten turns start a thousand; code that does not wait uses two.
         """
         for _ in range(min(2, len(self._queue) - self._coming)):
             runner = self._woken() or self._made()
@@ -290,7 +273,6 @@ class _Runners(Generic[C]):
             self._coming += 1
 
     def _woken(self) -> _Runner[C] | None:
-        """A runner that was idle, if there is one."""
         while self._idle:
             runner, idle = self._idle.popleft()
             if not idle.done():
@@ -299,7 +281,6 @@ class _Runners(Generic[C]):
         return None
 
     def _made(self) -> _Runner[C]:
-        """A new one."""
         runner = _Runner[C]()
         runner.task = self._loop.create_task(self._run(runner), context=self.context.copy())
         runner.task.add_done_callback(partial(self._retired, runner))
@@ -307,23 +288,20 @@ class _Runners(Generic[C]):
         return runner
 
     def _came(self, runner: _Runner[C]) -> None:
-        """It is on its way no more."""
         self._coming -= runner.is_coming
         runner.is_coming = False
 
     def _retired(self, runner: _Runner[C], task: asyncio.Task[None]) -> None:
-        """A runner has ended, for whatever reason."""
         del self._all[runner]
         self._came(runner)
         if not task.cancelled():
-            task.exception()  # it was told as a reply
+            task.exception()  # already reported as a reply
         if not self.is_closed:
             self._call_in()
 
     async def _run(self, runner: _Runner[C]) -> None:
-        """Call what waits, as long as the runner is as good as new."""
         if not hasattr(runner, "task"):
-            await asyncio.sleep(0)  # tasks start eagerly here: it was not yet called in, and steps are being followed
+            await asyncio.sleep(0)  # an eager task starts inside `_made`: let the current turn end first
         self._came(runner)
         context, clock = self.context, self._clock
         calls, now_s = 0, clock()
@@ -347,7 +325,7 @@ class _Runners(Generic[C]):
                 reply = await work.code(given)
                 if reply is not None and work.then is not None:
                     reply = await work.then(given, reply)
-            except BaseException as error:  # noqa: BLE001  whatever it is, it is the reply (RT2)
+            except BaseException as error:  # noqa: BLE001  any error is the reply (RT2)
                 reply = self._raised(runner, error)
             began_s, now_s = now_s, clock()
             runner.work = runner.given = None
@@ -360,7 +338,7 @@ class _Runners(Generic[C]):
                 now_s = clock()
 
     def _is_as_new(self, runner: _Runner[C]) -> bool:
-        """Tell whether nothing is left in a runner of what it called: no cancellation, no context variable."""
+        """Is the runner free of leftovers: cancellations and changed context variables?"""
         for _ in range(runner.cancels):
             runner.task.uncancel()
         runner.cancels = 0
@@ -369,29 +347,23 @@ class _Runners(Generic[C]):
 
 @final
 class _Observing:
-    """An observer, and how often in a row it has failed."""
-
     def __init__(self, observer: Callable[..., object]) -> None:
         self.observer, self.failures = observer, 0
 
 
 class Runtime(Generic[S, E, C]):
-    """Runs a reducer in the event loop in which it is made.
+    """Runs a reducer in the running event loop.
 
     Args:
         rules: The reducer.
-        state: Where it begins.
-        begin: What to do for a command; commands are hashable, and equal ones are ended together.
-        event_for: The event that says what became of a command, given the reply; None if nothing follows.
-        merge: What makes fewer events of those of one turn; the reducer must take either for the same. All of them have been
-            made by then, so that it may hear of what it withdraws in that very turn.
+        state: Its initial state.
+        begin: The job for a command. Commands are hashable; equal ones are ended together.
+        event_for: The event for a command and its reply, or None.
+        merge: Combines the events of one turn; the reducer must treat both forms alike. All events
+            exist by then, so the reducer may see one of a command that it withdraws in that turn.
         observers: Called after each step.
-        fields: What a line of the log has as fields (`extra`) that is about a command, and about what its code was given.
-        observer_failures_max: After so many failures in a row an observer is no longer called; None for never.
-
-    Attributes:
-        state: Of the reducer, now.
-        observer_failures: How often observers have raised.
+        fields: The log fields (`extra`) for a command and its argument.
+        observer_failures_max: Removes an observer after this many failures in a row.
     """
 
     def __init__(
@@ -416,32 +388,26 @@ class Runtime(Generic[S, E, C]):
         clock = monotonic if is_asyncios else loop.time  # the same, in half the time: each call is timed
         self._runners = _Runners[C](loop, clock, self._end, self._raised)
         self._unwatch = watched(loop, self._called_for) if is_asyncios else lambda: None
-        self._told: list[E | _Work[C]] = []  # in this turn: events, and work of which something has ended
+        self._told: list[E | _Work[C]] = []  # in this turn: events, and work with ended calls
         self._is_due = self._is_closed = False
         self._works: dict[object, list[_Work[C]]] = {}
         self._waiters: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._exits: list[BaseException] = []
         self._failure: Exception | None = None
 
-    # --- from outside ---
+    # --- public ---
 
     def tell(self, event: E) -> None:
-        """Hand over an event, with all that ends in this turn of the event loop."""
+        """Add an event to those of this turn."""
         self._told.append(event)
         self._come()
 
     async def until(self, is_reached: Callable[[S], bool]) -> S:
-        """Wait for a state; what has been told by then is stepped before any is looked at.
-
-        Args:
-            is_reached: Tells whether the state is the one.
-
-        Returns:
-            The state.
+        """Wait for a state; events already reported are stepped before the check.
 
         Raises:
-            SystemExit, KeyboardInterrupt: User code has raised it; whoever catches it may go on waiting (RT2).
-            Exception: The reducer has raised it, so that nothing more will happen (RT3).
+            SystemExit, KeyboardInterrupt: From user code; the caller may wait again (RT2).
+            Exception: The reducer failed, and the runtime does nothing more (RT3).
             Misuse: The runtime is closed.
         """
         await self._over(lambda: bool(self._exits) or (not self._told and is_reached(self.state)))
@@ -454,16 +420,11 @@ class Runtime(Generic[S, E, C]):
         return self.state
 
     async def stepped(self) -> S:
-        """Wait until all that was told is stepped.
-
-        Returns:
-            The state then.
-        """
+        """Return the state after every reported event is stepped."""
         await self._over(lambda: not self._told)
         return self.state
 
     async def _over(self, is_over: Callable[[], bool]) -> None:
-        """Wait until this is so, or nothing more will happen."""
         while not (self._is_closed or self._failure is not None or is_over()):
             waiter = (is_over, self._loop.create_future())
             self._waiters.append(waiter)
@@ -473,15 +434,11 @@ class Runtime(Generic[S, E, C]):
                 self._waiters.remove(waiter)
 
     def working(self) -> list[Working]:
-        """The calls of code that have begun and not ended, those included that will not be cancelled."""
+        """The unfinished calls, including those that resist cancellation."""
         return self._runners.working()
 
     async def close(self, patience_s: float = _PATIENCE_S) -> None:
-        """Cancel whatever is left; code that will not be cancelled is logged, and left behind.
-
-        Args:
-            patience_s: How long to wait for it, twice, in seconds.
-        """
+        """Cancel all work; log and abandon code that resists for twice `patience_s`."""
         self._is_closed = self._runners.is_closed = True
         self._unwatch()
         self._wake()
@@ -497,13 +454,11 @@ class Runtime(Generic[S, E, C]):
     # --- turns ---
 
     def _come(self) -> None:
-        """See to it that what was told is stepped soon."""
         if not self._is_due and not self._is_closed:
             self._is_due = True
             self._loop.call_soon(self._turn, context=self._runners.context)
 
     def _turn(self) -> None:
-        """Step all that was told, and begin what follows."""
         self._is_due = False
         told, self._told = self._told, []
         if self._is_closed or self._failure is not None:
@@ -515,14 +470,14 @@ class Runtime(Generic[S, E, C]):
                 for each in told:
                     if (found := self._as_event(each)) is not None:
                         self._step(*found)
-        except Exception as failure:  # noqa: BLE001  the reducer's; whoever waits gets it
+        except Exception as failure:  # noqa: BLE001  of the reducer; `until` raises it
             self._failure = failure
             _say(logging.CRITICAL, "the reducer has failed, and nothing more is done", error=failure)
             self._drop_all()
         self._wake()
 
     def _wake(self) -> None:
-        """Wake whoever waits for this state, and whoever cannot tell: it then raises what its function does."""
+        """Wake waiters whose condition holds or raises; it raises again in `until`."""
         for is_over, waiter in self._waiters:
             try:
                 is_due = self._is_closed or self._failure is not None or is_over()
@@ -532,7 +487,6 @@ class Runtime(Generic[S, E, C]):
                 waiter.set_result(None)
 
     def _as_event(self, told: E | _Work[C]) -> tuple[C | None, E] | None:
-        """What was told as an event, and of which command it tells."""
         if not isinstance(told, _Work):
             return None, told
         ended, told.ended = told.ended, []
@@ -544,15 +498,15 @@ class Runtime(Generic[S, E, C]):
         return None if event is None else (told.command, event)
 
     def _answered(self, command: C, reply: object) -> E | None:
-        """The event for a reply, or for the error that is made of it (RT3)."""
+        """Law RT3."""
         try:
             return self._event_for(command, reply)
-        except Exception as error:  # noqa: BLE001  of the user's answer, or of what looks at it
+        except Exception as error:  # noqa: BLE001  of the reply or its conversion
             self._say_of(command, None, logging.ERROR, "no answer to %s", error)
             return self._event_for(command, error)
 
     def _step_merged(self, merge: Callable[[Sequence[E]], Iterable[E]], told: list[E | _Work[C]]) -> None:
-        """Step what `merge` makes of the events; if anything raises, step them one by one."""
+        """Step the merged events; if anything raises, step the originals one by one."""
         found = [pair for each in told if (pair := self._as_event(each)) is not None]
         steps: list[tuple[E, Step[S, C]]] = []
         state = self.state
@@ -560,7 +514,7 @@ class Runtime(Generic[S, E, C]):
             for event in merge([event for _, event in found]):
                 steps.append((event, self._rules.step(state, event)))
                 state = steps[-1][1].state
-        except Exception as error:  # noqa: BLE001  one by one it shows whose fault it is
+        except Exception as error:  # noqa: BLE001  single steps find the cause
             _say(logging.DEBUG, "stepping one by one", error=error)
             for pair in found:
                 self._step(*pair)
@@ -569,7 +523,7 @@ class Runtime(Generic[S, E, C]):
             self._follow(event, step)
 
     def _step(self, command: C | None, event: E) -> None:
-        """Step; an answer that the reducer does not take is told as the error that it raised (RT3)."""
+        """Law RT3."""
         try:
             step = self._rules.step(self.state, event)
         except Exception as error:
@@ -590,7 +544,7 @@ class Runtime(Generic[S, E, C]):
             self._carry_out(command)
 
     def _observe(self, observing: _Observing, event: E, step: Step[S, C]) -> None:
-        """Tell an observer; what it raises is its own affair (RT4)."""
+        """Law RT4."""
         try:
             observing.observer(event, step.state, step.commands)
             observing.failures = 0
@@ -610,7 +564,7 @@ class Runtime(Generic[S, E, C]):
             job = self._begin(command)
             if job is not None:
                 check_type(job, _JOBS, "what to do for a command")
-        except BaseException as error:  # noqa: BLE001  of the user's, or of what asks it
+        except BaseException as error:  # noqa: BLE001  user code
             self._note(error)
             work = _Work(command, None, 1, is_each=False)
             self._works.setdefault(command, []).append(work)
@@ -654,7 +608,6 @@ class Runtime(Generic[S, E, C]):
             self._withdraw(work)
 
     def _end(self, work: _Work[C], given: object, reply: object, seconds: float = 0.0) -> None:
-        """A call of code, or a timer, has ended, after so long."""
         work.left -= 1
         if not work.ended:
             self._told.append(work)
@@ -662,7 +615,7 @@ class Runtime(Generic[S, E, C]):
         work.ended.append(_NEW(Ended, (given, reply, seconds)))
 
     def _enqueue(self, work: _Work[C], given: Iterable[object]) -> None:
-        if not work.left:  # of nothing, all has ended
+        if not work.left:  # without calls, it has ended
             self._told.append(work)
             self._come()
             return
@@ -677,10 +630,10 @@ class Runtime(Generic[S, E, C]):
             )
         return Refused("interrupted") if isinstance(error, asyncio.CancelledError) and runner.cancels else error
 
-    # --- what goes wrong ---
+    # --- errors ---
 
     def _called_for(self, task: asyncio.Task[Any]) -> str:
-        """What the code was called for that runs in this task, in words; asked from another thread."""
+        """Describe the call of this task; used by another thread."""
         for runner in self._runners:
             if runner.task is task and runner.work is not None and self._fields is not None:
                 fields = self._fields(runner.work.command, runner.given)
@@ -688,14 +641,13 @@ class Runtime(Generic[S, E, C]):
         return ""
 
     def _note(self, error: BaseException) -> None:
-        """Whoever waits gets what is to end the process."""
         if isinstance(error, SystemExit | KeyboardInterrupt):
             self._exits.append(error)
 
     def _say_of(
         self, command: object, given: object, level: int, text: str, error: BaseException | None = None
     ) -> None:
-        """The same of a command, with the fields that are known of it; in its text, too, where it says which call it was."""
+        """Log a line about a command with its fields; a given call also appears in the text."""
         fields: Mapping[str, object] | None = None
         with suppress(BaseException):
             fields = None if self._fields is None else self._fields(command, given)

@@ -1,14 +1,15 @@
-"""Arguments and results as text: JSON, of the type that the function says.
+"""Arguments and results as JSON text, by the annotations of the function.
 
-A value is written by its annotation: attrs classes and dataclasses, typed dictionaries, enums, times, sets, bytes, UUIDs and decimals by
-cattrs, models of pydantic by pydantic, and what has no annotation as JSON itself. Equal values have equal texts, which calls
-are compared by; but for dicts in another order, times in different zones, and decimals of different digits.
+cattrs writes attrs classes, dataclasses, typed dictionaries, enums, times, sets, bytes, UUIDs and
+decimals; pydantic writes its models; a value without annotation is plain JSON. Equal values have
+equal texts, which `unique` compares, except for dict order, times in different zones, and decimals
+with different digits.
 
-What is written is read once more at once and compared by type, order and instant: whoever calls with a value that would come back as
-something else gets an error, and not the process that would run it. So no field is lost of a subclass of the annotated class, no
-tuple becomes a list, and no time loses its zone, which is written as in RFC 9557: 2026-10-25T02:30:00+01:00[Europe/Berlin]. Two
-things change: a whole number for a float becomes a float, and pydantic keeps the offset of a time, not the name of its zone. No
-message shows a value.
+The codec reads each text back at once and compares type, order and instant. A caller whose value
+would change gets an error, not the process that runs it. So a subclass loses no field, a tuple does
+not become a list, and a time keeps its zone, written as in RFC 9557:
+2026-10-25T02:30:00+01:00[Europe/Berlin]. Allowed changes: an int for a float becomes a float, and
+pydantic keeps a time's offset without its zone name. Messages show no values.
 """
 
 from __future__ import annotations
@@ -37,20 +38,17 @@ except ImportError as missing:
     raise MissingExtra("typed values", "orchestrator", missing, "pipeline") from missing
 
 UNTYPED: Final = object()
-"""The annotation of what has none."""
 
 
 @final
 @attrs.frozen
 class TextCodec:
-    """Values of one type as text.
+    """The codec of one type.
 
     Attributes:
-        kind: What the type is called.
-        dumped: What of a value becomes JSON.
-        loaded: The value, from that.
-        meant: The value that one stands for which the type takes in its place, as pydantic takes a dict for a model.
-        keeps_zones: Does a time come back with the name of its zone? Else with its offset.
+        dumped: Converts a value to its JSON form.
+        meant: Coerces a value that the type accepts, as pydantic accepts a dict for a model.
+        keeps_zones: A time keeps the name of its zone; otherwise its offset.
     """
 
     kind: str
@@ -60,15 +58,7 @@ class TextCodec:
     keeps_zones: bool = True
 
     def text(self, value: object, what: str) -> str:
-        """A value as text.
-
-        Args:
-            value: The value.
-            what: What it is called in a message.
-
-        Raises:
-            Misuse: It is not of the type, or cannot be written as JSON.
-        """
+        """Encode a value; `what` names it in messages. Misuse if it does not fit."""
         try:
             value = self.meant(value)
             text = json.dumps(self.dumped(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
@@ -80,11 +70,6 @@ class TextCodec:
         return text
 
     def value(self, text: str, what: str) -> Any:
-        """The value of a text.
-
-        Raises:
-            Misuse: The text is not of the type.
-        """
         try:
             return self.loaded(json.loads(text))
         except BaseException as error:  # noqa: BLE001  of the user's types
@@ -101,14 +86,6 @@ class TextCodec:
 
 
 def codec_of(annotation: Any) -> TextCodec:
-    """How values of this type are written.
-
-    Args:
-        annotation: The type; `UNTYPED` where there is none.
-
-    Raises:
-        Misuse: Nobody knows how values of such a type are written.
-    """
     if annotation is UNTYPED or annotation is Any or annotation is object:
         return TextCodec("value of JSON", _same, _same)
     if annotation is None or annotation is type(None):
@@ -136,13 +113,12 @@ def codec_of(annotation: Any) -> TextCodec:
 
 
 def _check_same(given: object, read: object, *, keeps_zones: bool) -> None:
-    """Raise _ChangedError unless what was read is what was given."""
     if change := _change(given, read, keeps_zones=keeps_zones):
         raise _ChangedError(change)
 
 
 def _change(given: Any, read: Any, *, keeps_zones: bool) -> str:
-    """What of a value is something else when it is read again, in words that do not show it; "" if nothing is."""
+    """How a value differs after a round trip, without showing it; "" if it does not."""
     again = partial(_change, keeps_zones=keeps_zones)
     if given is read or (type(given) is int and type(read) is float and given == read):
         return ""
@@ -183,7 +159,7 @@ def _change_of_time(given: Any, read: Any, *, keeps_zones: bool) -> str:
 
 
 def _time_text(when: datetime) -> str:
-    """ISO 8601, with the name of its zone in brackets, if it has one."""
+    """ISO 8601, with the zone name in brackets, if it has one."""
     key = when.tzinfo.key if isinstance(when.tzinfo, ZoneInfo) else None
     return f"{when.isoformat()}[{key}]" if key else when.isoformat()
 
@@ -195,12 +171,12 @@ def _time_of(text: str, _: object) -> datetime:
         return when
     zone = ZoneInfo(name.removesuffix("]"))
     shown = (when.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
-    # Where the rules of the zone have changed since, the instant counts, and not what the clocks were to show.
+    # If the rules of the zone have changed since, the instant counts, not the local time.
     return next((each for each in shown if each.utcoffset() == when.utcoffset()), when.astimezone(zone))
 
 
 def _fields(kind: Any) -> tuple[str, ...] | None:
-    """The names of those that its values are compared by; None where it has no fields."""
+    """The fields that equality uses; None if the type has no fields."""
     if attrs.has(kind):
         return tuple(each.name for each in attrs.fields(kind) if each.eq)
     if is_dataclass(kind):
@@ -219,7 +195,7 @@ def _none(value: object) -> None:
 
 
 def _is_of_pydantic(annotation: Any) -> bool:
-    """Whether a model of pydantic is somewhere in it. Who has one has imported pydantic."""
+    """Does the annotation contain a pydantic model? Without an import of pydantic there is none."""
     pydantic = sys.modules.get("pydantic")
     if pydantic is None:
         return False
@@ -230,11 +206,11 @@ def _is_of_pydantic(annotation: Any) -> bool:
 
 
 class _WrongTypeError(TypeError):
-    """It is of another type than it is to be."""
+    pass
 
 
 class _ChangedError(ValueError):
-    """It is read as something else."""
+    pass
 
 
 def _converter() -> Any:
@@ -242,7 +218,7 @@ def _converter() -> Any:
     for kind, allowed in ((int, (int,)), (float, (float, int)), (str, (str,)), (bool, (bool,))):
         made.register_structure_hook(kind, _exactly(kind, allowed))
     made.register_structure_hook_factory(_has_numbers_for_keys, partial(_by_numbers, made))
-    made.register_unstructure_hook(float, float)  # a whole number is written with its point, as it comes back
+    made.register_unstructure_hook(float, float)  # a whole number keeps its point
     made.register_unstructure_hook(datetime, _time_text)
     made.register_structure_hook(datetime, _time_of)
     made.register_unstructure_hook(time, time.isoformat)
@@ -263,14 +239,14 @@ def _is_of_sequences(kind: Any) -> bool:
 
 
 def _listed(converter: Any, kind: Any) -> Callable[[Any, Any], object]:
-    """Of an array of JSON a Sequence is a list."""
+    """Read a JSON array for a Sequence as a list."""
     listed: Any = GenericAlias(list, get_args(kind))
     hook = converter.get_structure_hook(listed)
     return lambda raw, _: hook(raw, listed)
 
 
 def _has_numbers_for_keys(kind: Any) -> bool:
-    """Whether its keys are of a type that is no text in Python, and is one as a key in JSON."""
+    """Does the type have number keys, which JSON turns into text?"""
     return get_origin(kind) in (dict, Mapping) and get_args(kind)[0] in (int, float, bool)
 
 
@@ -281,7 +257,7 @@ def _by_numbers(converter: Any, kind: Any) -> Callable[[Any, Any], object]:
 
 
 def _exactly(kind: type, allowed: tuple[type, ...]) -> Callable[[Any, Any], object]:
-    """Reads what is of this type and no other; a type below it, such as an IntEnum, is made of that."""
+    """Accept exactly these types; a subtype, such as an IntEnum, is built from the value."""
 
     def checked(raw: Any, wanted: Any) -> object:
         if type(raw) not in allowed:

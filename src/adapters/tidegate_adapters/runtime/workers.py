@@ -1,12 +1,9 @@
-"""The workers of a process: they carry out what `tidegate.work.worker` commands, and decide nothing.
+"""The workers of a process: they execute the commands of `tidegate.work.worker`.
 
-    StartHandlers   the handlers, async ones in the event loop, plain functions in threads, which hold up no end; each if the state still
-                    says so at its call
-    Interrupt       their cancellation
-    StartTimer      one timer
-
-Reactive tasks and invocations carry out the other commands, each with their programs, on the database. Times are those of the
-loop's monotonic clock. Lines of the log that are about a run have its fields, and nothing of what its handler was called with.
+Async handlers run in the event loop, plain functions in threads, so they do not block results. A
+handler is called only if the state still allows it. Reactive tasks and invocations execute the
+other commands with their own programs. Times are of the loop's monotonic clock. Log lines about a
+run have its fields and omit the handler's arguments.
 """
 
 from __future__ import annotations
@@ -31,17 +28,14 @@ from tidegate_adapters.runtime.reducers import Call, CallEach, Ended, InterruptE
 WorkerObserver: TypeAlias = Observer[WorkerEvent, WorkerState, WorkerCommand]
 
 INTERRUPTED: Final = Refused("interrupted")
-"""What the runtime says of code that was interrupted (law RT5)."""
+"""The runtime's reply for interrupted code (law RT5)."""
 _LOOP: Final = ClockName("loop")
 
 
 class HandlerWorkers(ABC):
-    """Run handlers in the event loop in which they are made.
+    """Runs handlers in the event loop in which it is made.
 
-    Args:
-        rules: How the process works.
-        log: For people.
-        observers: Called with each event, the state after it, and the commands that follow.
+    `observers` are called with each event, the state after it, and its commands.
     """
 
     def __init__(self, rules: WorkerRules, log: Logger, observers: Iterable[WorkerObserver] = ()) -> None:
@@ -54,45 +48,41 @@ class HandlerWorkers(ABC):
 
     @abstractmethod
     def _request(self, command: WorkerCommand) -> Call | None:
-        """What to do for a command that reactive tasks and invocations carry out each in their own way."""
+        """The call for a command that reactive tasks and invocations execute differently."""
 
     @abstractmethod
-    def _handle(self, run: Run) -> Awaitable[object]:
-        """Call the handler of a run."""
+    def _handle(self, run: Run) -> Awaitable[object]: ...
 
     @abstractmethod
-    def _answer(self, run: Run, ended: Ended) -> object:
-        """What a handler has answered; it is logged."""
+    def _answer(self, run: Run, ended: Ended) -> object: ...
 
     @abstractmethod
-    def _named(self, run: Run) -> str:
-        """A run in a line of the log."""
+    def _named(self, run: Run) -> str: ...
 
     @abstractmethod
     def _fields(self, command: object, given: object) -> Mapping[str, object]:
-        """The fields of a line of the log that is about a command, or about a run that it was given."""
+        """The log fields for a command or one of its runs."""
 
     def _closing(self) -> None:
-        """Called before what still runs is left behind."""
         if self._timer is not None:
             self._timer.cancel()
 
     @property
     def state(self) -> WorkerState:
-        """Where they stand."""
         return self._runtime.state
 
     @property
     def left_s(self) -> float:
-        """How many seconds are left to write results, if they are to stop at the latest now."""
+        """The seconds left to write results, assuming a stop now at the latest."""
         now = self._now()
         return max((self.state.stop_at or now) + self._rules.leave - now, 0) / SECOND
 
     async def run(self) -> None:
-        """Work until `stop`, a cancellation, or an exit of user code; then let handlers end, and write their results.
+        """Work until `stop`, a cancellation, or an exit of user code; then finish and write
+        results.
 
         Raises:
-            CancelledError, SystemExit, KeyboardInterrupt: As it came, after the rest.
+            CancelledError, SystemExit, KeyboardInterrupt: Re-raised after the rest.
         """
         owed: BaseException | None = None
         self._runtime.tell(TimerFired(self._now()))
@@ -111,11 +101,10 @@ class HandlerWorkers(ABC):
             raise owed
 
     def _closed(self) -> None:
-        """Called when nothing runs any more."""
         self._threads.close()
 
     def stop(self) -> None:
-        """Take nothing more, and let `run` return when what runs has ended; called once more, wait for no handler."""
+        """Take no more work; `run` returns when handlers end. A second call skips the wait."""
         self._runtime.tell(StopRequested(self._now()))
 
     def _announce(self, queue: str, after: Duration) -> None:
@@ -126,7 +115,6 @@ class HandlerWorkers(ABC):
         return Instant(round(self._loop.time() * SECOND), _LOOP)
 
     def _begin(self, command: WorkerCommand) -> Job | None:
-        """What to do for a command."""
         match command:
             case StartHandlers(runs):
                 return CallEach(self._handle, runs)
@@ -136,7 +124,7 @@ class HandlerWorkers(ABC):
                     self._log.warning(text, self._named(run)[:-1], why.value, extra=self._fields(command, run))
                 ended = frozenset(runs)
                 return InterruptEach(lambda of, given: isinstance(of, StartHandlers) and given in ended)
-            case StartTimer(duration):  # in the place of the one before
+            case StartTimer(duration):  # replaces the previous timer
                 if self._timer is not None:
                     self._timer.cancel()
                 fired = lambda: self._runtime.tell(TimerFired(self._now()))  # noqa: E731
@@ -146,7 +134,6 @@ class HandlerWorkers(ABC):
                 return self._request(command)
 
     def _event_for(self, command: WorkerCommand, reply: object) -> WorkerEvent | None:
-        """What became of it, as an event."""
         if isinstance(command, StartHandlers) and isinstance(reply, tuple):
             ended = cast("tuple[Ended, ...]", reply)
             reply = tuple((each.given, self._answer(cast("Run", each.given), each)) for each in ended)

@@ -1,7 +1,4 @@
-"""The base class of apps of tasks on MongoDB: store, settings, tasks, `serve` and `run`.
-
-A runtime implements `_served` and `stop`.
-"""
+"""The base class of apps of tasks on MongoDB; a runtime implements `_served` and `stop`."""
 
 from __future__ import annotations
 
@@ -26,8 +23,7 @@ class Named(Protocol):
     """A task."""
 
     @property
-    def name(self) -> str:
-        """Its name."""
+    def name(self) -> str: ...
 
 
 S = TypeVar("S", bound=AppSettings)
@@ -35,17 +31,9 @@ D = TypeVar("D", bound=Named)
 
 
 def settings_of(kind: type[S], store: AppStore, settings: S | None, todo: str, **said: Any) -> S:
-    """The settings of an app.
+    """The settings of an app, with the URI if the store is one.
 
-    Args:
-        kind: Their type.
-        store: The store; a URI goes into the settings.
-        settings: The settings that were passed, if any.
-        todo: An example of how to make the app.
-        said: The settings in short, used where `settings` is None.
-
-    Raises:
-        Misuse: It is no store, or a setting is of the wrong type or out of range.
+    `said` holds settings in short, used if `settings` is None.
     """
     check_store(store)
     if settings is None:
@@ -63,21 +51,12 @@ def settings_of(kind: type[S], store: AppStore, settings: S | None, todo: str, *
 class App(Generic[S, D]):
     """An app of tasks.
 
-    Args:
-        store: Its store.
-        settings: Its settings.
-        observers: Called with each event of what runs handlers, the state after it, and the commands.
-
-    Attributes:
-        settings: What it was told that is not code.
+    `observers` are called with each worker event, the state after it, and its commands.
     """
 
     _TASK: ClassVar[str]
-    """How a task is declared."""
     _FOUND: ClassVar[str]
-    """What the name of a task identifies, for an error."""
     _ANOTHER: ClassVar[str]
-    """What to do where the app is served already."""
     _LOG: ClassVar[logging.Logger]
 
     def __init__(self, store: AppStore, settings: S, observers: object) -> None:
@@ -92,7 +71,6 @@ class App(Generic[S, D]):
 
     @property
     def declared(self) -> Mapping[str, D]:
-        """Its tasks, by name."""
         return MappingProxyType(self._declared)
 
     def _add(self, made: D) -> None:
@@ -107,23 +85,21 @@ class App(Generic[S, D]):
 
     @property
     def store(self) -> AppStore:
-        """Its store."""
         return self.settings.uri or "" if self._store is None else self._store
 
     @property
     def is_embedded(self) -> bool:
-        """Whether its store is within this process."""
         return self._store is not None and is_embedded(self._store)
 
-    # --- its life ---
+    # --- lifecycle ---
 
     async def serve(self) -> None:
-        """Run what is due until `stop` is called, or the task is cancelled; then let handlers end.
+        """Run due work until `stop` or a cancellation; then let handlers end.
 
         Raises:
-            Misuse: It has no task, it is called twice, or nobody can listen where it is to be shown.
-            TidegateError: No server answers at the start, it is not a replica set, or an index cannot be made.
-            CancelledError, SystemExit, KeyboardInterrupt: As the task was cancelled or a handler raised it, after the rest.
+            Misuse: It has no task, is already served, or cannot listen on a port.
+            TidegateError: At the start, no server answers, it is no replica set, or an index fails.
+            CancelledError, SystemExit, KeyboardInterrupt: Re-raised after the rest.
         """
         if not self._declared:
             raise Misuse("an app without tasks", todo=f"decorate a function with {self._TASK}")
@@ -139,30 +115,24 @@ class App(Generic[S, D]):
         raise NotImplementedError
 
     def stop(self) -> None:
-        """Let `serve` take nothing more, and return when its handlers have ended; called once more, it waits for none.
+        """Fetch no more work; `serve` returns when handlers end. A second call skips the wait.
 
-        It is called in the event loop of `serve`: from another thread, such as that of a plain handler, by
+        Call it in the event loop of `serve`; from a thread, use
         `loop.call_soon_threadsafe(app.stop)`.
         """
         raise NotImplementedError
 
     def _stop_if_failed(self, beside: asyncio.Task[None]) -> None:
-        """What goes on beside the handlers and fails for good ends them."""
         if not beside.cancelled() and beside.exception() is not None and not self._is_stopping.is_set():
             self.stop()
 
     def run(self) -> None:
-        """Serve until SIGTERM or SIGINT: the first lets handlers end, the second waits for none, the third ends the process.
-
-        Raises:
-            Misuse, TidegateError, SystemExit: As `serve` does.
-        """
+        """Serve until a signal: the first drains, the second skips the wait, the third kills."""
         told = self.settings
         run_until_signalled(self.serve, self.stop, duration(told.drain), duration(told.leave), self._LOG)
 
 
 async def look_until_answered(look: Callable[[], Awaitable[bool]], every: Duration) -> None:
-    """Poll until `look` returns True."""
     is_told = await look()
     while not is_told:
         await asyncio.sleep(every / SECOND)
@@ -170,7 +140,6 @@ async def look_until_answered(look: Callable[[], Awaitable[bool]], every: Durati
 
 
 async def look_on(look: Callable[[], Awaitable[bool]], every: Duration) -> None:
-    """Poll until it is cancelled."""
     while True:
         await asyncio.sleep(every / SECOND)
         await look()

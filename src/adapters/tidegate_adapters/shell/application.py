@@ -1,16 +1,14 @@
-"""Applications on the command line: load one, apply settings, run it, and answer commands about it.
+"""Applications on the command line: load, configure and run one, and answer commands about it.
 
-An application runs until a signal ends it, and its logs go to stderr.
-
-The first SIGTERM or SIGINT lets it end what it has begun, within the time of its rules, and what runs on beyond that, a thread
-or what will not be cancelled, is left behind; the second waits for nothing that runs; the third ends the process, also where user code
-holds up the event loop.
+An application runs until a signal, and logs to stderr. The first SIGTERM or SIGINT drains within
+the time of its rules and then abandons threads and uncancellable tasks. The second skips the wait.
+The third kills the process, even if user code blocks the event loop.
 
 A module of commands (`Runtime.commands`) defines
 
-    life(app, **options)      how the application runs, as a `Life`; the default is `serve` until `stop`
-    opened(app, target)       a context manager that yields what the commands use
-    NAME(opened, **options)   an async function for each command, which returns an `Answer`
+    life(app, **options)      how the application runs, as a `Life`; default: `serve` until `stop`
+    opened(app, target)       a context manager for the commands
+    NAME(opened, **options)   an async function per command, which returns an `Answer`
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ ALL: Final = RUNTIMES.values()
 
 
 class Application(Protocol):
-    """What can be run, and told something from outside of its code."""
+    """An application with settings."""
 
     @property
     def settings(self) -> Any: ...
@@ -58,13 +56,13 @@ class Application(Protocol):
 @final
 @attrs.frozen
 class Told:
-    """Which application, and what it is told from outside of its code.
+    """A target and the sources of its settings.
 
     Attributes:
         target: `path.py:attr` or `module:attr`: an application, or a function that makes one.
-        file: With settings; without one that of TIDEGATE_CONFIG, or `pyproject.toml` here, if there is one.
-        arguments: Settings as `concurrency=8`.
-        environ: With settings as `TIDEGATE_WORKER__CONCURRENCY`.
+        file: Default: TIDEGATE_CONFIG, or `pyproject.toml` here.
+        arguments: Such as `concurrency=8`.
+        environ: Such as `TIDEGATE_WORKER__CONCURRENCY`.
     """
 
     target: str
@@ -74,19 +72,7 @@ class Told:
 
 
 def show_settings(told: Told, terminal: Terminal, *, kinds: Kinds = ALL, with_origin: bool, is_json: bool) -> ExitCode:
-    """Show what an application is told, without secrets.
-
-    Args:
-        told: Which one.
-        terminal: Where it is shown.
-        kinds: What it may be.
-        with_origin: Tell where each value is from.
-        is_json: Answer with one JSON object.
-
-    Raises:
-        Misuse: There is no such application, or it is told what cannot be.
-        CodeRaisedError: The user's code that makes it raised an error.
-    """
+    """Show the settings of an application, without secrets."""
     rows = asyncio.run(made(told, *attribute(told.target), kinds))[1]
     if is_json:
         terminal.answer({"schema": "tidegate/config@1", "settings": [attrs.asdict(each) for each in rows], "ok": True})
@@ -100,7 +86,7 @@ def show_settings(told: Told, terminal: Terminal, *, kinds: Kinds = ALL, with_or
 
 @final
 class Logs(NamedTuple):
-    """How an application logs: lines or objects, and what is below which level, a name of `logging`, is not logged."""
+    """The format and the minimum level of logs."""
 
     form: LogFormat
     level: str
@@ -109,14 +95,7 @@ class Logs(NamedTuple):
 @final
 @attrs.frozen
 class Answer:
-    """The answer of a command.
-
-    Attributes:
-        data: The fields of the JSON answer.
-        lines: The same for people, as lines, or as rows of a table.
-        notes: More lines, for stderr.
-        code: The exit code.
-    """
+    """The answer of a command: JSON fields, text lines or rows, notes for stderr, exit code."""
 
     data: Mapping[str, object] = attrs.field(factory=dict)
     lines: Iterable[str | tuple[str, ...]] = ()
@@ -124,7 +103,6 @@ class Answer:
     code: ExitCode = ExitCode.OK
 
     def tell(self, terminal: Terminal) -> None:
-        """Write it for people."""
         lines = [*self.lines]
         rows = [each for each in lines if isinstance(each, tuple)]
         terminal.table(rows)
@@ -144,20 +122,17 @@ def listing(
     limit: int,
     is_more: bool,
 ) -> Answer:
-    """A list: one row a line, and a note where `--limit` cut it off."""
     rows = (*found,)
     notes = (f"and more: narrow it down, or set --limit above {limit}",) if is_more else ()
     return Answer({name: [*map(data, rows)], "more": is_more}, [*map(cells, rows)], notes)
 
 
 def shortened(error: str) -> str:
-    """The beginning of an error, as one line without secrets."""
     line = one_line(redacted(error))
     return line if len(line) <= _ERROR_MAX else f"{line[:_ERROR_MAX]}..."
 
 
 _ERROR_MAX: Final = 120
-"""The number of characters of an error that a row shows."""
 
 
 @final
@@ -166,12 +141,13 @@ class Life(Generic[T]):
     """How an application runs.
 
     Attributes:
-        run: Runs it until `stop` is called, or it has nothing more to do.
-        stop: Lets it end what it has begun; called once more, it waits for nothing.
-        total: How long that may take, in microseconds.
-        ends: What it does until then, for people.
-        leave: How long the process lasts once it is called again, in microseconds; None for as long as `run` takes.
-        answer: Makes the answer from the outcome of `run`.
+        run: Runs it until `stop`, or until it has no more to do.
+        stop: Lets started work end; a second call skips the wait.
+        total: The time limit of both, in microseconds.
+        ends: The started work, for messages.
+        leave: How long the process lasts after the second call, in microseconds; None for as long
+            as `run`.
+        answer: Converts the result of `run`.
     """
 
     run: Callable[[], Awaitable[T]]
@@ -185,20 +161,12 @@ class Life(Generic[T]):
 def run_app(
     told: Told, runtime: Runtime, given: Mapping[str, Any], logs: Logs, terminal: Terminal, *, is_json: bool
 ) -> ExitCode:
-    """Run an application until it is asked to stop, or has nothing more to do, and answer how it ended.
-
-    Args:
-        told: Which one.
-        runtime: What it is.
-        given: What else says how it runs.
-        logs: How it logs.
-        terminal: Where it logs, and where it is shown how it ended.
-        is_json: Answer with one JSON object.
+    """Run an application until a signal or its end, and report how it ended.
 
     Raises:
-        Misuse: There is no such application, or it is told what cannot be.
-        CodeRaisedError: The user's code that makes it raised an error.
-        ServerFailedError: Its server does not answer, or has failed it.
+        Misuse: There is no such application, or a setting is invalid.
+        CodeRaisedError: The user's code raised an error.
+        ServerFailedError: Its server failed or does not answer.
     """
     log_to(terminal.err, *logs)
     log = logging.getLogger(f"tidegate.{runtime.section}")
@@ -233,21 +201,8 @@ def _served(app: Any) -> Life[None]:
 def ask_app(
     told: Told, runtime: Runtime, command: str, given: Mapping[str, Any], terminal: Terminal, *, is_json: bool
 ) -> ExitCode:
-    """Ask an application, none of whose processes need run.
-
-    Args:
-        told: Which one.
-        runtime: What it is.
-        command: The name of the function that asks.
-        given: What it is given.
-        terminal: Where it is answered.
-        is_json: Answer with one JSON object.
-
-    Raises:
-        Misuse: There is no such application, or it cannot be asked so.
-        CodeRaisedError: The user's code that makes it raised an error.
-        NothingSelectedError: What is asked for is not there.
-        ServerFailedError: The server does not answer, or refuses.
+    """Run a command about an application; none of its processes need run. Raises as `run_app`, and
+    NothingSelectedError.
     """
     commands = import_module(runtime.commands)
 
@@ -269,29 +224,17 @@ def ask_app(
 async def made(
     told: Told, value: object, module: ModuleType, kinds: Kinds = ALL
 ) -> tuple[Application, tuple[Row, ...]]:
-    """The application as it is told, and what it is told.
-
-    Args:
-        told: Which one.
-        value: What the target names.
-        module: Where that is.
-        kinds: What it may be.
-
-    Raises:
-        Misuse: It is none of these, or is told what cannot be.
-        CodeRaisedError: The user's code that makes it raised an error.
-    """
+    """The configured application and its settings."""
     application, kind = await _application(value, told.target, module, kinds)
     found = configured(application.settings, *layers(kind.section, told.file, told.arguments, told.environ))
     try:
         return application.configured(found.settings), found.rows
-    except Misuse as error:  # each is right, and they do not fit one another
+    except Misuse as error:  # each is valid, but not together
         error.where = error.where or ", ".join(sorted({row.origin for row in found.rows} - {"code", "default"}))
         raise
 
 
 async def _application(value: object, target: str, module: ModuleType, kinds: Kinds) -> tuple[Application, Runtime]:
-    """What the target is, or makes, within the event loop."""
     is_called = callable(value) and _kind(value, ALL) is None
     if is_called and not takes_nothing(cast("Callable[..., object]", value)):
         raise Misuse(

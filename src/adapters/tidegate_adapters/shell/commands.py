@@ -1,11 +1,11 @@
-"""The commands of a runtime: `run`, and those with which an operator inspects and controls an application.
+"""The commands of a runtime: `run`, and operator commands.
 
-    COMMANDS = Commands(ORCHESTRATOR, "Tasks on MongoDB.", ["tidegate orchestrator run shop.jobs:app"], {ExitCode.OK: "done"})
+    COMMANDS = Commands(ORCHESTRATOR, "Tasks on MongoDB.", EXAMPLES, {ExitCode.OK: "done"})
     COMMANDS.run("an app", "its handlers end", "CONCURRENCY=20", ("", "--set concurrency=20"))
     COMMANDS.add("show", "Show one invocation.", ("mail-7", "mail-7 --json"), click.argument("key"))
 
-This module holds help and options. Each command calls the function of the same name in `Runtime.commands`. That module is loaded
-when the command runs, so `--help` loads no runtime.
+A command calls the function of its name in `Runtime.commands`, which loads only then, so `--help`
+loads no runtime.
 """
 
 from __future__ import annotations
@@ -22,22 +22,12 @@ from tidegate_adapters.shell.runtimes import Runtime
 from tidegate_adapters.shell.terminal import Terminal
 
 TARGET: Final = "TARGET is path.py:attr or module:attr, where attr is {}, or a function without arguments, also an async one, that makes one."
-"""The help text about targets; format it with the name of the class and its article."""
+"""Format it with the class name and its article."""
 
 
 @final
 class Commands:
-    """The commands of a runtime.
-
-    Args:
-        runtime: The runtime.
-        text: The help of their group.
-        examples: Example command lines.
-        codes: Exit codes and their meaning, for the help.
-
-    Attributes:
-        group: The group.
-    """
+    """The commands of a runtime, with their help; `text` is that of the group."""
 
     def __init__(self, runtime: Runtime, text: str, examples: Sequence[str], codes: Mapping[ExitCode, str]) -> None:
         self._runtime = runtime
@@ -57,15 +47,15 @@ class Commands:
         *options: Option,
         codes: Mapping[ExitCode, str] = RUN,
     ) -> None:
-        """The command that runs an application until a signal ends it.
+        """Add the command that runs an application until a signal.
 
         Args:
-            what: What is run, with its article; then, after a blank line, more help.
-            ends: What the first signal lets it do.
-            variable: An example of an environment variable, without its prefix.
+            what: What runs, with its article; then, after a blank line, more help.
+            ends: What the first signal lets it finish.
+            variable: An example environment variable, without its prefix.
             examples: Arguments after the target, for each of `Runtime.examples`.
             options: Its own options.
-            codes: Exit codes and their meaning, for the help.
+            codes: Exit codes and meanings.
         """
         article, _, more = what.partition("\n\n")
         text = (
@@ -113,17 +103,10 @@ class Commands:
         check: Callable[[dict[str, Any]], str | None] = lambda _: None,
         **fixed: object,
     ) -> None:
-        """A command about an application, none of whose processes need run.
+        """Add a command about an application; arguments as for `run`.
 
-        Args:
-            name: Its name.
-            text: Its help.
-            examples: As of `run`.
-            options: Its own options.
-            codes: Exit codes and their meaning, for the help.
-            function: The name of its function; the name of the command unless it is set.
-            check: Returns what is wrong with the options, or None; it may change them.
-            fixed: More arguments of the function.
+        Its function has its name unless `function` is set, and gets `fixed` too. `check` may change
+        the options and returns an error or None.
         """
 
         def command(
@@ -152,10 +135,9 @@ class Commands:
 
 
 def of_all(what: str) -> Callable[[dict[str, Any]], str | None]:
-    """A check for commands that change many things: either filters or `--all` must be given. It drops the option `is_all`.
+    """A check for bulk commands: requires filters or `--all`, and drops the option `is_all`.
 
-    Args:
-        what: The things, in the plural.
+    `what` names the items, in the plural.
     """
 
     def check(given: dict[str, Any]) -> str | None:

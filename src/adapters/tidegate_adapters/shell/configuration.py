@@ -1,33 +1,36 @@
-"""Settings from a file, the environment and arguments, laid over what the code says; each value knows where it is from.
+"""Settings from a file, the environment and arguments, over those of the code, with their sources.
 
     arguments       --set concurrency=8
     environment     TIDEGATE_WORKER__CONCURRENCY=8
-    file            [worker] concurrency = 8, in TOML or YAML; in pyproject.toml [tool.tidegate.worker]
+    file            [worker] concurrency = 8, in TOML or YAML; in pyproject.toml
+                    [tool.tidegate.worker]
     code            Worker(..., concurrency=8)
     default
 
-Whatever stands above wins, value by value. The settings are an attrs value, and its own checks are the rules; what its
-fields are annotated with says how text is read:
+An upper layer overrides those below, value by value. Settings are an attrs value with its own
+checks. Field annotations determine how text is read:
 
-    a length of time    20 s, 500 ms, 5 min; a bare number is refused, for nobody can tell its unit
+    a length of time    20 s, 500 ms, 5 min; a bare number is an error, since its unit is unknown
     a point in time     2026-11-23T08:00:00Z
     a choice            by its name, such as by_key
-    one of several      `kind` names which, and begins anew: kind = "fixed", interval = "1 s"
-    an optional value   none where there is to be none
-    a list              in arguments and the environment with commas between
-    a number, a yes     as text in arguments and the environment only: 8, true
+    one of several      `kind` selects one and resets its fields: kind = "fixed", interval = "1 s"
+    an optional value   none for no value
+    a list              comma-separated in arguments and the environment
+    a number, a yes     text only in arguments and the environment: 8, true
 
-A field that follows from others by default (as thresholds do from the concurrency) goes on to do so, unless something is said
-of it. What cannot be written down, such as a function, is the code's alone.
+A field whose default depends on others (thresholds on the concurrency) follows them until a layer
+sets it. Only code can set values without a text form, such as functions.
 
-Precedence and spelling are those of pip, uvicorn and twelve-factor applications. cattrs finds out what a type is made of. The rest
-is written by hand: typed-settings repeats the raw value in its errors, secrets included, and reads a number without a unit as seconds.
+Precedence and spelling follow pip, uvicorn and twelve-factor applications. cattrs inspects the
+types. The rest is our own: typed-settings repeats raw values, secrets included, in its errors, and
+reads a number without unit as seconds.
 
 Laws
-    CF1  What no layer speaks of stays what the code says; without layers, all of it.
-    CF2  What is shown of settings, laid over the defaults, makes the same settings: each value is read as it is shown.
-    CF3  The uppermost layer that speaks of a value has it, and is its origin.
-    CF4  What is refused is told with where it came from, and a secret is in no message and in nothing that is shown.
+    CF1  A value that no layer sets stays as in the code; without layers, all of them do.
+    CF2  The shown settings, applied over the defaults, give the same settings: each value is read
+         as it is shown.
+    CF3  The uppermost layer that sets a value determines it, and is its origin.
+    CF4  An error names the source of the rejected value. No message and no output shows a secret.
 """
 
 from __future__ import annotations
@@ -90,30 +93,24 @@ _UNITS: Final[Mapping[str, int]] = {
     "us": 1, "ms": MILLISECOND, "s": SECOND, "m": MINUTE, "min": MINUTE, "h": 60 * MINUTE, "d": 1440 * MINUTE,
 }  # fmt: skip
 _VALUES_MAX: Final = 1_000
-"""So few may a file have: a few lines of YAML, whose names stand for one another, may hold more than there is memory."""
+"""The most values of a file: YAML aliases can expand a few lines beyond memory."""
 _LENGTH: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?) ?([a-z]+)")
 
 
 @final
 class _Word(str):
-    """A value of an argument or of the environment, where all is text."""
+    """Text from an argument or the environment."""
 
     __slots__ = ()
 
 
-# --- layers -------------------------------------------------------------------------------------------------------------
+# --- layers ---------------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class Setting:
-    """A value that a layer has for the settings.
-
-    Attributes:
-        path: The names that lead to it, outermost first.
-        value: What it is to be, as text, or as TOML and YAML have it.
-        origin: Where it is from, for people.
-    """
+    """A value that a layer sets: its path, outermost name first, and its source for messages."""
 
     path: Names
     value: object = attrs.field(repr=False)
@@ -123,18 +120,7 @@ class Setting:
 def layers(
     section: str, file: Path | None, arguments: Iterable[str], environ: Mapping[str, str]
 ) -> tuple[tuple[Setting, ...], ...]:
-    """All layers, the lowest first.
-
-    Args:
-        section: Whose settings, such as `worker`.
-        file: The file; without one that of TIDEGATE_CONFIG, or `pyproject.toml` here, if there is one.
-        arguments: As `from_arguments` has them.
-        environ: The environment.
-
-    Raises:
-        Misuse: As the layers do.
-        MissingExtra: The file is YAML, and what reads that is not installed.
-    """
+    """All layers, lowest first. The default file is TIDEGATE_CONFIG, or `pyproject.toml` here."""
     here, named = Path("pyproject.toml"), environ.get("TIDEGATE_CONFIG")
     found = file or (Path(named) if named else here if here.is_file() else None)
     of_file = () if found is None else from_file(found, section)
@@ -142,11 +128,6 @@ def layers(
 
 
 def from_arguments(texts: Iterable[str]) -> tuple[Setting, ...]:
-    """The layer of arguments: `concurrency=8`.
-
-    Raises:
-        Misuse: One has no name, or no `=`.
-    """
     return tuple(map(_from_argument, texts))
 
 
@@ -158,14 +139,9 @@ def _from_argument(text: str) -> Setting:
 
 
 def from_environment(environ: Mapping[str, str], section: str) -> tuple[Setting, ...]:
-    """The layer of the environment.
+    """The layer of variables such as `TIDEGATE_WORKER__...` for the section `worker`.
 
-    Args:
-        environ: The environment.
-        section: Whose settings: `worker` for what begins with `TIDEGATE_WORKER__`.
-
-    Raises:
-        Misuse: A variable begins with `TIDEGATE_`, nests, and is of a section that there is not.
+    A nested `TIDEGATE_` variable of an unknown section raises Misuse.
     """
     prefix = f"TIDEGATE_{section.upper()}__"
     for name in sorted(environ):
@@ -180,15 +156,9 @@ def from_environment(environ: Mapping[str, str], section: str) -> tuple[Setting,
 
 
 def from_file(file: Path, section: str) -> tuple[Setting, ...]:
-    """The layer of a file: its table `section`, and in `pyproject.toml` the table `tool.tidegate.section`.
+    """The layer of a file: its table `section`; in `pyproject.toml`, `tool.tidegate.section`.
 
-    Args:
-        file: TOML, or YAML if it is called so.
-        section: Whose settings.
-
-    Raises:
-        Misuse: It cannot be read, or says something else as well.
-        MissingExtra: It is YAML, and what reads that is not installed.
+    Misuse if it is unreadable or has unknown content.
     """
     tables = _read(file)
     if file.name == "pyproject.toml":
@@ -213,7 +183,7 @@ def _read(file: Path) -> Mapping[str, object]:
         raise
     except OSError as error:
         raise Misuse(f"cannot read {file}", why=error.strerror or "") from None
-    except ValueError as error:  # of TOML, YAML or UTF-8; the line that is wrong may hold a secret
+    except ValueError as error:  # of TOML, YAML or UTF-8; the line may hold a secret
         raise Misuse(f"{file} is no {'YAML' if file.suffix in {'.yaml', '.yml'} else 'TOML'}", why=str(error)) from None
     except RecursionError:
         raise Misuse(f"cannot read {file}", why="it is nested too deeply") from None
@@ -256,19 +226,13 @@ def _leaves(table: Mapping[str, object], path: Names, origin: str) -> Iterator[S
             yield Setting(below, value, origin)
 
 
-# --- settings of layers -------------------------------------------------------------------------------------------------
+# --- settings of layers ---------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class Row:
-    """A value of settings, to be shown.
-
-    Attributes:
-        path: The names that lead to it, with dots between.
-        value: What it is, as it is read; of a secret, nothing.
-        origin: Where it is from.
-    """
+    """A shown value with its dotted path; empty for a secret."""
 
     path: str
     value: str
@@ -278,22 +242,14 @@ class Row:
 @final
 @attrs.frozen
 class Configured(Generic[T]):
-    """Settings, and where each value of them is from."""
+    """Settings, and the source of each value."""
 
     settings: T
     rows: tuple[Row, ...]
 
 
 def configured(base: T, *over: Sequence[Setting]) -> Configured[T]:
-    """What the code says, with layers over it.
-
-    Args:
-        base: What the code says: an attrs value.
-        over: The lowest first.
-
-    Raises:
-        Misuse: A layer speaks of what is not there, or says what cannot be.
-    """
+    """Apply layers, lowest first, to the settings of the code. Unknown values raise Misuse."""
     tree: dict[str, Any] = {}
     origins: dict[Names, str] = {}
     for layer in over:
@@ -304,7 +260,7 @@ def configured(base: T, *over: Sequence[Setting]) -> Configured[T]:
 
 
 def _put(tree: dict[str, Any], origins: dict[Names, str], setting: Setting) -> None:
-    """Who names a kind begins anew, and so does a table where a value was, or a value where a table was."""
+    """Set a value; a new `kind`, or a change between table and value, discards what was below."""
     *above, last = setting.path
     place = setting.path[:-1] if last == KIND else setting.path
     for name in above:
@@ -319,7 +275,6 @@ def _put(tree: dict[str, Any], origins: dict[Names, str], setting: Setting) -> N
 
 
 def _over(base: Any, kind: Any, tree: object, path: Names, origins: Mapping[Names, str]) -> object:
-    """The value of this type that the tree makes of the one before."""
     if isinstance(tree, dict) and attrs.has(type(base)) and not (KIND in tree and _kinds(kind)):
         return _evolved(base, tree, path, origins)
     try:
@@ -327,7 +282,7 @@ def _over(base: Any, kind: Any, tree: object, path: Names, origins: Mapping[Name
             told = (
                 f"a {'str' if isinstance(tree, _Word) else type(tree).__name__}" if is_typeddict(kind) else _told(tree)
             )
-            raise _WrongError(f"{told} is no table")  # noqa: TRY301  refused as what the converter refuses
+            raise _WrongError(f"{told} is no table")  # noqa: TRY301  handled like converter errors
         found = _CONVERTER.structure(tree, kind)
     except Exception as error:  # noqa: BLE001  of the converter, or of a check of ours
         _refuse(error, path, origins)
@@ -352,7 +307,6 @@ def _evolved(base: Any, tree: Mapping[str, object], path: Names, origins: Mappin
 
 
 def _follows(base: Any, field: attrs.Attribute[Any]) -> bool:
-    """Is it what the other fields make it, by default?"""
     return getattr(field.default, "takes_self", False) and bool(getattr(base, field.name) == _default(base, field))
 
 
@@ -365,7 +319,7 @@ def _default(base: Any, field: attrs.Attribute[Any]) -> object:
             return default.factory(base) if takes_self else default.factory()
 
 
-# --- what is wrong ------------------------------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------
 
 
 def _check_known(name: str, known: Iterable[str], origin: str, path: Names = ()) -> None:
@@ -377,7 +331,6 @@ def _check_known(name: str, known: Iterable[str], origin: str, path: Names = ())
 
 
 def _refuse(error: Exception, path: Names, origins: Mapping[Names, str]) -> NoReturn:
-    """Tell the first thing that is wrong, and where it came from."""
     while isinstance(error, ClassValidationError | IterableValidationError):
         noted, others = error.group_exceptions()
         inner, note = noted[0] if noted else (others[0], None)
@@ -405,16 +358,16 @@ def _refuse(error: Exception, path: Names, origins: Mapping[Names, str]) -> NoRe
 
 
 def _origin(origins: Mapping[Names, str], path: Names) -> str:
-    """Where what stands at the path, or below it, is from; or else what stands above."""
+    """The sources of values at or below the path, or else of the nearest above."""
     below = sorted({origin for place, origin in origins.items() if place[: len(path)] == path})
     return ", ".join(below) or (_origin(origins, path[:-1]) if path else "")
 
 
-# --- text and values ----------------------------------------------------------------------------------------------------
+# --- text and values ------------------------------------------------------------------------------
 
 
 class _WrongError(ValueError):
-    """What a value is not, without the value if that is secret."""
+    """An invalid value; the message hides secrets."""
 
 
 def _converter() -> Converter:
@@ -525,7 +478,7 @@ def _told(raw: object) -> str:
 
 
 def _kinds(kind: Any) -> list[Any]:
-    """Those that a value of this type may be one of; none if there is no choice."""
+    """The alternatives of a type; none if there is no choice."""
     found = [each for each in get_args(kind) if each is not NoneType] if _is_union(kind) else []
     return found if len(found) > 1 else []
 
@@ -552,19 +505,17 @@ def _is_union(kind: Any) -> bool:
 
 @cache
 def _types(kind: Any) -> Mapping[str, Any]:
-    """The types of what can be written down of it, by name."""
     hints = get_type_hints(kind, include_extras=True)
     names = hints if is_typeddict(kind) else [each.name for each in attrs.fields(kind) if _is_told(each)]
     return {name: hints[name] for name in names if _is_written(hints[name])}
 
 
 def _is_told(field: attrs.Attribute[Any]) -> bool:
-    """Is it told, and not what another setting makes it?"""
+    """Is it set by layers, and not derived from another setting?"""
     return field.init and "told_by" not in field.metadata
 
 
 def _is_written(kind: Any) -> bool:
-    """Can a value of this type be written down?"""
     if kind in {Duration, Secret, int, bool, str, datetime, timedelta, NoneType} or _is_enum(kind) or _is_literal(kind):
         return True
     if _is_union(kind) or _is_tuple(kind):
@@ -575,11 +526,11 @@ def _is_written(kind: Any) -> bool:
     return is_typeddict(kind) or (attrs.has(kind) and all(name in _types(kind) for name in required))
 
 
-# --- to be shown --------------------------------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------
 
 
 def _rows(value: Any, kind: Any, default: object, path: Names, origins: Mapping[Names, str]) -> Iterator[Row]:
-    """A row for each value; `default` is what it would be if nobody said anything."""
+    """A row per value; `default` is the value without any setting."""
     if attrs.has(type(value)):
         yield from _rows_of(value, kind, default, path, origins)
     elif is_typeddict(kind):
@@ -605,7 +556,7 @@ def _rows_of(value: Any, kind: Any, default: object, path: Names, origins: Mappi
 
 
 def _written(value: object, kind: Any, name: str) -> str:
-    """A value as it is read; of a secret, nothing, and of what only the code can say (its type is None) its type."""
+    """The readable form; hidden for a secret, only the type if only code can set it (kind None)."""
     if value is None:
         return "none"
     if Secret in {kind, *get_args(kind)} or is_secret_name(name):

@@ -1,11 +1,10 @@
-"""Serves health, metrics and a page of an application while it runs: `/metrics` for Prometheus, `/health` for platforms, and a page for
-operators (`tidegate_adapters.page.live`). Addresses are loopback by default. A registry of the user's gets the metrics as well.
+"""Serves `/health`, `/metrics` and the operator page (`tidegate_adapters.page.live`) of a running
+application.
 
-What is shown can be read from any thread (`tidegate_adapters.observe.http`). Nobody is asked who they are at `/metrics` and `/health`:
-whoever reaches them learns the names of topics, or of tasks.
-
-    /metrics    what the application has, and whatever else is in the registry; with the extra `metrics`
-    /health     200 or 503, and why, as JSON
+Addresses are loopback by default. A user's registry gets the metrics too. All data is readable from
+any thread (`tidegate_adapters.observe.http`). `/metrics` and `/health` need no authentication, so
+every client that reaches them learns the names of topics or tasks. `/health` answers 200 or 503
+with reasons as JSON; `/metrics` needs the extra `metrics`.
 """
 
 from __future__ import annotations
@@ -32,19 +31,17 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("tidegate_adapters.monitor")
 
 _LOOKED_EVERY: Final = 5.0
-"""Seconds from one look at a store to the next, at most."""
+"""The longest poll interval of the store, in seconds."""
 
 
 @final
 class Monitor:
-    """Serves health, metrics and a page of an application, as far as its settings ask for them.
+    """Serves health, metrics and a page, as the settings ask.
 
     Args:
-        told: Its settings (`tidegate_adapters.shell.settings.ServedSettings`); those of a runtime without a page need no `page_port`.
-        registry: The registry of its metrics; None for one of its own.
-
-    Attributes:
-        is_wanted: Whether there is anything to serve.
+        told: The settings (`tidegate_adapters.shell.settings.ServedSettings`); a runtime without a
+            page needs no `page_port`.
+        registry: For the metrics; None for an own one.
     """
 
     def __init__(self, told: Any, registry: CollectorRegistry | None) -> None:
@@ -63,19 +60,22 @@ class Monitor:
         look: Callable[[], Awaitable[None]] | None = None,
         log: logging.Logger = log,
     ) -> AsyncIterator[None]:
-        """Serve until the block ends.
+        """Serve during the block.
 
         Args:
             health: Returns the answer of `/health`; called from any thread.
-            metrics: The name of the module with its `families` of metrics (`tidegate_adapters.observe.prometheus.Families`), an extra.
-            sample: The arguments of these: a function that returns the current state, called from any thread, and the counters.
+            metrics: The module with its `families`
+                (`tidegate_adapters.observe.prometheus.Families`), an extra.
+            sample: Their arguments: a function that returns the state, called from any thread, and
+                the counters.
             page: Makes the provider of the page.
-            look: Polls the store for what health and metrics show (`looking`).
-            log: The logger for the address of the page.
+            look: Polls the store for health and metrics (`looking`).
+            log: The logger for the addresses.
 
         Raises:
-            Misuse: The registry shows another one, nobody can listen at a port, or others could reach the page without a token.
-            MissingExtra: There is a registry, and not what brings it.
+            Misuse: The registry is in use, a port is unavailable, or the page would be public
+                without a token.
+            MissingExtra: A registry is given without its extra.
         """
         if not self.is_wanted:
             yield
@@ -119,18 +119,16 @@ class Monitor:
 
 
 def _under_own_name(page: Page) -> Page:
-    """The same for whoever is on this machine, and not for a page of another site that a browser here shows."""
+    """Reject requests under another host name, as from another site's page in a local browser."""
     return lambda asked: page(asked) if is_own_name(asked.headers.get("Host", "")) else MISDIRECTED
 
 
 @asynccontextmanager
 async def looking(look: Callable[[], Awaitable[None]], stalled_after: Duration) -> AsyncIterator[None]:
-    """Have a store asked how an application is, again and again, until the block ends; what fails is logged.
+    """Poll a store during the block and log failures.
 
-    Args:
-        look: Asks.
-        stalled_after: It is asked three times in so many microseconds, and every five seconds at least; but where it takes long to
-            answer, no more than a tenth of the time.
+    The interval is a third of `stalled_after` (microseconds), at most five seconds, but slow polls
+    take at most a tenth of the time.
     """
     loop = asyncio.get_running_loop()
 
@@ -152,6 +150,5 @@ async def looking(look: Callable[[], Awaitable[None]], stalled_after: Duration) 
 
 
 def of_health(told: Mapping[str, object], *, is_healthy: bool) -> Answer:
-    """What is answered to whoever asks how it is."""
     status = HTTPStatus.OK if is_healthy else HTTPStatus.SERVICE_UNAVAILABLE
     return Answer(status, "application/json", json.dumps({"healthy": is_healthy, **told}).encode())

@@ -1,4 +1,4 @@
-"""What commands share: how options are read, those that each has, and how help is laid out."""
+"""Shared options of commands, and the layout of help."""
 
 from __future__ import annotations
 
@@ -16,16 +16,13 @@ from tidegate.exit_codes import ExitCode
 from tidegate_adapters.shell.terminal import Terminal
 
 Run: TypeAlias = Callable[[Terminal], ExitCode]
-"""What a command line asks for."""
 Option: TypeAlias = Callable[[Callable[..., Run]], Callable[..., Run]]
-"""Adds an option to a command, or several (`together`)."""
-
 UNITS_B: Final = {"": 1, "B": 1, "kB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
 UNITS_S: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """`500ms`, `90s`, `90`, `1.5m` or `1h`, in seconds."""
+    """Parse `500ms`, `90s`, `90`, `1.5m` or `1h` to seconds."""
     if value is None:
         return None
     match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h|)", value)
@@ -38,28 +35,24 @@ def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> f
 def _not_empty(
     ctx: click.Context, param: click.Parameter, value: str | tuple[str, ...] | None
 ) -> str | tuple[str, ...] | None:
-    """What a filter names. Nothing is no filter: a variable of a shell that is not set would mean all."""
+    """Reject an empty filter: an unset shell variable would otherwise select everything."""
     if value is not None and not all(value if isinstance(value, tuple) else (value,)):
         raise click.BadParameter("it is empty; leave it out where all are meant", ctx, param)
     return value
 
 
 filtering = partial(click.option, callback=_not_empty)
-"""An option that says what is meant."""
-
 
 A_TIME: Final = "A time with its time zone, or how long ago: 2026-11-24T12:00:00Z, 90s, 5m, 2h, 1d."
-"""The help text about times."""
 
 
 def limit_of(each: str = "") -> Option:
-    """The option `--limit` of a list."""
     text = f"How many at most{each}."
     return click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help=text)
 
 
 def size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """`500MB`, `2GB` or a number of bytes."""
+    """Parse `500MB`, `2GB` or a number of bytes."""
     if value is None:
         return None
     match = re.fullmatch(r"([0-9]{1,15})(B|kB|MB|GB|)", value)
@@ -77,7 +70,7 @@ def seed_of_runs(ctx: click.Context, param: click.Parameter, value: str | None) 
 
 
 def kinds_of_faults(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...] | None:
-    """`all` (None), `none`, or kinds with commas between."""
+    """Parse `all` (None), `none`, or comma-separated kinds."""
     if value in {"all", "none"}:
         return None if value == "all" else ()
     from tidegate.sim.faults import Fault  # noqa: PLC0415  so that --help is quick
@@ -96,8 +89,6 @@ FILE: Final = click.Path(path_type=Path)
 
 
 def together(*options: Option) -> Option:
-    """Combine options, in this order."""
-
     def decorate(command: Callable[..., Run]) -> Callable[..., Run]:
         for option in reversed(options):
             command = option(command)
@@ -107,8 +98,8 @@ def together(*options: Option) -> Option:
 
 
 def calling(function: str) -> Callable[..., Run]:
-    """A command that calls the function `module:name` with its options as keywords, and with the terminal. The module is loaded when
-    the command runs, so that `--help` is quick.
+    """A command that calls `module:name` with its options and the terminal; the module loads only
+    then, so `--help` is quick.
     """
     module, _, name = function.partition(":")
     return lambda **given: lambda terminal: getattr(import_module(module), name)(terminal=terminal, **given)
@@ -124,7 +115,6 @@ told: Final = together(
     ),
     click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, such as concurrency=8."),
 )
-"""Which worker, or app, and what it is told."""
 logged: Final = together(
     click.option(
         "--log-format",
@@ -141,7 +131,6 @@ logged: Final = together(
         help="What is below is not logged.",
     ),
 )
-"""How it logs."""
 
 
 def set_colour(ctx: click.Context, _: click.Parameter, value: str) -> None:
@@ -172,11 +161,10 @@ common: Final = together(
         "--debug", is_flag=True, expose_value=False, callback=set_debugging, help="Show the traceback of an error."
     ),
 )
-"""The options that every command has."""
 
 
 def explained(text: str, examples: Sequence[str], codes: Mapping[ExitCode, str]) -> str:
-    """The help of a command; the backspaces keep click from filling the lines of a block."""
+    """The help of a command; backspaces keep click from rewrapping blocks."""
     shown = "\n".join(f"  {example}" for example in examples)
     ends = "\n".join(f"  {code:<3}  {meaning}" for code, meaning in codes.items())
     return f"{text}\n\n\b\nExamples:\n{shown}\n\n\b\nExit codes:\n{ends}"
@@ -188,7 +176,6 @@ ASKED: Final = {
     ExitCode.USAGE: "wrong usage or configuration, or an app that cannot be loaded",
     ExitCode.RAISED: "the code that makes the app raised an error",
 }
-"""How what is asked of an app ends."""
 RUN: Final = {
     ExitCode.OK: "it ended by itself",
     ExitCode.NOT_MET: "the server does not answer, or has failed it",
@@ -197,4 +184,3 @@ RUN: Final = {
     ExitCode.INTERRUPTED: "ended by Ctrl-C",
     ExitCode.TERMINATED: "ended by SIGTERM",
 }
-"""How an app ends that is run until a signal ends it."""

@@ -13,9 +13,9 @@ class Runtime(NamedTuple):
     Attributes:
         name: The name of its class.
         module: The module of that class.
-        section: The name of its command group, and of its settings in files and in the environment.
-        commands: The module with the functions of its commands (`tidegate_adapters.shell.application`).
-        examples: Two targets for help texts: one by module, one by path.
+        section: Names its command group and its settings.
+        commands: The module with its command functions (`tidegate_adapters.shell.application`).
+        examples: Two targets for help texts, by module and by path.
     """
 
     name: str
@@ -26,11 +26,10 @@ class Runtime(NamedTuple):
 
     @property
     def schema(self) -> str:
-        """The schema of its JSON answers."""
         return f"tidegate/{self.section}@1"
 
     def has(self, value: object) -> bool:
-        """Whether the value is an application of this runtime; it cannot be one before its module is loaded."""
+        """Is the value an application of this runtime? Never before its module is loaded."""
         module = sys.modules.get(self.module)
         return module is not None and isinstance(value, getattr(module, self.name))
 
@@ -48,8 +47,12 @@ ORCHESTRATOR: Final = Runtime(
     "Orchestrator", "tidegate_adapters.orchestrator", "orchestrator", "tidegate_adapters.orchestrator.command_line",
     ("shop.jobs:app", "jobs.py:app"),
 )  # fmt: skip
+<<<<<<< HEAD
 PIPELINE: Final = Runtime(
     "Pipeline", "tidegate_adapters.pipeline", "pipeline", "tidegate_adapters.pipeline.run", ("shop.search:app", "search.py:app")
 )  # fmt: skip
 RUNTIMES: Final = {each.section: each for each in (WORKER, REACTIVE, ORCHESTRATOR, PIPELINE)}
 """All of them, by section."""
+=======
+RUNTIMES: Final = {each.section: each for each in (WORKER, REACTIVE, ORCHESTRATOR)}
+>>>>>>> main

@@ -1,4 +1,4 @@
-"""Settings that several runtimes have. A file, the environment and arguments override them (`tidegate_adapters.shell.configuration`)."""
+"""The settings that several runtimes share (`tidegate_adapters.shell.configuration`)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tidegate_adapters.page.live import check_place
 LOOPBACK: Final = "127.0.0.1"
 PAUSED_EVERY: Final = timedelta(seconds=2)
 STALLED_AFTER: Final = timedelta(minutes=5)
-"""As long as a client of Kafka may leave off polling (`max.poll.interval.ms`)."""
+"""The default of Kafka's `max.poll.interval.ms`."""
 
 
 def placed(**behind: str) -> Callable[[type, list[attrs.Attribute[Any]]], list[attrs.Attribute[Any]]]:
-    """An attrs field transformer that moves each named field behind another one ("" for the front).
+    """An attrs field transformer that moves each named field behind another ("" for the front).
 
-    Inherited fields would all come first. `tidegate config show` lists fields in their order.
+    Inherited fields would otherwise come first in `tidegate config show`.
     """
 
     def transformed(kind: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:
@@ -43,20 +43,21 @@ def placed(**behind: str) -> Callable[[type, list[attrs.Attribute[Any]]], list[a
 
 @attrs.frozen(kw_only=True)
 class ServedSettings:
-    """Settings of an application that runs until it is stopped, with health, metrics and a page.
+    """Settings of an application with health, metrics and a page.
 
-    Invariants: 0 <= drain; 1 ms <= leave; 1 <= stalled_after; 0 <= ports < 65536; others reach the page with a token only.
+    Invariants: 0 <= drain; 1 ms <= leave; 1 <= stalled_after; 0 <= ports < 65536; a public page
+    needs a token.
 
     Attributes:
-        drain: How long handlers may go on once the app is to stop.
-        leave: How long it may take after that to write their ends down and let go of all else.
-        metrics_port: Where metrics and health are shown; 0 for any port that is free, None for nowhere.
-        metrics_host: The address to listen on there; whoever reaches it is not asked who they are.
-        page_port: Where operators see the app, and act; likewise.
-        page_host: The address to listen on there.
-        page_token: What whoever opens the page must know; None on this machine's own addresses alone. It is never shown.
-        stalled_after: How long nothing may happen until the app is not healthy: longer than the longest handlers,
-            which may have all slots.
+        drain: How long handlers may continue after a stop.
+        leave: How long writing results and closing may take after that.
+        metrics_port: Of metrics and health; 0 for a free port, None for none.
+        metrics_host: Its address; requests need no authentication.
+        page_port: Of the operator page; likewise.
+        page_host: Its address.
+        page_token: The secret for the page; None only on loopback. Never shown.
+        stalled_after: How long without progress is unhealthy: longer than the longest handlers,
+            which may hold all slots.
     """
 
     drain: timedelta = timedelta(seconds=20)
@@ -88,15 +89,15 @@ class ServedSettings:
 class AppSettings(ServedSettings):
     """Settings of an app of tasks on MongoDB.
 
-    Invariants: the database is not empty; 1 <= concurrency; 1 <= batch <= FOUND_MAX; 1 ms <= paused_every.
+    Invariants: the database is not empty; 1 <= concurrency; 1 <= batch <= FOUND_MAX; 1 ms <=
+    paused_every.
 
     Attributes:
-        database: Where its records are.
-        uri: Of MongoDB; None where the app was given a client of yours, or an embedded store. It is never shown.
-        concurrency: How many handlers run at a time in this process.
-        batch: How many runs are taken in a request, at most.
-        polling: How often it is looked for what is due, where nothing has told of it.
-        paused_every: How often it is looked what is paused.
+        uri: Of MongoDB; None with a client or an embedded store. Never shown.
+        concurrency: How many handlers this process runs at once.
+        batch: The most runs fetched per request.
+        polling: The poll interval for due work without a wakeup.
+        paused_every: The poll interval for pauses.
     """
 
     database: str

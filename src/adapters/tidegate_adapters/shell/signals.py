@@ -1,6 +1,5 @@
-"""The signals that end a process of the user's: the first lets it drain, the second waits for nothing, the third ends it.
-
-The third does so also where user code holds up the event loop.
+"""Signals: the first drains, the second skips the wait, the third kills, even if user code blocks
+the event loop.
 """
 
 from __future__ import annotations
@@ -24,11 +23,9 @@ from tidegate_adapters.base.decorators import is_loading
 from tidegate_adapters.observe.logs import log_to
 
 CODES: Final = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
-"""The signals, and how a process ends after each."""
-
 
 _AT_ONCE_S: Final = 1.0
-"""How long a process takes at most to say how it has ended, where nothing that runs is waited for."""
+"""How long a process may take to report its end without a wait."""
 
 
 def run_until_signalled(
@@ -38,21 +35,18 @@ def run_until_signalled(
     leave: Duration,
     log: logging.Logger,
 ) -> None:
-    """Serve an application in an event loop of its own until a signal has it stop. Where user code holds that loop open then, the
-    process is ended. Where logging is not set up, it writes lines to stderr.
+    """Serve an application in a new event loop until a signal.
 
-    Args:
-        serve: Serves it.
-        stop: Lets it end what it has begun; called once more, it waits for nothing.
-        drain: How long handlers may go on, in microseconds.
-        leave: How long all else may take after that, or after the second signal.
-        log: What is told of signals.
+    The process exits even if user code keeps the loop open. Without logging set up, it logs to
+    stderr. `drain` and `leave` limit, in microseconds, the handlers and then the rest; `leave` also
+    limits the time after the second signal.
 
     Raises:
-        Misuse: It is called elsewhere than in the main thread, in an event loop, or as a module is `loading`.
+        Misuse: The caller is not in the main thread, is in an event loop, or is a module being
+            loaded.
     """
     _check_alone()
-    if not logging.getLogger().handlers:  # a process that says nothing looks as if it did nothing
+    if not logging.getLogger().handlers:  # a silent process seems idle
         log_to(sys.stderr, "text", "INFO")
     ends: list[threading.Timer] = []
 
@@ -93,26 +87,26 @@ def _check_alone() -> None:
 def ended_by_signals(
     stop: Callable[[], None], total: Duration, leave: Duration | None, log: logging.Logger, ends: list[threading.Timer]
 ) -> Iterator[list[signal.Signals]]:
-    """Call `stop` in the running loop at the first signal and at the second, which are told; the third ends the process. What runs
-    on beyond its time, a thread or a task that will not be cancelled, is left behind: the process is ended.
+    """Call `stop` in the running loop at the first and second signals; the third kills the process.
 
-    After the block signals are handled as before, unless there was one: then the process closes already, which the second does
-    not disturb. Whoever goes on after that restores their handlers.
+    When its time is over, the process exits and abandons threads and uncancellable tasks. The block
+    restores signal handlers only without a signal: the process then closes, and a second signal
+    must not disturb that. A caller that continues restores them itself.
 
     Args:
-        stop: Called at the first signal, and at the second.
-        total: How long all may take after the first one, in microseconds.
-        leave: How long after the second; None where that changes nothing.
-        log: What is told of signals.
-        ends: What will end the process is added, for whoever goes on after the block to cancel.
+        stop: Called at the first and second signals.
+        total: The time limit after the first, in microseconds.
+        leave: The limit after the second; None for no change.
+        log: The logger for signals.
+        ends: Receives the exit timers, which a caller that continues must cancel.
     """
     before = {number: signal.getsignal(number) for number in CODES}
     loop, caught, asked_s, is_on = asyncio.get_running_loop(), list[signal.Signals](), list[float](), True
 
-    def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  what signal handlers are given
+    def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  the signature of signal handlers
         caught.append(signal.Signals(number))
         if len(caught) > 2:
-            os._exit(128 + number)  # by default it does nothing to the first process of a container
+            os._exit(128 + number)  # the default action does not end PID 1 of a container
         if is_on:
             loop.call_soon_threadsafe(told)
 
@@ -145,6 +139,8 @@ def ended_by_signals(
 
 
 def ignore_signals() -> None:
-    """For the end of a process that has an exit code already: Python would restore what they do by default, which is to end it."""
+    """Ignore signals while a process with an exit code ends; Python would restore their default,
+    which kills it.
+    """
     for number in CODES:
         signal.signal(number, signal.SIG_IGN)

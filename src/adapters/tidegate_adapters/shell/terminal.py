@@ -1,6 +1,6 @@
-"""Where a command writes: one stream for results, one for everything else, each with or without colour.
+"""The output of a command: one stream for results, one for the rest, with optional colour.
 
-What is written is made printable first (`tidegate_adapters.base.redaction`).
+All text is made printable first (`tidegate_adapters.base.redaction`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from tidegate_adapters.base.redaction import clean, redacted
 
 @final
 class UnwritableError(TidegateError):
-    """Nothing more can be answered: the disk behind stdout is full, for example."""
+    """Output is impossible, as on a full disk."""
 
 
 class Styled(NamedTuple):
-    """Text with a colour of click's, bold."""
+    """Bold text in a colour of click."""
 
     text: str
     colour: str
@@ -38,7 +38,7 @@ class Terminal:
     Args:
         out: For results.
         err: For progress, warnings and errors.
-        environ: Where NO_COLOR, FORCE_COLOR and TERM are looked up.
+        environ: Holds NO_COLOR, FORCE_COLOR and TERM.
 
     The options `--color` and `--debug` set `colour` and `is_debugging`.
     """
@@ -48,17 +48,15 @@ class Terminal:
         self.colour, self.is_debugging = "auto", False
 
     def say(self, *spans: Span) -> None:
-        """A line of the result."""
         self.write(self.out, spans)
 
     def table(self, rows: Sequence[tuple[str, ...]]) -> None:
-        """Lines of the result, each of as many cells, one below another."""
+        """Print rows with aligned cells."""
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for row in rows:
             self.say("  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip())
 
     def tell(self, *spans: Span) -> None:
-        """A line beside the result."""
         self.write(self.err, spans)
 
     def write(self, stream: TextIO, spans: tuple[Span, ...]) -> None:
@@ -77,7 +75,7 @@ class Terminal:
             raise UnwritableError("cannot write the answer", why=error.strerror or str(error)) from error
 
     def is_coloured(self, stream: TextIO) -> bool:
-        """The option wins, then NO_COLOR, then FORCE_COLOR, then whether the stream is a terminal."""
+        """The option wins, then NO_COLOR, then FORCE_COLOR, then the kind of stream."""
         if self.colour != "auto":
             return self.colour == "always"
         if self.environ.get("NO_COLOR"):
@@ -85,11 +83,10 @@ class Terminal:
         return bool(self.environ.get("FORCE_COLOR")) or (stream.isatty() and self.environ.get("TERM") != "dumb")
 
     def answer(self, answer: Mapping[str, object]) -> None:
-        """The one JSON object of `--json`."""
         self.put(self.out, json.dumps(answer, indent=1, allow_nan=False))
 
     def complain(self, error: TidegateError) -> None:
-        """What is wrong, where, why, and what to do next; for those who asked, also how it came about."""
+        """Print an error with place, reason and fix; with `--debug` also its traceback."""
         if self.is_debugging:
             self.tell(redacted("".join(format_exception(error)).rstrip("\n")))
         self.tell(Styled("error:", "red"), f" {redacted(error.what)}")
@@ -99,6 +96,5 @@ class Terminal:
 
 
 def error_json(error: TidegateError) -> dict[str, str]:
-    """The error as `--json` tells it."""
     fields = {"what": error.what, "where": error.where, "why": error.why, "help": error.todo}
     return {name: redacted(text) for name, text in fields.items()}
