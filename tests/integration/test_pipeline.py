@@ -272,10 +272,7 @@ async def run_with(app: Pipeline, sink: Kept, *records: Mapping[str, object]) ->
     from tidegate_adapters.kafka.embedded import record_of
     from tidegate_adapters.pipeline.embedded import EmbeddedPipeline
 
-    run = EmbeddedPipeline(app, [record_of(dict(each)) for each in records])
-    run.pipeline._sinks = {"hits": sink}  # noqa: SLF001  a sink that fails
-    run._sinks = {"hits": sink}  # noqa: SLF001
-    return await run.run()
+    return await EmbeddedPipeline(app, [record_of(dict(each)) for each in records], {"hits": sink}).run()
 
 
 def test_an_output_that_its_sink_refuses_is_dead_lettered_with_its_record() -> None:

@@ -26,7 +26,7 @@ from datetime import timedelta
 from functools import cache
 from inspect import iscoroutinefunction, signature
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final, get_args, get_origin, get_type_hints, overload
 
 import attrs
 
@@ -154,7 +154,13 @@ class Pipeline:
 
     # --- declarations -----------------------------------------------------------------------------
 
-    def arrange(self, code: F | None = None, *, window: int | None = None) -> Any:
+    @overload
+    def arrange(self, code: F, /) -> F: ...
+
+    @overload
+    def arrange(self, /, *, window: int | None = None) -> Callable[[F], F]: ...
+
+    def arrange(self, code: Any = None, *, window: int | None = None) -> Any:
         """Declare what makes tasks of a record, or of a list of records.
 
         Args:
@@ -173,7 +179,13 @@ class Pipeline:
 
         return declared if code is None else declared(code)
 
-    def task(self, code: F | None = None, *, timeout: timedelta | None = None) -> Any:
+    @overload
+    def task(self, code: F, /) -> F: ...
+
+    @overload
+    def task(self, /, *, timeout: timedelta | None = None) -> Callable[[F], F]: ...
+
+    def task(self, code: Any = None, *, timeout: timedelta | None = None) -> Any:
         """Declare the function that runs a task; what it returns is the value of its result.
 
         Args:
