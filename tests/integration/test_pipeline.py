@@ -246,7 +246,7 @@ def test_a_task_whose_result_is_known_does_not_run() -> None:
 def test_tasks_that_cannot_be_are_refused(tasks: Any, said: str, caplog: pytest.LogCaptureFixture) -> None:
     app = Shop().app(hook_retries=0)
     app._hooks.clear()  # noqa: SLF001  another arrange
-    app.arrange(lambda records: tasks if len(records) > 1 else [], window=10)
+    app.arrange(window=10)(lambda records: tasks if len(records) > 1 else [])
     done = processed(app, record("a"), record("b"))
     assert said in caplog.text
     assert done.is_whole
