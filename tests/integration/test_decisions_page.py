@@ -33,7 +33,7 @@ LIMITS: Final = Thresholds(high=6, low=2)
 
 @pytest.fixture
 def example() -> Iterator[Callable[[str], Any]]:
-    """Makes a module of an example, which others may import."""
+    """Imports an example as a module, which other examples may import."""
 
     def made(name: str) -> Any:
         module = sys.modules[name] = ModuleType(name)
@@ -47,8 +47,6 @@ def example() -> Iterator[Callable[[str], Any]]:
 
 @pytest.fixture
 def topic(kafka: str, make_topic: Callable[[int], str]) -> str:
-    """One with a partition of so many records."""
-
     async def produced(name: str) -> None:
         async with AIOKafkaProducer(bootstrap_servers=kafka) as producer:
             for number in range(RECORDS):
@@ -63,7 +61,7 @@ def topic(kafka: str, make_topic: Callable[[int], str]) -> str:
 
 
 class Work:
-    """The handler of a consumer in threads: it waits for the records that are held, and counts."""
+    """A handler in threads: counts records, and waits for those that are held."""
 
     def __init__(self, held: set[int]) -> None:
         self.held, self.released = held, threading.Event()
@@ -85,7 +83,6 @@ def ours(bootstrap: str, group: str) -> Consumer:
 
 
 def test_offsets_are_committed_with_confluent_kafka(example: Any, kafka: str, topic: str) -> None:
-    """While the first record is in work, nothing is committed; then everything."""
     work, stop, consumer = Work({0}), threading.Event(), ours(kafka, topic)
     observer = ours(kafka, topic)  # a consumer that is polled answers after seconds
 
@@ -108,14 +105,14 @@ def test_offsets_are_committed_with_confluent_kafka(example: Any, kafka: str, to
 
 
 def test_a_consumer_of_confluent_kafka_pauses_and_resumes(example: Any, kafka: str, topic: str) -> None:
-    """No more is in work than the threshold and one poll; in the end all is handled once."""
+    """In-flight records never exceed the threshold plus one poll."""
     module = example("backpressure_confluent")
     module.THRESHOLDS = LIMITS
     work, stop, consumer = Work(set(range(RECORDS))), threading.Event(), ours(kafka, topic)
     taken: list[int] = []
 
     class Counting:
-        """The consumer; it notes how many records each poll takes."""
+        """Records the size of each poll."""
 
         def __getattr__(self, name: str) -> Any:
             return getattr(consumer, name)
@@ -153,8 +150,6 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def test_offsets_are_committed_with_aiokafka(example: Any, kafka: str, topic: str) -> None:
-    """While the first record is in work, nothing is committed; then everything."""
-
     async def consumed() -> tuple[int | None, int | None]:
         released, stop, done = asyncio.Event(), asyncio.Event(), list[int]()
 
@@ -181,7 +176,7 @@ def test_offsets_are_committed_with_aiokafka(example: Any, kafka: str, topic: st
 
 
 def test_a_consumer_of_aiokafka_pauses_and_resumes(example: Any, kafka: str, topic: str) -> None:
-    """No more is in work than the threshold and one poll; in the end all is handled once."""
+    """In-flight records never exceed the threshold plus one poll."""
     module = example("backpressure_aiokafka")
     module.THRESHOLDS = LIMITS
 
@@ -216,7 +211,6 @@ def test_a_consumer_of_aiokafka_pauses_and_resumes(example: Any, kafka: str, top
 
 
 def test_a_service_is_claimed_by_one_process_at_a_time(example: Any, mongodb: str, database: str) -> None:
-    """In each cycle by each process in its turn, once."""
     module = example("claim_pymongo")
     runs: list[tuple[int, str]] = []
     with MongoClient[Any](mongodb) as client:
@@ -235,14 +229,14 @@ def test_a_service_is_claimed_by_one_process_at_a_time(example: Any, mongodb: st
 
 
 def test_a_status_changes_once(example: Any, mongodb: str, database: str) -> None:
-    """Of two writers that have read the same record one changes it, also if it has neither owner nor version."""
+    """Two writers have read the same record, which may lack an owner and a version."""
     module = example("transition_pymongo")
     with MongoClient[Any](mongodb) as client:
         orders = client[database].orders
         orders.insert_one({"_id": 1, "status": "queued", "total": 5})
 
         class Stale:
-            """The collection, but another process changes the record between the read and the write."""
+            """Another process changes the record between the read and the write."""
 
             def find_one(self, where: Any) -> Any:
                 found = orders.find_one(where)
@@ -259,7 +253,6 @@ def test_a_status_changes_once(example: Any, mongodb: str, database: str) -> Non
 
 
 def test_the_program_changes_a_status(example: Any, mongodb: str, database: str) -> None:
-    """Sync and async, of a record that is there."""
     example("transition_pymongo")
     module = example("transition_program")
     module.Mongo, module.AsyncMongo = (
@@ -282,7 +275,6 @@ def test_the_program_changes_a_status(example: Any, mongodb: str, database: str)
 
 
 def test_a_watched_field_changes(example: Any, mongodb: str, database: str) -> None:
-    """Sync and async; other fields do not count."""
     module = example("diff_pymongo")
     read = {"_id": 1, "price": 5, "stock": {"berlin": datetime(2024, 1, 1), "rome": 0}}  # noqa: DTZ001  as pymongo reads it
     same, dearer = read | {"seen": 1, "stock": {**read["stock"], "rome": 9}}, read | {"price": 6}  # type: ignore[dict-item]
