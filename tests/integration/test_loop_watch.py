@@ -1,4 +1,4 @@
-"""A handler that holds up the event loop is named while it does, in every runtime."""
+"""A handler that blocks the event loop is named while it does, in every runtime."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def in_a_reactive_task() -> None:
 def test_a_handler_that_holds_up_the_loop_is_named(
     runs: Callable[[], Awaitable[None]], about: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With its file and line, and with what it was called for; and once more when the loop goes on."""
+    """With file, line and argument, and again when the loop continues."""
 
     async def run() -> None:
         await runs()
