@@ -1,4 +1,4 @@
-"""Threads and tasks race for records of a real MongoDB while replies are lost, and every law of `transition` holds."""
+"""Threads and tasks race for records of a real MongoDB while replies are lost."""
 
 from __future__ import annotations
 
@@ -52,8 +52,9 @@ LASTING: Final = tuple(definition.status for definition in INVOCATION.definition
 ATTEMPTS: Final = 40  # enough for the faults below, so that no answer is Unknown
 TIMEOUT_MS: Final = 400
 
-# A reply that hangs costs a time-out. A connection that is cut costs all callers up to 0.5 s, for the driver then looks
-# for the server again; so there are few of those. Delayed requests arrive after their callers have gone on.
+# A hanging reply costs a timeout. A cut connection delays all callers by up to 0.5 s, because the
+# driver looks for the server again, so cuts are rare. Delayed requests arrive after their callers
+# have continued.
 LOSSES: Final = (
     Rule("update", Action.CUT_REPLY, times=3, probability=0.01),
     Rule("update", Action.CUT_REQUEST, times=3, probability=0.01),
@@ -68,15 +69,12 @@ LOSSES: Final = (
 @final
 @attrs.frozen
 class Choice:
-    """What to command."""
-
     target: str
     runner: str | None
     expected: StatusRecord | None
 
 
 async def command(made: type[Transition], key: str, name: str) -> Answered:
-    """Look at a record, want something of it, and tell what was answered."""
     record = await look(key)
     choice = await Call("choose", (None if record is None else viewed(record),))
     assert isinstance(choice, Choice)
@@ -104,10 +102,10 @@ def runner_of(request: str) -> str | None:
 
 @final
 class Worker:
-    """One of those who race: which records it wants, for what, and when it stalls.
+    """A racer that chooses records and moves, and sometimes stalls.
 
     Attributes:
-        confirmed: The requests of which the reply said that they were done.
+        confirmed: Requests whose reply confirmed them.
     """
 
     def __init__(self, number: int, made: type[Transition]) -> None:
@@ -116,13 +114,12 @@ class Worker:
         self.number, self.made = number, made
 
     def programs(self, commands: int) -> Iterator[Program[Answered]]:
-        """Its commands, more of them for the first records than for the last."""
         for n in range(commands):
             key = min(self.chance.randrange(RECORDS), self.chance.randrange(RECORDS))
             yield command(self.made, f"record {key}", f"{self.number}.{n}")
 
     def choose(self, record: StatusRecord | None) -> Choice:
-        """Mostly something legal by the owner, but anything by anybody otherwise; of what was seen, or of what is there."""
+        """Mostly a legal move by the owner, from the observed or the current record."""
         following = [status for status in LASTING if status in INVOCATION.following(record and record.status)]
         legal = bool(following) and self.chance.random() < 0.85
         owner = None if record is None else record.owner
@@ -134,11 +131,9 @@ class Worker:
         )
 
     def stall(self) -> float:
-        """Seconds to stand still before the next operation."""
         return self.chance.random() * 0.02 if self.chance.random() < 0.1 else 0
 
     def note(self, effect: Operation, reply: object) -> object:
-        """The reply, once it is noted whether it tells that a request was done."""
         match effect:
             case UpdateOne(_, _, updates) if reply == 1:
                 self.confirmed |= {update.value[REQUEST] for update in updates if isinstance(update, Push)}
@@ -153,7 +148,6 @@ Race: TypeAlias = Callable[[str, str, list[Worker], int], list[Answered]]
 
 
 def in_threads(uri: str, database: str, workers: list[Worker], commands: int) -> list[Answered]:
-    """Each worker commands so often, in a thread of its own."""
     with MongoClient[Raw](uri) as client, ThreadPoolExecutor(len(workers)) as pool:
         store = Mongo(client, database)
 
@@ -169,8 +163,6 @@ def in_threads(uri: str, database: str, workers: list[Worker], commands: int) ->
 
 
 def in_tasks(uri: str, database: str, workers: list[Worker], commands: int) -> list[Answered]:
-    """Each worker commands so often, in a task of its own."""
-
     async def race() -> list[Answered]:
         async with AsyncMongoClient[Raw](uri) as client:
             store = AsyncMongo(client, database)
@@ -193,14 +185,14 @@ def in_tasks(uri: str, database: str, workers: list[Worker], commands: int) -> l
 
 @final
 class Observer:
-    """Sees every change of the records, in order, from before the race to after it."""
+    """Records every change, from before the race to after it."""
 
     def __init__(self, collection: Collection[Raw]) -> None:
         self.collection = collection
         self.stream = collection.watch()
 
     def histories(self) -> dict[str, list[Version]]:
-        """Of each record, every version that it ever had; call it once, after the race."""
+        """Every version of each record; call it once, after the race."""
         self.collection.insert_one({"_id": THE_END})
         now: dict[str, Raw] = {}
         seen: dict[str, list[Version]] = {}
@@ -220,7 +212,7 @@ class Observer:
 
 
 def version(record: Mapping[str, Any], changed: Mapping[str, Any]) -> Version:
-    """What the record was after a change, and which request made it by the history that came with the change."""
+    """The version after a change, with its request from the history."""
     number = record[VERSION.name]
     entries = [
         entry
@@ -236,14 +228,12 @@ def version(record: Mapping[str, Any], changed: Mapping[str, Any]) -> Version:
 @final
 @attrs.frozen
 class Raced:
-    """What is known after a race.
+    """The facts after a race.
 
     Attributes:
-        answered: What the callers received.
-        histories: Every version of each record, as the change stream has seen it.
-        left: The records at the end.
-        recognised: The requests that were granted although no reply ever said that they were done.
-        lost: How many replies to writes were lost.
+        histories: Every version of each record, from the change stream.
+        recognised: Requests granted although no reply confirmed them.
+        lost: The number of lost replies to writes.
     """
 
     answered: list[Answered]
@@ -259,8 +249,6 @@ class Raced:
 
 @pytest.fixture
 def compete(mongod: MongoServer, make_proxy: MakeProxy, database: str) -> Callable[..., Raced]:
-    """Lets workers race, and gathers what became of it."""
-
     def compete(race: Race, runners: int, commands: int, *, retry_writes: bool, made: type[Transition]) -> Raced:
         workers = [Worker(number, made) for number in range(runners)]
         proxy = make_proxy(*LOSSES)
@@ -285,7 +273,6 @@ def compete(mongod: MongoServer, make_proxy: MakeProxy, database: str) -> Callab
 
 
 def check(raced: Raced) -> None:
-    """Every law of the program, for each record."""
     assert raced.granted == {each.request for seen in raced.histories.values() for each in seen}
     for key, seen in raced.histories.items():
         theirs = [each for each in raced.answered if record_of(each.request) == key]
@@ -315,7 +302,7 @@ def check(raced: Raced) -> None:
 def test_every_accepted_transition_is_legal_and_every_answer_true(
     compete: Callable[..., Raced], race: Race, runners: int, *, retry_writes: bool
 ) -> None:
-    """Laws TR1 to TR6, over the full history of each record as a change stream has seen it."""
+    """Laws TR1 to TR6, over the full history of each record."""
     raced = compete(race, runners, RACING_TRANSITIONS, retry_writes=retry_writes, made=Transition)
     check(raced)
 
@@ -335,7 +322,6 @@ def test_every_accepted_transition_is_legal_and_every_answer_true(
     ],
 )
 def test_a_planted_bug_is_found_out(compete: Callable[..., Raced], bug: Callable[[], type[Transition]]) -> None:
-    """A race for four hundred commands is enough to notice each of these faulty variants."""
     raced = compete(in_threads, THREADS, 400, retry_writes=False, made=bug())
     with pytest.raises(AssertionError):
         check(raced)
@@ -359,7 +345,9 @@ def test_a_planted_bug_is_found_out(compete: Callable[..., Raced], bug: Callable
     ids=repr,
 )
 def test_a_document_of_an_application_is_adopted_whatever_its_id(mongodb: str, database: str, key: object) -> None:
-    """It has a status, and neither a version nor an owner. Two commands at one time: one version each."""
+    """It has a status but neither version nor owner; each of two concurrent commands takes one
+    version.
+    """
     stored = Binary.from_uuid(key) if isinstance(key, UUID) else key
     with connect(mongodb) as client:
         rows, handle = client[database].orders, Mongo(client, database)
