@@ -109,7 +109,6 @@ def test_threads_count_under_the_lock(client: MongoClient[Raw], database: str, o
 def test_others_of_the_protocol_and_we_wait_for_each_other(
     client: MongoClient[Raw], database: str, other: Other
 ) -> None:
-    """A stale claim is cleared, and `ArrayPushLock`, which moves a record, waits too."""
     store = Mongo(client, database)
     with array_push_lock(store, RECORDS, "x") as held:
         assert not other.push()
@@ -132,9 +131,7 @@ def test_others_of_the_protocol_and_we_wait_for_each_other(
 
 
 def test_a_block_that_checks_hears_that_its_time_is_over(client: MongoClient[Raw], database: str, other: Other) -> None:
-    """`check` raises before other services may clear the claim. Without `check` the block gets
-    `LockLost` at its end, unless it raised itself.
-    """
+    """Without `check` the block gets `LockLost` at its end, unless it raised itself."""
     store = Mongo(client, database)
     with (  # noqa: PT012  a block is what it is about
         pytest.raises(LockLost, match="the lock of 'x' is lost"),
@@ -197,8 +194,6 @@ def with_tasks(mongodb: str, database: str, work: Callable[[AsyncMongo], Awaitab
 
 
 def test_a_block_of_an_event_loop_is_cancelled_in_time(mongodb: str, database: str, other: Other) -> None:
-    """The claim stays until then. The task continues, and its own timeouts still work."""
-
     async def work(store: AsyncMongo) -> None:
         with pytest.raises(LockLost):  # noqa: PT012  a block is what it is about
             async with array_push_lock_async(store, RECORDS, "x", **SHORT) as held:
@@ -293,7 +288,6 @@ def test_who_is_ended_while_it_takes_the_lock_leaves_no_claim(at: int, raised: B
 
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_who_is_cancelled_leaves_no_claim(at: int) -> None:
-    """Command 3 is the pull at the end of the block."""
     store, asked = Embedded({RECORDS: (FREE,)}), list[object]()
 
     async def work() -> None:

@@ -32,7 +32,6 @@ NEVER: Final = 10**9
 READS: Final = ("find", "aggregate")
 STORES: Final = ("mongod", "embedded")
 NOTHING: Final[Any] = None
-"""The result for a record that no test reads."""
 
 
 class Striking(Protocol):
@@ -174,5 +173,4 @@ def test_an_app_of_reactive_tasks_answers(striking: Striking) -> None:
 
 
 async def found(asked: Awaitable[object]) -> bool:
-    """An answer may also be a `bool`."""
     return await asked is None

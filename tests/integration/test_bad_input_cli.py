@@ -286,9 +286,6 @@ def test_bad_input_is_one_clear_error(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Stderr shows what, where, why and help; stdout is empty or one JSON object. Most rows run in
-    this process, which is faster; some run in a process of their own.
-    """
     before = found_in(here)
     monkeypatch.chdir(here)
     monkeypatch.setattr(sys, "path", [*sys.path])

@@ -39,7 +39,6 @@ def run(*command: str, **environ: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("name", sorted(NAMES - ON_MONGODB - ON_KAFKA))
 def test_a_benchmark_of_the_core_runs(name: str) -> None:
-    """At the smallest size (`benchmarks.smoke`), like the next two tests."""
     assert run("-m", name, TIDEGATE_SMOKE="1").stdout
 
 
@@ -56,7 +55,6 @@ def test_a_benchmark_on_kafka_runs(name: str, kafka: str) -> None:
 
 
 def test_rows_are_shown_as_a_table_and_as_json(tmp_path: Path) -> None:
-    """The parts of the hot path add up to at most the whole, apart from noise."""
     report = tmp_path / "new" / "decisions.json"
     names = ("drain: plan", "debounce", "batches of 500")
     done = run(
@@ -81,9 +79,6 @@ def test_rows_are_shown_as_a_table_and_as_json(tmp_path: Path) -> None:
 
 
 def test_every_decision_of_the_readme_is_measured() -> None:
-    """The modules of the third column of the README's table and the rows of the benchmarks are the
-    same.
-    """
     printed = run(
         "-c",
         "import json; from benchmarks.cases import TABLES; "
@@ -121,9 +116,7 @@ def test_the_core_of_a_worker_is_measured_by_itself() -> None:
 
 
 def test_what_is_done_beyond_a_stuck_head_takes_at_most_twice_its_bit_set() -> None:
-    """The bound covers all state of a worker with some 100,000 finished offsets beyond the head; a
-    bit set needs one bit each.
-    """
+    """The bound covers the worker's whole state; a bit set needs one bit per offset."""
     said = run("-m", "benchmarks.consumer", "--records", "2000", "memory").stdout
     beyond = re.search(r"^  10\d,\d{3} offsets beyond a stuck head: [\d.]+ MB, ([\d.]+) bits each$", said, re.MULTILINE)
 

@@ -82,7 +82,6 @@ def test_a_fault_is_an_error_that_does_not_tell_the_effect(
 
 
 def test_the_async_driver_sees_the_same(make_proxy: MakeProxy, database: str) -> None:
-    """The pipe runs in its own thread, so blocking and async clients behave alike."""
     proxy = make_proxy(Rule("insert", Action.CUT_REPLY, times=1))
 
     async def run() -> int:
@@ -116,7 +115,6 @@ def fails(collection: Collection[Raw]) -> bool:
 def test_a_rule_for_any_command_leaves_alone_what_the_driver_does_for_itself(
     make_proxy: MakeProxy, database: str
 ) -> None:
-    """The driver still opens and monitors connections."""
     proxy = make_proxy(Rule(None, Action.ANSWER, reply=command_error(13)))
     with client(proxy.uri) as mongo:
         for ask in (mongo[database]["things"].find_one, mongo[database].list_collection_names):
@@ -150,7 +148,6 @@ def test_who_asks_for_no_answer_gets_none(make_proxy: MakeProxy, database: str) 
 
 
 def test_the_first_hello_may_be_answered_and_amended(make_proxy: MakeProxy) -> None:
-    """The first hello and its reply are not OP_MSG."""
     everywhere = [Rule(name, Action.AMEND, reply={"maxWireVersion": 1}) for name in ("hello", "ismaster")]
     proxy = make_proxy(*everywhere)
     with client(proxy.uri, serverSelectionTimeoutMS=1_000) as mongo, pytest.raises(PyMongoError, match="wire version"):
@@ -160,7 +157,6 @@ def test_the_first_hello_may_be_answered_and_amended(make_proxy: MakeProxy) -> N
 def test_a_refused_link_ends_what_was_there_and_takes_nothing_until_it_is_up(
     make_proxy: MakeProxy, database: str
 ) -> None:
-    """As if the server had died and restarted."""
     proxy = make_proxy()
     with client(proxy.uri, retryWrites=False, serverSelectionTimeoutMS=1_000) as mongo:
         collection = counter(mongo, database)
@@ -176,7 +172,6 @@ def test_a_refused_link_ends_what_was_there_and_takes_nothing_until_it_is_up(
 
 
 def test_what_is_sent_into_a_hanging_link_arrives_when_it_is_up(make_proxy: MakeProxy, database: str) -> None:
-    """As retransmitted packets do. By then the client has given up."""
     proxy = make_proxy()
     with client(proxy.uri, retryWrites=False, socketTimeoutMS=200) as mongo:
         collection = counter(mongo, database)
@@ -194,9 +189,7 @@ def test_what_is_sent_into_a_hanging_link_arrives_when_it_is_up(make_proxy: Make
 @pytest.mark.mongo
 @pytest.mark.long
 def test_a_primary_behind_a_pipe_is_cut_off_from_its_set(black_pipe: MakePipe) -> None:
-    """With the pipes' ports in the set's configuration, the pipes fault traffic between nodes
-    too.
-    """
+    """The pipes' ports in the set's configuration fault traffic between nodes too."""
     ports = free_ports(3)
     pipes = [black_pipe(f"mongodb://127.0.0.1:{port}/") for port in ports]
     known = tuple(pipe.port for pipe in pipes)
@@ -245,9 +238,7 @@ def test_a_late_request_arrives_after_its_client_gave_up(make_proxy: MakeProxy, 
 def test_a_reply_counts_as_lost_after_its_client_gave_up(
     mongod: MongoServer, make_proxy: MakeProxy, database: str
 ) -> None:
-    """The proxy reads all that the server sends after the client left, so it counts losses, not
-    waits.
-    """
+    """The proxy reads on after the client left, so it counts losses, not waits."""
     proxy = make_proxy()
     with client(proxy.uri, retryWrites=False, socketTimeoutMS=200) as mongo:
         collection = counter(mongo, database)
@@ -371,9 +362,7 @@ def test_many_threads_lose_replies_and_the_count_is_exact(
 
 @pytest.mark.parametrize(("option", "what"), [("tls=true", "TLS"), ("compressors=zlib", "compressed")])
 def test_what_a_pipe_cannot_read_is_an_error_that_says_what_to_set(mongod: MongoServer, option: str, what: str) -> None:
-    """The test gets the error; the client would only report a closed connection. A URI with such an
-    option is refused at construction.
-    """
+    """The client alone would only report a closed connection."""
     with (
         pytest.raises(TidegateError, match=f"(?s)reads no {what}.*leave"),
         BlackPipe(mongod.uri) as pipe,

@@ -104,9 +104,6 @@ def test_what_cannot_be_read_is_named_and_not_shown(doc: dict[str, Any], said: s
 
 
 def test_a_document_of_a_plain_client_is_taken_over() -> None:
-    """Including datetimes without a time zone and types that only BSON has, which `Document.of`
-    refuses.
-    """
     plain = {"_id": ObjectId(), "at": datetime(2020, 1, 1), "n": Decimal128("1.50"), "l": [{"a": None}]}  # noqa: DTZ001
     assert natural(document_of(plain)) == {**plain, "at": datetime(2020, 1, 1, tzinfo=UTC)}
     for bad in ({"at": plain["at"]}, {"n": Timestamp(1, 1)}):

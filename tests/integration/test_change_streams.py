@@ -54,7 +54,6 @@ async def located(changes: ChangeStream) -> Position:
 
 
 async def told(changes: ChangeStream, position: Position) -> tuple[list[DocumentChange], Position]:
-    """All changes since the position; retries pages that fail."""
     found: list[DocumentChange] = []
     while True:
         page = await changes.read(position)
@@ -69,7 +68,6 @@ async def told(changes: ChangeStream, position: Position) -> tuple[list[Document
 
 
 async def written(database: Any, chance: Random, times: int) -> list[DocumentChange]:
-    """Random writes, some to other collections, which the stream does not report."""
     there: set[tuple[str, int]] = set()
     found = []
     for number in islice(NUMBERS, times):
@@ -173,9 +171,7 @@ def test_a_read_where_nothing_happens_ends(mongodb: str, database: str) -> None:
 
 @pytest.mark.parametrize("limits", ["timeoutMS=1500", "timeoutMS=1500&socketTimeoutMS=20000", "socketTimeoutMS=1500"])
 def test_a_read_of_a_client_with_a_deadline_waits_no_longer(mongodb: str, database: str, limits: str) -> None:
-    """Otherwise the driver would let the server wait for all of `timeoutMS`, and give up at the
-    same moment.
-    """
+    """Otherwise the server would wait for all of `timeoutMS`, as long as the driver."""
 
     async def main() -> None:
         async with await connect_async(f"{mongodb}&{limits}") as client:
@@ -230,7 +226,6 @@ def test_what_comes_while_it_waits_is_told_at_once(mongodb: str, database: str) 
 def test_what_a_cancelled_read_was_sent_is_told_to_the_next_one(
     make_proxy: Callable[..., BlackPipe], mongod: MongoServer, database: str
 ) -> None:
-    """The cursor has moved past those changes, so a new one starts where the last page ended."""
     pipe = make_proxy()
 
     async def work(_: Any, changes: ChangeStream) -> None:
@@ -269,9 +264,7 @@ def test_an_error_is_told_by_its_code(mongod: MongoServer, database: str, comman
 def test_what_fails_again_is_a_warning_and_what_fails_once_is_none(
     mongod: MongoServer, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An error that loses the history is always a warning. Here a successful read separates two
-    failures.
-    """
+    """An error that loses the history is always a warning."""
     caplog.set_level(logging.DEBUG, change_stream.__name__)
 
     async def work(_: Any, changes: ChangeStream) -> None:
@@ -329,9 +322,7 @@ def test_documents_as_large_as_can_be_are_told() -> None:
 
 @pytest.mark.parametrize("is_open", [True, False], ids=["an open cursor", "no cursor"])
 def test_a_history_that_the_server_has_cut_off_is_lost(*, is_open: bool) -> None:
-    """The server answers an open cursor with code 136 and a new cursor with a history-lost code, so
-    136 need not be in `CANNOT_RESUME`.
-    """
+    """To an open cursor the server answers 136, which need not be in `CANNOT_RESUME`."""
 
     async def work(held: Any, changes: ChangeStream) -> None:
         await held.orders.insert_one({"_id": "a"})
@@ -355,10 +346,7 @@ def test_a_history_that_the_server_has_cut_off_is_lost(*, is_open: bool) -> None
 
 @pytest.mark.parametrize("other", [("orders",), ("orders", "customers", "others"), ("items",)])
 def test_a_position_is_one_whatever_was_watched(mongodb: str, database: str, other: tuple[str, ...]) -> None:
-    """The order of the collections does not matter. With other collections the stream reports what
-    has happened since, and repeats changes at exactly that time. A position of another database
-    loses the history.
-    """
+    """A stream over other collections may repeat the changes at the position's time."""
 
     async def work(held: Any, changes: ChangeStream) -> None:
         begin = await located(changes)
@@ -385,9 +373,7 @@ def test_a_position_is_one_whatever_was_watched(mongodb: str, database: str, oth
 
 
 def test_a_position_that_is_damaged_is_of_a_history_that_is_lost(mongodb: str, database: str) -> None:
-    """A null token or time would make the server start now and skip changes silently. The server
-    refuses other damage with many different errors.
-    """
+    """A null token or time would make the server start now and skip changes silently."""
 
     async def work(held: Any, changes: ChangeStream) -> None:
         begin = await located(changes)
@@ -425,7 +411,6 @@ def test_a_position_that_is_damaged_is_of_a_history_that_is_lost(mongodb: str, d
 def test_no_read_waits_for_ever(
     make_proxy: Callable[..., BlackPipe], database: str, command: str, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Changes made during the outage appear afterwards."""
     monkeypatch.setattr(change_stream, "REPLY_MS", 500)
     pipe = make_proxy()
 
@@ -535,10 +520,7 @@ def test_a_server_that_dies_is_read_on_from(disposable_mongod: MongoServer) -> N
 
 
 def test_the_consumer_of_changes_runs_on_it(make_proxy: Callable[..., BlackPipe], database: str) -> None:
-    """Laws CS1 and CS2 on a real server: the consumer saves a position only after it handled
-    everything before it. Each document changes once, so the handled documents include all changes
-    before a saved position.
-    """
+    """Laws CS1 and CS2 on a real server. Each document changes once."""
     looked: set[DocumentChange] = set()
     saved: list[tuple[Position, frozenset[DocumentChange]]] = []
     chance = Random(3)
@@ -648,8 +630,6 @@ def test_what_is_no_position_and_a_client_of_another_event_loop_are_misuse(mongo
 
 
 def test_a_position_keeps_its_type(mongodb: str, database: str) -> None:
-    """A position is a value that can be stored and read back."""
-
     async def work(_: Any, changes: ChangeStream) -> None:
         begin = await located(changes)
         page = await changes.read(begin)

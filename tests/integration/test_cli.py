@@ -1,5 +1,3 @@
-"""The command line on quick scenarios, mostly in this process, which is faster."""
-
 from __future__ import annotations
 
 import json
@@ -224,7 +222,6 @@ COMMANDS: Final = (
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_shows_two_examples_and_its_exit_codes(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Help begins with commands to type."""
     assert main([*command.split(), "-h"]) == ExitCode.OK
 
     printed = capsys.readouterr().out
@@ -235,7 +232,6 @@ def test_every_command_shows_two_examples_and_its_exit_codes(command: str, capsy
 
 
 def test_a_decision_is_explored_by_its_name() -> None:
-    """In the design that uses it."""
     names = ("watermark", "backpressure", "decide_atomic_service_claim", "decide_status_transition", "diff_snapshots")
     designs = [target.scenario.name for target in select(names)]
     assert designs == ["partition", "group", "atomic_service", "transition", "reactive_task"]
@@ -311,7 +307,6 @@ def test_a_scenario_is_reported_on_one_line_and_its_counterexample_is_stored(
 
 
 def test_continuous_integration_reads_what_was_found(mine: Path, here: Callable[..., Done]) -> None:
-    """JUnit XML: one case per scenario. Inconclusive or aborted scenarios are errors."""
     done = here("explore", QUICKER, "mine.py:lost", "mine.py:alone", "mine.py:forever", "--max-states", "40",
                 "--no-store", "--junit-xml", "found.xml")  # fmt: skip
     suite = ET.parse(mine / "found.xml").getroot()  # noqa: S314  our own
@@ -328,9 +323,7 @@ def test_continuous_integration_reads_what_was_found(mine: Path, here: Callable[
 
 
 def test_a_directory_of_the_users_gets_no_gitignore(mine: Path, here: Callable[..., Done]) -> None:
-    """Only a directory that tidegate creates is hidden from git: `--out .` must not hide a
-    repository.
-    """
+    """`--out .` must not hide a repository from git."""
     before = set(files(mine))
 
     done = here("explore", QUICKER, "--out", ".")
@@ -349,7 +342,6 @@ def test_nothing_is_written_where_nothing_is_stored_or_found(mine: Path, here: C
 
 
 def test_a_violation_that_nobody_expected_is_reported_in_full(here: Callable[..., Done]) -> None:
-    """Exit code 1, the story, and a command that replays it when pasted."""
     done = here("explore", "mine.py:lost")
 
     assert done.returncode == 1
@@ -374,7 +366,6 @@ def test_a_violation_that_nobody_expected_is_reported_in_full(here: Callable[...
 def test_the_exit_code_tells_whether_expectations_are_met(
     here: Callable[..., Done], target: str, code: int, said: str
 ) -> None:
-    """0: met; 1: not met, also if another law breaks than the expected one; 6: unknown."""
     done = here("explore", target, "--no-store")
 
     assert (done.returncode, done.stderr) == (code, "this module prints\n")
@@ -392,7 +383,6 @@ def test_the_exit_code_tells_whether_expectations_are_met(
     ],
 )
 def test_what_is_cut_short_is_inconclusive(here: Callable[..., Done], bound: tuple[str, ...], why: str) -> None:
-    """Never a bare "passed"."""
     done = here("explore", "array_push_lock", "--no-store", *bound)
 
     assert done.returncode == 6
@@ -405,7 +395,6 @@ def test_what_is_cut_short_is_inconclusive(here: Callable[..., Done], bound: tup
 
 
 def test_only_the_faults_that_are_chosen_strike(here: Callable[..., Done]) -> None:
-    """An unknown kind is an error that lists the known ones."""
     for chosen, struck in (("none", []), ("late,unsent", ["late"]), ("crash_before", [])):
         done = here("explore", "array_push_lock.late", "--json", "--no-store", "--faults", chosen)
         assert list(json.loads(done.stdout)["scenarios"][0]["faults"]) == struck
@@ -418,9 +407,7 @@ def test_only_the_faults_that_are_chosen_strike(here: Callable[..., Done]) -> No
 
 @pytest.mark.parametrize("how", [(), ("--runs", "20", "--seed", "1"), ("--runs", "20", "--seed", "1", "--jobs", "2")])
 def test_a_run_has_no_more_faults_than_asked_for_and_is_replayed_so(here: Callable[..., Done], how: list[str]) -> None:
-    """However it is explored, and never more than the scenario allows. The stored file contains the
-    limit, so a replay needs no option.
-    """
+    """The stored file contains the limit, so a replay needs no option."""
     asked = ("explore", "partition.queue_survives", "--json", "--max-faults")
     budgets, struck = [], 0
     for faults_max in ("9", "1"):
@@ -447,7 +434,6 @@ def test_a_goal_that_is_never_reached_is_a_warning_and_on_demand_a_failure(here:
 
 
 def test_an_expectation_that_is_not_met_weighs_more_than_one_that_is_unknown(here: Callable[..., Done]) -> None:
-    """Exit code 1 wins over 6."""
     done = here("explore", "mine.py:never", "mine.py:lost", QUICKER, "--no-store", "--require-sometimes")
 
     assert done.returncode == 1
@@ -455,7 +441,6 @@ def test_an_expectation_that_is_not_met_weighs_more_than_one_that_is_unknown(her
 
 
 def test_json_is_one_object_with_all_that_a_script_needs(mine: Path) -> None:
-    """The schema is `tidegate/report@1`. Stdout has nothing else, though the module prints."""
     done = run(mine, "explore", QUICK, "mine.py:lost", "--json")
 
     found = answer(done)
@@ -501,7 +486,6 @@ def test_json_is_one_object_with_all_that_a_script_needs(mine: Path) -> None:
 
 
 def test_no_target_means_all_that_ship_and_k_picks_from_them(here: Callable[..., Done]) -> None:
-    """`-k` matches part of a name; the order is the catalogue's."""
     expression = "version_not_raised"
 
     done = here("explore", "-k", expression, "--json", "--no-store")
@@ -510,9 +494,6 @@ def test_no_target_means_all_that_ship_and_k_picks_from_them(here: Callable[...,
 
 
 def test_what_ships_has_scopes_and_kinds(mine: Path, here: Callable[..., Done]) -> None:
-    """`--scope` selects a larger scope, which has its own name; `--only` selects designs or
-    specimens.
-    """
     larger = here("explore", "array_push_lock", "--scope", "large", "--runs", "1", "--json")
     specimens = here("explore", "-k", "owner_not_checked", "--only", "specimens", "--json", "--no-store")
     designs = here("explore", "-k", "owner_not_checked", "--only", "designs")
@@ -532,9 +513,6 @@ def test_a_target_that_is_named_twice_is_explored_once(here: Callable[..., Done]
 
 
 def test_random_runs_can_be_had_again_by_their_seed(mine: Path, here: Callable[..., Done]) -> None:
-    """The seed is shown, drawn if not given, and read from the environment; one run can be repeated
-    alone.
-    """
     sampled = ("explore", STALL, "--runs", "2000", "--out")
     drawn = here(*sampled, "drawn")
     seed = drawn.stdout.splitlines()[0].removeprefix("seed ")
@@ -556,7 +534,6 @@ def test_random_runs_can_be_had_again_by_their_seed(mine: Path, here: Callable[.
 def test_the_report_and_the_traces_are_the_same_in_every_run(
     tmp_path: Path, here: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Byte for byte apart from seconds, for any hash seed."""
     found: list[tuple[int, str, str, dict[str, bytes]]] = []
     for hash_seed in ("0", "1", "random"):
         directory = tmp_path / hash_seed
@@ -571,9 +548,6 @@ def test_the_report_and_the_traces_are_the_same_in_every_run(
 
 
 def test_files_are_safe_whatever_a_scenario_is_called(mine: Path, here: Callable[..., Done]) -> None:
-    """Files stay in the directory, have distinct plain names and can be replayed. No escape
-    sequence takes effect.
-    """
     done = run(mine, "explore", "mine.py:HOSTILE", "--out", "out", PYTHONIOENCODING="ascii")
 
     traces = sorted((mine / "out").glob("*.json"))
@@ -602,7 +576,6 @@ def test_a_file_is_there_whole_or_not_at_all(mine: Path, here: Callable[..., Don
 
 
 def test_a_stored_trace_is_reproduced(tmp_path: Path, here: Callable[..., Done]) -> None:
-    """From the JSON and from the page that embeds it, by the real command."""
     assert here("explore", QUICK).returncode == 0
     stored = Path(".tidegate", "failures", QUICK)
     trace = decoded(json.loads((tmp_path / f"{stored}.json").read_text()))
@@ -651,9 +624,7 @@ def test_a_program_that_has_changed_is_caught_at_the_first_step_that_differs(
 def test_a_trace_leads_to_no_code_outside_of_the_current_directory(
     mine: Path, here: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A trace may come from anywhere, so `replay` runs only code beneath the current directory, or
-    the target that the user names.
-    """
+    """A trace may come from anywhere."""
     assert here("explore", "mine.py:lost", "--out", "out").returncode == 1
     (trace,) = (mine / "out").glob("*.json")
     elsewhere = mine / "elsewhere"
@@ -696,7 +667,6 @@ def test_the_list_has_every_scenario_that_ships(here: Callable[..., Done]) -> No
 
 
 def test_what_stands_in_a_file_is_listed_and_explored(tmp_path: Path, here: Callable[..., Done]) -> None:
-    """Functions are called only if their return annotation names scenarios."""
     own = "def one() -> Scenario:\n    return counter(processes=1)\n"
     own += "def some() -> list[Scenario]:\n    return [counter('a', processes=1), counter('b')]\n"
     own += "def text() -> str:\n    raise AssertionError\n"
@@ -804,7 +774,6 @@ def test_a_full_disk_behind_stdout_is_one_clear_error(tmp_path: Path, arguments:
 def test_colour_is_for_terminals_unless_somebody_says_otherwise(
     here: Callable[..., Done], option: tuple[str, ...], variables: dict[str, str], is_coloured: bool
 ) -> None:
-    """The option wins, then NO_COLOR, then FORCE_COLOR; a pipe gets no colour."""
     good = here("explore", QUICKER, "--no-store", *option, **variables)
     bad = here("explore", "nothing", *option, **variables)
 
@@ -819,7 +788,6 @@ def test_nothing_is_wrapped_in_a_pipe(here: Callable[..., Done]) -> None:
 
 
 def test_a_terminal_sees_a_live_line_and_a_pipe_a_plain_result(tmp_path: Path, here: Callable[..., Done]) -> None:
-    """Progress goes to stderr; stdout is the same with and without a terminal."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-m", "tidegate", "explore", STALL, "--no-store"],
@@ -860,9 +828,6 @@ def test_a_log_sees_a_line_in_fifteen_seconds() -> None:
 
 
 def test_a_search_that_cannot_end_is_reported_before_most_of_it_is_done(here: Callable[..., Done]) -> None:
-    """The warning shows the expected states, the bound and the remedy; later, how far the search
-    got.
-    """
     done = here("explore", "array_push_lock", "--max-states", "6000", "--no-store")
 
     assert done.returncode == ExitCode.INCONCLUSIVE
@@ -896,7 +861,6 @@ TARGETS: Final = ("explore", QUICKER, "mine.py:forever", QUICK)
 def signalled(
     cwd: Path, numbers: tuple[signal.Signals, ...], *arguments: str, command: tuple[str, ...] = INTERRUPTIBLE
 ) -> tuple[int, str, str]:
-    """Send the signals once a search runs, then wait for the end."""
     with subprocess.Popen(
         [*command, *arguments],
         cwd=cwd,
@@ -917,7 +881,6 @@ def signalled(
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_search_and_what_was_found_is_shown(mine: Path, number: signal.Signals, code: int) -> None:
-    """The search finishes its step and writes a partial summary."""
     ended, out, _ = signalled(mine, (number,), *TARGETS)
 
     assert ended == code
@@ -961,7 +924,6 @@ def test_what_does_not_ask_for_signals_is_ended_soon(
 
 
 def test_a_second_interrupt_stops_at_once(mine: Path) -> None:
-    """Even within a step that does not end."""
     ended, out, err = signalled(mine, (signal.SIGINT, signal.SIGINT), "explore", "mine.py:hangs", "--json")
 
     assert (ended, err) == (130, "error: interrupted\n")

@@ -1,5 +1,3 @@
-"""Stored traces: replay, show, compare, convert and compress them."""
-
 from __future__ import annotations
 
 import gzip
@@ -81,9 +79,7 @@ def test_a_replay_stops_after_a_step_and_shows_the_state(here: Run) -> None:
 
 
 def test_a_trace_that_does_not_say_where_its_scenario_is_needs_a_target(here: Run) -> None:
-    """A trace that pytest recorded has only a name, and a file may lie elsewhere. The error shows
-    the command to type.
-    """
+    """A trace that pytest recorded has only a name, and a file may have moved."""
     trace = json.loads(Path("run.json").read_text())
     for name, said in (
         ("coupons", "among those that ship, and the trace names it"),
@@ -133,7 +129,6 @@ def test_where_a_replay_diverges_it_can_go_on_from_the_step_before(here: Run) ->
 
 
 def test_steps_are_shown_one_by_one_with_all_that_they_change(here: Run) -> None:
-    """A pipe gets all steps at once."""
     done = here("replay", "run.json", "--step")
     assert done.returncode == ExitCode.OK
     lines = done.stdout.splitlines()
@@ -142,7 +137,6 @@ def test_steps_are_shown_one_by_one_with_all_that_they_change(here: Run) -> None
 
 
 def test_on_a_terminal_the_reader_says_when(here: Run) -> None:
-    """Enter or n: next step; p: previous; q: quit."""
     assert here("replay", "run.json").returncode == ExitCode.OK
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "tidegate", "replay", "run.json", "--step"]
@@ -190,7 +184,6 @@ def test_a_trace_is_shown_as_a_table_or_in_another_form(here: Run) -> None:
 
 
 def test_a_compressed_trace_is_replayed_and_its_bytes_are_always_the_same(here: Run) -> None:
-    """The file contains no time and no name."""
     for file in ("a.json.gz", "b.json.gz"):
         assert here("trace", "convert", "run.json", "--format", "json", "-o", file).returncode == ExitCode.OK
     assert Path("a.json.gz").read_bytes() == Path("b.json.gz").read_bytes()
@@ -207,9 +200,7 @@ DAMAGES: Final[dict[str, tuple[Callable[[], bytes], str]]] = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_or_hostile_compressed_file_is_one_clear_error(here: Run, damage: str) -> None:
-    """A small file may unpack to any number of zeros, so unpacking stops at the largest size of a
-    trace.
-    """
+    """A small file may unpack to any number of zeros, so unpacking has a limit."""
     data, why = DAMAGES[damage]
     Path("bad.json.gz").write_bytes(data())
     done = here("replay", "bad.json.gz")
@@ -247,7 +238,6 @@ def test_two_runs_are_compared(here: Run) -> None:
 
 
 def test_a_trace_is_taken_out_of_a_page(here: Run) -> None:
-    """No file is overwritten unless the user names it."""
     assert here("trace", "extract", "run.html").returncode == ExitCode.USAGE
     assert here("trace", "extract", "run.html", "-o", "again.json").returncode == ExitCode.OK
     assert json.loads(Path("again.json").read_text()) == json.loads(Path("run.json").read_text())

@@ -1,5 +1,3 @@
-"""Settings in layers: parsing, precedence, bad input, and secrets that stay hidden."""
-
 from __future__ import annotations
 
 import inspect
@@ -62,7 +60,6 @@ def settings(draw: st.DrawFn) -> WorkerSettings:
 
 
 Said: TypeAlias = list[tuple[int, int]]
-"""Layer and number; each layer once."""
 
 
 def keeps_what_no_layer_speaks_of(code: WorkerSettings) -> bool:
@@ -145,7 +142,6 @@ def keeps_the_first(tree: dict[str, Any], origins: dict[tuple[str, ...], str], s
 def test_each_law_is_broken_by_a_planted_fault(
     monkeypatch: pytest.MonkeyPatch, name: str, wrong: object, breaks: Callable[[], bool]
 ) -> None:
-    """The law holds without the fault. With it, the law breaks or configuring fails."""
     assert breaks()
     monkeypatch.setattr(configuration, name, wrong)
 
@@ -198,7 +194,6 @@ def test_text_is_read_by_the_type_of_what_it_sets(text: str, path: str, value: o
     ],
 )
 def test_one_of_several_is_chosen_by_its_kind(texts: list[str], backoff: object) -> None:
-    """Fields that a lower layer sets for another kind are ignored."""
     lower = [
         Setting(("consumer", "partition", "backoff", "factor_ppm"), 3_000_000, "a file"),
         Setting(("consumer", "partition", "window_max"), 3, "a file"),
@@ -223,7 +218,6 @@ def test_who_chose_one_of_several_is_told() -> None:
 
 
 def test_a_field_that_follows_from_others_goes_on_to_do_so() -> None:
-    """Thresholds follow from the concurrency unless the code sets them."""
     more = from_arguments(["concurrency=32"])
     own = attrs.evolve(CODE, consumer=ConsumerRules(9, Thresholds(50, 5)))
 
@@ -298,7 +292,6 @@ def test_what_cannot_be_is_refused_with_where_it_came_from(text: str, said: str)
     ],
 )
 def test_a_file_has_types_of_its_own(tmp_path: Path, text: str, said: str) -> None:
-    """Text is no number in a file; only arguments and the environment are all text."""
     file = tmp_path / "worker.toml"
     file.write_text(f"[worker]\n{text}")
     with pytest.raises(Misuse, match=re.escape(said)) as refused:
@@ -366,7 +359,6 @@ def test_no_secret_is_shown() -> None:
     ],
 )
 def test_a_file_is_toml_or_yaml(tmp_path: Path, name: str, text: str) -> None:
-    """In pyproject.toml the settings are a tool's table."""
     file = tmp_path / name
     file.write_text(text)
 
@@ -429,9 +421,7 @@ def test_yaml_needs_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_environment_nests_by_two_underscores() -> None:
-    """Unrelated variables are ignored: Kubernetes sets TIDEGATE_WORKER_SERVICE_HOST for a service
-    of that name.
-    """
+    """Kubernetes sets TIDEGATE_WORKER_SERVICE_HOST for a service of that name."""
     environ = {
         "TIDEGATE_WORKER__CONSUMER__PARTITION__DRAIN__TOTAL": "25 s",
         "TIDEGATE_WORKER_SERVICE_HOST": "10.0.0.1",
@@ -460,9 +450,7 @@ def test_an_argument_that_sets_nothing_is_refused(text: str) -> None:
 
 
 def test_the_options_are_those_of_the_client() -> None:
-    """Each option exists in aiokafka, and each option of aiokafka that text can express exists
-    here.
-    """
+    """Includes each option of aiokafka that text can express."""
     made_here = {"ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password"}
     the_workers = {
         "bootstrap_servers",

@@ -46,7 +46,6 @@ def named(expression: str, since: datetime, until: datetime) -> list[str]:
 # --- beside a search minute by minute ---------------------------------------------------------------------------------
 
 Field = tuple[str, frozenset[int]]
-"""The text of a field and the values it matches."""
 
 
 def field(random: Random, most: int, least: int = 0, *, early: int | None = None) -> Field:
@@ -67,8 +66,6 @@ def field(random: Random, most: int, least: int = 0, *, early: int | None = None
 
 
 class Expression(NamedTuple):
-    """Five fields, in every month."""
-
     minute: Field
     hour: Field
     day: Field
@@ -100,7 +97,6 @@ class Expression(NamedTuple):
 
 
 def drawn(random: Random, day: datetime) -> Expression:
-    """Mostly on a day near a clock change."""
     near, weekday = (day + random.randint(-1, 1) * timedelta(days=1)).day, day.isoweekday() % 7
     days = random.choice([("*", frozenset(range(1, 32))), (str(near), frozenset({near})), field(random, 31, 1)])
     weekdays = random.choice([("*", frozenset(range(8))), (str(weekday), frozenset({weekday})), field(random, 7)])
@@ -109,7 +105,6 @@ def drawn(random: Random, day: datetime) -> Expression:
 
 @cache
 def changes(name: str) -> tuple[datetime, ...]:
-    """The zone's clock changes from 2024 to 2030, to the minute."""
     found, when = list[datetime](), datetime(2024, 1, 1, tzinfo=UTC)
 
     def ahead(at: datetime) -> timedelta | None:
@@ -145,9 +140,7 @@ def triples(random: Random) -> Iterator[tuple[str, datetime]]:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_what_is_named_around_a_change_of_the_clocks_is_what_they_show(chunk: int) -> None:
-    """Laws CR1 to CR3, two days to either side. Some zones skip midnight or shift by half an
-    hour.
-    """
+    """Laws CR1 to CR3. Some zones skip midnight or shift by half an hour."""
     random = Random("crons")
     number = max(CRONS, sum(len(changes(each)) for each in ZONES)) if AT_LENGTH else CRONS
     for name, when in islice(triples(random), chunk, number, CHUNKS):
@@ -194,9 +187,7 @@ def test_what_is_next_is_later_than_a_part_of_a_minute(after: int, more: int) ->
 )
 @example("30 2 * * *", "Europe/Berlin", BACK + timedelta(minutes=70))
 def test_what_is_next_is_later_in_every_zone(fields: str, zone: str, when: datetime) -> None:
-    """Law CR1. In the second of two equal hours cronsim returns the first, and repeats it for
-    ever.
-    """
+    """Law CR1. In the second of two equal hours cronsim returns the first, forever."""
     found = next_after(f"CRON_TZ={zone} {fields}", at(when))
 
     assert found is not None
@@ -261,7 +252,6 @@ def test_what_is_no_cron_is_said(expression: str, why: str) -> None:
 
 @pytest.mark.parametrize("zone", ["Europe/Atlantis", "../../etc/passwd", "", "/etc/localtime"])
 def test_a_zone_that_nobody_knows_is_said(zone: str) -> None:
-    """The error also covers machines without time zone data."""
     with pytest.raises(Misuse, match="pip install tzdata"):
         check_cron(f"CRON_TZ={zone} 0 0 * * *")
 

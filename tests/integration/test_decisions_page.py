@@ -33,8 +33,6 @@ LIMITS: Final = Thresholds(high=6, low=2)
 
 @pytest.fixture
 def example() -> Iterator[Callable[[str], Any]]:
-    """Imports an example as a module, which other examples may import."""
-
     def made(name: str) -> Any:
         module = sys.modules[name] = ModuleType(name)
         exec(compile(FILES[name], f"{name}.py", "exec"), vars(module))  # noqa: S102  the text of the page
@@ -61,8 +59,6 @@ def topic(kafka: str, make_topic: Callable[[int], str]) -> str:
 
 
 class Work:
-    """A handler in threads: counts records, and waits for those that are held."""
-
     def __init__(self, held: set[int]) -> None:
         self.held, self.released = held, threading.Event()
         self.begun: list[int] = []
@@ -105,15 +101,12 @@ def test_offsets_are_committed_with_confluent_kafka(example: Any, kafka: str, to
 
 
 def test_a_consumer_of_confluent_kafka_pauses_and_resumes(example: Any, kafka: str, topic: str) -> None:
-    """In-flight records never exceed the threshold plus one poll."""
     module = example("backpressure_confluent")
     module.THRESHOLDS = LIMITS
     work, stop, consumer = Work(set(range(RECORDS))), threading.Event(), ours(kafka, topic)
     taken: list[int] = []
 
     class Counting:
-        """Records the size of each poll."""
-
         def __getattr__(self, name: str) -> Any:
             return getattr(consumer, name)
 
@@ -176,7 +169,6 @@ def test_offsets_are_committed_with_aiokafka(example: Any, kafka: str, topic: st
 
 
 def test_a_consumer_of_aiokafka_pauses_and_resumes(example: Any, kafka: str, topic: str) -> None:
-    """In-flight records never exceed the threshold plus one poll."""
     module = example("backpressure_aiokafka")
     module.THRESHOLDS = LIMITS
 
@@ -229,15 +221,12 @@ def test_a_service_is_claimed_by_one_process_at_a_time(example: Any, mongodb: st
 
 
 def test_a_status_changes_once(example: Any, mongodb: str, database: str) -> None:
-    """Two writers have read the same record, which may lack an owner and a version."""
     module = example("transition_pymongo")
     with MongoClient[Any](mongodb) as client:
         orders = client[database].orders
         orders.insert_one({"_id": 1, "status": "queued", "total": 5})
 
         class Stale:
-            """Another process changes the record between the read and the write."""
-
             def find_one(self, where: Any) -> Any:
                 found = orders.find_one(where)
                 assert isinstance(module.move(orders, 1, "running", "other"), Accepted)

@@ -1,5 +1,3 @@
-"""Operator commands: a real MongoDB, the core and the embedded store agree."""
-
 from __future__ import annotations
 
 import asyncio
@@ -91,7 +89,6 @@ DESK: Final = Desk(
 
 
 def records() -> dict[str, tuple[Document, ...]]:
-    """Three hundred records of two tasks in all statuses that a retry meets, some unreadable."""
     found: dict[str, tuple[Document, ...]] = {}
     for task in ("bill", "mail"):
         docs = []

@@ -1,7 +1,3 @@
-"""`check-determinism` and exploration find programs that depend on more than their arguments and
-replies.
-"""
-
 from __future__ import annotations
 
 import json
@@ -115,7 +111,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("here")
 def test_what_a_program_depends_on_is_found(capsys: pytest.CaptureFixture[str]) -> None:
-    """One of the programs is correct."""
     targets = [f"mine.py:{name}" for name in (*FOUND, "result", "right")]
 
     code = main(["check-determinism", *targets, "transition", "partition", "--runs", "3", "--json"])
@@ -261,9 +256,7 @@ async def counts_to_a_limit() -> int:
 
 
 def test_what_a_test_has_patched_in_this_process_is_no_nondeterminism(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All hash seeds agree there. The second process gets this process's objects in place of
-    imported ones.
-    """
+    """All hash seeds agree, and the second process gets this process's objects."""
     monkeypatch.setattr(sys.modules[__name__], "LIMIT", 7)
     scenario = Scenario(
         name="patched",

@@ -1,5 +1,3 @@
-"""The driver runs a program to its end, raises each failure into it and swallows none."""
-
 from __future__ import annotations
 
 import asyncio
@@ -127,8 +125,6 @@ def test_a_handler_of_an_event_loop_is_not_taken_for_one_of_a_thread() -> None:
 @both
 @pytest.mark.parametrize("failure", FAILURES, ids=str)
 def test_a_failure_is_raised_into_the_program(drive: Drive, failure: Failure) -> None:
-    """The program gets a fresh copy of the failure, returned or raised, and may continue."""
-
     def handle(effect: Effect[object]) -> object:
         if effect == Call("returned"):
             return failure
@@ -216,9 +212,6 @@ async def persistent(attempts: int) -> object:
 
 @both
 def test_attempts_that_fail_are_logged_by_how_many_there_were(drive: Drive, caplog: pytest.LogCaptureFixture) -> None:
-    """Debug for the first, warnings later, an error when the program gives up. No value is
-    shown.
-    """
     caplog.set_level("DEBUG", driver.__name__)
     replies = iter([NotApplied("a"), None, Ambiguous("b"), None, "at last", *[NotApplied("c"), None] * 2])
 
@@ -240,7 +233,6 @@ def test_attempts_that_fail_are_logged_by_how_many_there_were(drive: Drive, capl
 def test_an_effect_that_is_never_awaited_is_a_warning(
     drive: Drive, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once per program, with file and line. The program still runs."""
     monkeypatch.setattr(driver, "_CHECKED", set())
 
     async def forgets() -> str:
@@ -380,7 +372,6 @@ def test_who_looks_or_clears_away_after_a_failure_has_given_up_all_the_same(
 
 
 async def clinging() -> object:
-    """Catches all it can, and awaits two more effects on its way out."""
     try:
         try:
             return await Call("work")
@@ -397,7 +388,6 @@ async def clinging() -> object:
 def test_whatever_else_a_handler_raises_closes_the_program_and_is_raised(
     drive: Drive, error: type[BaseException]
 ) -> None:
-    """The program sees no error and is closed. Effects of its `finally` blocks are not executed."""
     asked: list[Effect[object]] = []
 
     def handle(effect: Effect[object]) -> object:
@@ -413,8 +403,6 @@ def test_whatever_else_a_handler_raises_closes_the_program_and_is_raised(
 
 
 def test_a_program_that_cannot_be_closed_does_not_hold_up_the_error() -> None:
-    """The driver gives up after `CLOSINGS_MAX` effects."""
-
     async def stubborn() -> None:
         for _ in range(CLOSINGS_MAX + 1):
             with suppress(BaseException):  # it does what no program should
@@ -441,7 +429,6 @@ def test_a_stop_iteration_of_user_code_is_not_the_end_of_the_program() -> None:
 
 
 def test_a_cancelled_task_closes_its_program_and_stays_cancelled() -> None:
-    """The driver executes no effects of the closing program."""
     asked: list[Effect[object]] = []
 
     async def handle(effect: Effect[object]) -> object:
@@ -558,8 +545,6 @@ def test_user_code_is_called_by_name(drive: Drive) -> None:
 
 @both
 def test_an_error_in_user_code_is_raised_to_the_caller(drive: Drive) -> None:
-    """The program, which catches failures, does not see it."""
-
     def broken() -> object:
         raise ZeroDivisionError
 
@@ -569,8 +554,6 @@ def test_an_error_in_user_code_is_raised_to_the_caller(drive: Drive) -> None:
 
 @both
 def test_a_program_may_ask_for_the_errors_of_user_code(drive: Drive) -> None:
-    """Errors of user code arrive as refusals with their text; other errors propagate."""
-
     def broken() -> object:
         raise ValueError("card declined")
 

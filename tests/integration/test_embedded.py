@@ -64,7 +64,6 @@ def test_what_many_deletes_leave_is_in_natural_order() -> None:
 
 
 def cpu_of_many(count: int) -> float:
-    """CPU seconds for a delete of so many documents. The store stays as it is."""
     cells: dict[tuple[str, ...], Any] = {
         document(COLLECTION, key).name: Document.of({"_id": key, "count": key}) for key in range(count)
     }
@@ -76,9 +75,7 @@ def cpu_of_many(count: int) -> float:
 
 
 def test_a_write_of_many_costs_what_it_writes() -> None:
-    """Sixteen times the documents take sixteen times as long. Copying all written documents for
-    each write would take sixty times.
-    """
+    """Copying all written documents for each write would take sixty times as long."""
     few, many = (min(cpu_of_many(count) for _ in range(3)) for count in (250, 4_000))
 
     assert many < 32 * few
@@ -86,7 +83,6 @@ def test_a_write_of_many_costs_what_it_writes() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 99), st.sampled_from("abcd"), st.integers()), max_size=12))
 def test_what_an_operation_saw_before_a_write_it_sees_still(writes: list[tuple[int, str, int]]) -> None:
-    """Also if it writes to documents that it saw before another write."""
     cells = {name: Cell[int | None]((name,), None) for name in "abcd"}
     drafts: list[tuple[_Draft, dict[tuple[str, ...], int]]] = [(_Draft({("a",): -1}, {}), {})]
     for at, name, value in writes:
@@ -101,7 +97,6 @@ def test_what_an_operation_saw_before_a_write_it_sees_still(writes: list[tuple[i
 
 @given(st.lists(st.tuples(st.integers(0, 99), st.booleans()), max_size=12))
 def test_an_order_of_ids_stays_as_it_was_when_more_is_done_to_it(done: list[tuple[int, bool]]) -> None:
-    """Its derived copies behave as lists do."""
     base = _Order(dict.fromkeys(range(4)))
     orders: list[tuple[_Order | _Changed, list[Key], list[Key]]] = [(base, [0, 1, 2, 3], [])]
     for new, (at, is_added) in enumerate(done, 4):
@@ -158,9 +153,6 @@ def test_the_array_push_lock_moves_a_record(handle: Handle) -> None:
 
 
 def test_the_array_push_lock_gives_way(handle: Handle) -> None:
-    """Behind a fresh claim the program waits, pulls its own claim each time, and gives up at
-    last.
-    """
     claim = f"rival-0:{time.time_ns() // 10**9}.000000"
     made = doc(invocation_id="i", status=status.REGISTERED, status_runner_id=None, transition_lock=(claim,))
     run(asked(insert_one(COLLECTION, made)), handle)
@@ -197,7 +189,6 @@ def test_the_clock_of_the_store_judges(handle: Handle) -> None:
 
 
 def test_an_id_is_taken_once(handle: Handle) -> None:
-    """Programs rely on the reason of this refusal."""
     run(asked(insert_one(COLLECTION, doc(count=1))), handle)
     with pytest.raises(Refused) as raised:
         run(asked(insert_one(COLLECTION, doc(count=2))), handle)
@@ -249,7 +240,6 @@ def test_tasks_share_it() -> None:
 
 
 def test_its_clock_can_be_given() -> None:
-    """So that a user's test need not wait."""
     now = Instant(0)
     store = Embedded({COLLECTION: (doc(changed_at=Instant(0)),)}, clock=lambda: now)
     is_old = asked(find_one(COLLECTION, AllOf((Eq(ID, "x"), OlderThan(CHANGED_AT, MINUTE)))))

@@ -37,9 +37,6 @@ async def told(changes: EmbeddedChanges, position: Position) -> tuple[list[Docum
 
 
 def written(store: Embedded, chance: Random, times: int) -> list[DocumentChange]:
-    """Random writes; the stream reports neither those to other collections nor those without
-    effect.
-    """
     found = []
     for number in range(times):
         collection = chance.choice([*WATCHED, "others"])
@@ -89,8 +86,6 @@ def test_what_a_transaction_writes_is_told_when_it_is_committed() -> None:
 
 
 def test_what_comes_while_it_waits_is_told_at_once() -> None:
-    """The write may come from any thread; the read would otherwise wait for a minute."""
-
     async def main() -> None:
         store = Embedded()
         changes = store.changes(WATCHED, timedelta(minutes=1))
@@ -109,8 +104,6 @@ def test_what_comes_while_it_waits_is_told_at_once() -> None:
 
 @pytest.mark.parametrize("position", [From(1), After(1), After(Document.of({"watched": ("orders",)}))])
 def test_a_position_of_something_else_is_of_a_history_that_is_lost(position: Position) -> None:
-    """As on a server."""
-
     async def main() -> None:
         assert await Embedded().changes(WATCHED).read(position) == Broken(286)
 
@@ -118,8 +111,6 @@ def test_a_position_of_something_else_is_of_a_history_that_is_lost(position: Pos
 
 
 def test_a_position_of_other_collections_is_one_of_these() -> None:
-    """As on a server: the stream reports changes since the position."""
-
     async def main() -> None:
         feed = Feed()
         begin = await EmbeddedChanges(feed, ("orders",), timedelta(milliseconds=1)).locate()

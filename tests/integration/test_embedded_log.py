@@ -1,5 +1,3 @@
-"""A worker on a file of records, without a broker."""
-
 from __future__ import annotations
 
 import asyncio
@@ -94,7 +92,6 @@ def test_a_line_that_is_no_record_is_told_with_its_number(tmp_path: Path, line: 
 
 
 def test_a_line_that_is_nested_too_deeply_is_told(tmp_path: Path) -> None:
-    """JSON that consists of brackets alone."""
     file = tmp_path / "records.jsonl"
     file.write_text("[" * 100_000)
 
@@ -159,8 +156,6 @@ def test_what_is_interrupted_has_not_failed() -> None:
 
 
 def test_records_of_another_topic_are_refused() -> None:
-    """Otherwise their positions would never be committed."""
-
     async def handle(record: Record) -> None:
         raise AssertionError(record)
 
@@ -198,7 +193,6 @@ def test_the_command_tells_what_became_of_the_records(tmp_path: Path) -> None:
 
 
 def test_a_signal_ends_a_run_that_does_not_end(tmp_path: Path) -> None:
-    """The worker waits for running user code; a second signal ends it at once."""
     (tmp_path / "app.py").write_text(APP)
     (tmp_path / "records.jsonl").write_text(lines("stuck"))
     command = [*INTERRUPTIBLE, "worker", "run", "app.py:worker", "--embedded", "records.jsonl"]
@@ -253,7 +247,6 @@ threaded_soon, will_not_be_cancelled_soon = (Worker(["orders"], each, **soon) fo
 
 @contextmanager
 def begun(folder: Path, target: str) -> Generator[tuple[subprocess.Popen[str], IO[str]]]:
-    """A process whose handler or lifespan has begun, and its output."""
     (folder / "app.py").write_text(LEFT_BEHIND)
     (folder / "records.jsonl").write_text(lines("a"))
     command = [*INTERRUPTIBLE, "worker", "run", f"app.py:{target}", "--embedded", "records.jsonl"]
@@ -268,9 +261,7 @@ def begun(folder: Path, target: str) -> Generator[tuple[subprocess.Popen[str], I
 
 @pytest.mark.parametrize("target", ["threaded_soon", "will_not_be_cancelled_soon"])
 def test_a_signal_ends_a_process_of_which_something_will_not_end_by_its_deadline(tmp_path: Path, target: str) -> None:
-    """Earlier the process waited for a thread to end, and forever for a task that ignores
-    cancellation. Now it names what it abandons.
-    """
+    """Earlier the process waited for a thread, or forever for a task that ignores cancellation."""
     with begun(tmp_path, target) as (process, written):
         process.send_signal(signal.SIGTERM)
         assert any("is left behind: topic orders, partition 0, offset 0" in line for line in written)
@@ -288,7 +279,6 @@ def test_a_second_signal_ends_a_process_of_which_something_will_not_end(tmp_path
 
 
 def test_a_worker_of_a_module_is_tested_as_often_as_one_likes(on_embedded: OnEmbedded) -> None:
-    """The sample of docs/worker.md."""
     page = (Path(__file__).parents[2] / "docs" / "worker.md").read_text("utf-8")
     (shown,) = re.findall(r"\n    async with worker.testing.*\n(?:    .*\n)+", page)
 

@@ -59,7 +59,6 @@ def test_an_invocation_is_there_once_the_transaction_of_its_caller_is_committed(
 
 
 def test_an_id_that_is_taken_does_not_end_the_transaction_of_its_caller(client: Client, database: str) -> None:
-    """The enqueue returns the existing invocation; the other writes are committed."""
     run(Enqueue(wanted=wanted("a"), request="other").run(), choosing(documents(Mongo(client, database)), local()))
     with client.start_session() as session, session.start_transaction():
         client[database].orders.insert_one({"_id": 7}, session=session)

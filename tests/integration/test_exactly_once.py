@@ -40,8 +40,6 @@ def member(bootstrap: str, topic: str, out: str, name: str) -> Iterator[subproce
 
 
 class Reader:
-    """Counts what a `read_committed` consumer sees."""
-
     def __init__(self, bootstrap: str, *topics: str) -> None:
         self.seen: Counter[bytes] = Counter()
         self._client = AIOKafkaConsumer(

@@ -1,5 +1,3 @@
-"""Workers with transactional answers on the simulated Kafka, by seed."""
-
 # ruff: noqa: SLF001  bugs are planted in private functions
 
 from __future__ import annotations
@@ -97,7 +95,6 @@ def test_a_planted_bug_is_found(name: str) -> None:
 
 
 def test_producers_with_ids_of_their_own_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bug of the specimen `transactions.fences_nobody`."""
     epochs = iter(range(1_000_000))
     monkeypatch.setattr("tidegate_adapters.kafka.worker.transactional_id", lambda _group, _partition: f"{next(epochs)}")
     assert found(SEEDS[ONCE[0]], ONCE) is not None

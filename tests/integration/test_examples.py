@@ -30,7 +30,6 @@ def test_a_decision_is_embedded(tmp_path: Path) -> None:
 
 
 def test_a_program_of_ones_own_is_explored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The careless program fails and the careful one passes, from Python and from the shell."""
     script = str(EXAMPLES / "explore_your_own.py")
     done = run(script, cwd=tmp_path)
     careless = said_here(("explore", f"{script}:careless"), tmp_path, capsys)

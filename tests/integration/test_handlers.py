@@ -1,5 +1,3 @@
-"""Handler calls: directly, on an embedded log and on a real broker."""
-
 from __future__ import annotations
 
 import asyncio
@@ -90,7 +88,6 @@ async def test_each_topic_has_its_handler_and_a_name_goes_before_a_pattern() -> 
 
 @in_a_loop
 async def test_a_plain_function_runs_in_a_thread_of_which_there_are_so_many() -> None:
-    """The handler has the caller's context, and its exceptions propagate."""
     name, most, now, lock, threads = ContextVar("name", default=""), 0, 0, threading.Lock(), Counter[str]()
     met = threading.Barrier(2, timeout=10)
 
@@ -211,9 +208,6 @@ async def test_a_handler_gets_what_its_record_is_decoded_to(
 
 @in_a_loop
 async def test_what_takes_too_long_is_cancelled_and_has_failed() -> None:
-    """Also if it swallows its cancellation and returns. Its own TimeoutError is reported as it
-    is.
-    """
     ended: list[str] = []
 
     async def handle(record: Record) -> None:
@@ -339,7 +333,6 @@ def test_a_handler_that_takes_too_long_fails_by_the_policy() -> None:
 
 
 def test_what_lives_as_long_as_the_worker() -> None:
-    """It starts before the first record and ends after the last, however the run ends."""
     told: list[str] = []
 
     @asynccontextmanager
@@ -397,7 +390,6 @@ async def consumed(worker: Worker, seen: list[tuple[str, int]], count: int) -> l
 def test_where_a_group_begins_that_has_committed_nothing(
     start: dict[str, Any], offsets: list[int], kafka: str, make_topic: Callable[[int], str]
 ) -> None:
-    """Records written after the start are consumed in any case."""
     topic, seen = make_topic(1), list[tuple[str, int]]()
     if start.get("start_offsets") == 3:
         start = {"start_offsets": {TopicPartition(topic, 0): 3}}
@@ -435,7 +427,6 @@ def test_a_group_that_must_not_begin_anywhere_says_so(kafka: str, make_topic: Ca
 def test_topics_of_a_pattern_are_found_also_those_that_come_to_be_later(
     kafka: str, make_topic: Callable[[int], str]
 ) -> None:
-    """The pattern must match the whole name."""
     topic, seen = make_topic(1), list[tuple[str, int]]()
     later, other = f"{topic}.later", f"not-{topic}.later"
 

@@ -96,7 +96,6 @@ def test_a_subject_loads_no_other(loads: str, no: str) -> None:
 
 
 def extras() -> dict[str, set[str]]:
-    """The import names of the packages that each extra installs."""
     project = tomllib.loads((ADAPTERS.parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
     named = {
         extra: {re.split(r"\W", each)[0] for each in every} for extra, every in project["optional-dependencies"].items()

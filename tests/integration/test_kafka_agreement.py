@@ -350,7 +350,6 @@ BY_HAND = {**BY_HAND, **TRANSACTIONS, **DELETED, **REMOVED}
 
 
 def of_the_table() -> Mapping[str, Script]:
-    """Each request fails in each way, once and permanently."""
     scripts: dict[str, Script] = {}
     for request, codes in CODES.items():
         outcomes = ("unsent", "lost reply", *(code.__name__ for code in codes)) if codes else ()
@@ -367,7 +366,6 @@ JOINS_AGAIN = ("RebalanceInProgressError", "UnknownMemberIdError", "IllegalGener
 
 
 def around(strike: Strike) -> Script:
-    """A script that sends the request while it fails."""
     if strike.member == "p":
         return in_a_transaction(strike)
     match strike.request:
@@ -421,11 +419,9 @@ CALLS: Mapping[str, str] = {
     "TxnOffsetCommit": "position",
     "EndTxn": "commit",
 }
-"""The producer call that sends each request."""
 
 
 def in_a_transaction(strike: Strike) -> Script:
-    """Like `around`, for a producer, which then aborts if it can, and retries once."""
     if strike.request == "InitProducerId":
         begun: Script = (strike, Begin("p", way="later"), Wait(), Heal("p"), Outcomes("p"))
     else:
@@ -497,11 +493,7 @@ def by_seed(seed: int) -> Script:
 
 
 def transactions_by_seed(seed: int) -> Script:
-    """Producers with two ids that start, fence each other, die, and write to two partitions and a
-    group.
-
-    The script awaits the markers of each transaction; otherwise offsets would depend on timing.
-    """
+    """It awaits the markers of each transaction; otherwise offsets would depend on timing."""
     random = Random(f"transactions {seed}")
     steps: list[Step] = [Start("r", COMMITTED), Settle()]
     there: list[str] = []

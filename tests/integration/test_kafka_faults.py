@@ -1,6 +1,4 @@
-"""Former bugs of the Kafka worker on a real broker: misbehaving user code, observers and
-timeouts.
-"""
+"""Former bugs of the Kafka worker on a real broker."""
 
 from __future__ import annotations
 
@@ -63,14 +61,13 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 class Own(BaseException):
-    """An exception class of the user."""
+    pass
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError, Own, GeneratorExit], ids=lambda each: each.__name__)
 def test_whatever_a_handler_raises_is_a_failure_of_its_record(
     error: type[BaseException], kafka: str, make_topic: Topics
 ) -> None:
-    """The other partition continues with a single executor, and the worker ends in time."""
     topic, seen = make_topic(2), set[tuple[int, int]]()
 
     async def handle(record: Record) -> None:
@@ -118,7 +115,6 @@ def test_an_exit_of_user_code_ends_the_worker_after_what_is_owed(
 
 @pytest.mark.parametrize("kind", [Assigned, Fetched, WorkReported, Committed], ids=lambda each: each.__name__)
 def test_an_observer_that_raises_loses_nothing(kind: type[Event], kafka: str, make_topic: Topics) -> None:
-    """A failing recording is no different."""
     topic, raised = make_topic(1), list[str]()
 
     def observe(event: Event, _: ConsumerState) -> None:
@@ -226,9 +222,7 @@ def test_how_long_a_record_may_take_is_asked_of_those_in_work_alone(kafka: str, 
 
 
 def test_times_that_do_not_fit_one_another_are_refused() -> None:
-    """The error shows values that fit. The group's clock starts at the rebalance, which a member
-    learns from its heartbeat.
-    """
+    """The group's clock starts at the rebalance, which a member learns from its heartbeat."""
 
     async def handle(_: Record) -> None:
         pass
@@ -320,9 +314,7 @@ async def committed_by_hand(bootstrap: str, topic: str, position: int) -> None:
 def test_where_a_position_beyond_the_end_is_committed_the_group_begins_as_if_nothing_were(
     reset: Any, begins: int, kafka: str, make_topic: Topics, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The client also resets there. The worker once took what it read for done until the log passed
-    the committed position.
-    """
+    """The worker once took records for done until the log passed the committed position."""
     topic, seen = make_topic(1), list[int]()
 
     async def handle(record: Record) -> None:
@@ -370,7 +362,6 @@ def test_with_no_committed_position_or_one_beyond_the_end_it_may_fail(
 
 
 async def removed(bootstrap: str, topic: str, before: int) -> None:
-    """Deletes the records before this offset, as retention does."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     try:
@@ -383,9 +374,7 @@ async def removed(bootstrap: str, topic: str, before: int) -> None:
 def test_a_group_goes_on_at_the_first_record_that_is_left(
     reset: Any, kafka: str, make_topic: Topics, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Laws BG5 and BG6: the committed position is deleted before the start, or while the group does
-    not read.
-    """
+    """Laws BG5 and BG6: the records are deleted before the start, or while idle."""
     topic, seen, is_away = make_topic(1), list[int](), False
 
     async def handle(record: Record) -> None:
@@ -489,9 +478,7 @@ def test_a_client_that_fails_at_the_start_is_stopped(kafka: str, make_topic: Top
 
 
 def test_nothing_is_committed_under_another_generation_than_its_own(kafka: str, make_topic: Topics) -> None:
-    """A group without members accepts commits without a generation from any client, so ours once
-    moved a position back. Also pins the internals of the client that the port reads.
-    """
+    """A group without members accepts commits without a generation; ours once moved one back."""
     topic = make_topic(1)
     place, named = TopicPartition(topic, 0), Partition(topic, 0)
 
@@ -516,9 +503,7 @@ def test_nothing_is_committed_under_another_generation_than_its_own(kafka: str, 
 
 
 def test_what_one_partition_is_answered_is_not_said_of_others(kafka: str, make_topic: Topics) -> None:
-    """The client raises the answer for one partition and retries all, forever if one topic is
-    deleted.
-    """
+    """The client raises one partition's answer and retries all, forever if a topic is deleted."""
     topic = make_topic(1)
 
     async def scenario() -> None:

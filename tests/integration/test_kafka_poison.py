@@ -142,7 +142,6 @@ def test_it_is_skipped_and_said_so(kafka: str, make_topic: Topics, caplog: pytes
 
 @pytest.mark.parametrize("batch", [None, 4])
 def test_it_is_dead_lettered_to_the_byte(batch: int | None, kafka: str, make_topic: Topics) -> None:
-    """Also where it counts as a failure and failures are dead-lettered."""
     topic = make_topic(2)
     dead, seen = f"{topic}.dead", list[Record]()
 
@@ -203,7 +202,6 @@ def test_by_default_it_stops_its_partition_like_any_failure(
 
 
 def test_it_is_sent_in_a_transaction_as_well(kafka: str, make_topic: Topics) -> None:
-    """So are records with neither key nor value. They are invisible before the commit."""
     topic = make_topic(1)
 
     async def scenario() -> None:
@@ -231,7 +229,6 @@ def test_it_is_sent_in_a_transaction_as_well(kafka: str, make_topic: Topics) -> 
 
 
 def test_of_what_can_be_decoded_nothing_is_found(kafka: str, make_topic: Topics) -> None:
-    """An error of another kind is not a decoding error."""
     topic = make_topic(2)
 
     async def scenario() -> None:

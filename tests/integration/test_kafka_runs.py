@@ -233,9 +233,7 @@ SEEDS: Final = own_seeds(ALONE, KAFKA_RUNS, BUGS.values())
     ("kind", "nth"), [(kind, nth) for kind, seeds in SEEDS.items() for nth in range(0, len(seeds), AT_ONCE)]
 )
 def test_no_run_is_wrong(kind: str, nth: int) -> None:
-    """The laws of `partition`, `group` and `shutdown`, and plain ones, over the real worker, two
-    members and a fault.
-    """
+    """The laws of `partition`, `group` and `shutdown` over the real worker, and plain ones."""
     kinds = (kind,)
     story = found(SEEDS[kind][nth : nth + AT_ONCE], kinds)
     if story is not None:
@@ -244,14 +242,11 @@ def test_no_run_is_wrong(kind: str, nth: int) -> None:
 
 
 def test_a_hook_counts_until_the_worker_hears_that_another_has_answered_for_it() -> None:
-    """In this run judge J7 once miscounted: the hook began before the worker learned of its
-    successor.
-    """
+    """In this run judge J7 once counted the hook's successor as one too many."""
     assert judged(15_327, ("partial",)).wrong == []
 
 
 def test_a_partition_that_is_added_is_consumed_to_its_end() -> None:
-    """Otherwise the runs prove nothing about added partitions."""
     for seed in range(5):
         story = judged(seed, GROWS)
         assert story.wrong == []
@@ -260,7 +255,6 @@ def test_a_partition_that_is_added_is_consumed_to_its_end() -> None:
 
 
 def test_a_topic_that_is_made_anew_is_consumed_from_its_beginning() -> None:
-    """Otherwise the runs prove nothing about recreated topics."""
     for seed in range(5):
         story = judged(seed, RECREATED)
         assert story.wrong == []
@@ -270,7 +264,6 @@ def test_a_topic_that_is_made_anew_is_consumed_from_its_beginning() -> None:
 
 
 def test_logs_lose_their_starts_under_members_and_before_they_begin() -> None:
-    """Otherwise the runs prove nothing about retention."""
     for seed in range(5):
         story = judged(seed, RETAINED)
         assert story.wrong == []
@@ -280,7 +273,6 @@ def test_logs_lose_their_starts_under_members_and_before_they_begin() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_seed_tells_the_same_story(seed: int) -> None:
-    """Otherwise a failure could not be repeated."""
     assert judged(seed).lines == judged(seed).lines
 
 

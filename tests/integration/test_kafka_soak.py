@@ -1,10 +1,8 @@
 """A worker's memory, descriptors, tasks and threads do not grow while it works.
 
-Another member joins and leaves all the time, to show what rebalances leave behind. The test takes
-the slope of each measure over the handled records in the second half, and for each class of
-tidegate and aiokafka the least number of objects per visit. A second worker has planted leaks,
-which must show. `test_simulated_worker` counts exactly what a lone rebalance leaves behind:
-nothing.
+Another member joins and leaves all the time, to show what rebalances leave behind. Each measure
+counts by its slope over the second half, each class by its least count per visit. A second worker
+has planted leaks. `test_simulated_worker` counts what a lone rebalance leaves: nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +44,6 @@ class Line(NamedTuple):
 
 
 def growth(lines: Sequence[Line]) -> Mapping[str, float]:
-    """The growth of each measure in the second half, by its slope."""
     half = [line for line in lines if line.handled >= lines[-1].handled / 2]
     handled = [line.handled for line in half]
     return {
@@ -56,9 +53,7 @@ def growth(lines: Sequence[Line]) -> Mapping[str, float]:
 
 
 def grown(lines: Sequence[Line]) -> Mapping[str, float]:
-    """The growth per visit of the least count of each class, from the second third of the visits to
-    the last.
-    """
+    """The growth per visit of the least count, from the second third of the visits to the last."""
     working = [line for line in lines if line.handled]
     first, visits = working[0].visit, (working[-1].visit - working[0].visit) // 3
     before, after = ([line.kept for line in working if (line.visit - first) // visits == nth] for nth in (1, 2))

@@ -1,9 +1,8 @@
-"""A storm over a group on a real broker, whose members and broker are killed, paused and restarted.
+"""A storm over a group on a real broker: members and broker are killed, paused and restarted.
 
-Every record is handled. A record is handled twice only if it was uncommitted at a reassignment, and
-its previous owner was killed or paused, or the broker was: members that leave or release partitions
-leave no duplicates. Committed positions never pass unfinished work and never fall. Two members work
-on one record only while one of them, or the broker, is paused.
+A record repeats only if it was uncommitted at a reassignment and its owner or the broker was killed
+or paused. Committed positions never fall and never pass unfinished work. Two members work on one
+record only while one of them, or the broker, is paused.
 """
 
 from __future__ import annotations
@@ -36,12 +35,9 @@ PATIENCE_S: Final = 30.0
 GRACE_NS: Final = 8 * S
 """After a pause a member may not know of its lost session for a session and a drain."""
 At = tuple[int, int]
-"""Partition and offset."""
 
 
 class Interval(NamedTuple):
-    """Both ends in ns."""
-
     began: int
     ended: int
 
@@ -51,7 +47,6 @@ class Interval(NamedTuple):
 
 class Work(NamedTuple):
     generation: int
-    """The group's generation in which the member got the partition."""
     name: str
     interval: Interval
 
@@ -108,7 +103,6 @@ class Storm:
     def __init__(self, broker: KafkaServer, folder: Path, seed: int) -> None:
         self.broker, self.folder, self.chance = broker, folder, random.Random(seed)
         self.members: dict[str, int] = {}
-        """Process ids by name."""
         self.ended: dict[str, int] = {}
         self.killed: set[str] = set()
         self.standstills: dict[str, list[Interval]] = defaultdict(list)
@@ -163,7 +157,6 @@ class Storm:
         assert status == 0, f"{name} ended with {status}:\n{self._said(name)}"
 
     async def break_broker(self, seconds: float, *, restarts: bool) -> None:
-        """Kill the broker and restart it, or pause it for that long."""
         self.strikes.append("broker restarts" if restarts else f"broker stands still for {seconds} s")
         began = time.monotonic_ns()
         if restarts:
@@ -182,8 +175,6 @@ class Storm:
 
 
 class Positions:
-    """Compares the committed positions with the records handled so far."""
-
     def __init__(self, bootstrap: str, facts: Facts) -> None:
         self.bootstrap, self.facts = bootstrap, facts
         self.committed = [0] * PARTITIONS
@@ -224,7 +215,6 @@ async def produce(bootstrap: str, records: int) -> None:
 
 
 async def weathered(storm: Storm, positions: Positions) -> None:
-    """Strike often enough, then wait in calm until all is committed and stop all members."""
     await produce(storm.broker.bootstrap, STORM.records)
     for _ in range(STORM.members):
         storm.join()
@@ -272,10 +262,7 @@ def two_at_work(storm: Storm, facts: Facts) -> list[str]:
 
 
 def needlessly_again(storm: Storm, facts: Facts) -> list[str]:
-    """Records handled again in a later generation although the earlier member was neither killed
-    nor paused, nor the broker. The earlier member may finish last: it woke up with outdated
-    knowledge.
-    """
+    """The earlier member may finish last: it woke up with outdated knowledge."""
     return [
         f"{at}: {one}, then {other}"
         for at, works in facts.work.items()

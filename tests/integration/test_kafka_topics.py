@@ -1,5 +1,3 @@
-"""A worker while topics are created, grow and are deleted, on a real broker."""
-
 from __future__ import annotations
 
 import asyncio
@@ -52,7 +50,6 @@ class World:
 
     @asynccontextmanager
     async def worker(self, *topics: str, age_ms: int = SOON_MS, **more: Any) -> AsyncGenerator[str, None]:
-        """Runs a worker on these topics; yields its group."""
         group = f"group-{uuid.uuid4().hex}"
         rules = ConsumerRules(partition=PartitionRules(drain=Budget(2 * IN_TIME, SECOND, SECOND)))
         worker = Worker(
@@ -126,7 +123,6 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def _quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """The client logs repeatedly that a topic does not exist."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     caplog.set_level(logging.INFO, "tidegate_adapters.kafka")
 
@@ -135,9 +131,6 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_topic_that_is_not_there_is_consumed_once_it_is(
     kafka: str, caplog: pytest.LogCaptureFixture, *, is_pattern: bool
 ) -> None:
-    """From its beginning. A worker on a name logs that the topic is missing, then that it
-    exists.
-    """
     topic = f"later-{uuid.uuid4().hex}"
     name, age_ms = (f"^{topic}.*", SOON_MS) if is_pattern else (topic, LATE_MS)
 
@@ -155,7 +148,6 @@ def test_a_topic_that_is_not_there_is_consumed_once_it_is(
 
 
 def test_records_of_new_partitions_are_consumed_from_their_beginning(kafka: str) -> None:
-    """Including records written before the worker knew of the partition; none is handled twice."""
     topic = f"grows-{uuid.uuid4().hex}"
 
     async def scenario() -> None:
@@ -176,9 +168,7 @@ def test_records_of_new_partitions_are_consumed_from_their_beginning(kafka: str)
 
 
 def test_a_topic_that_is_deleted_holds_up_no_other(kafka: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The worker finishes its in-flight records and gives up a commit that cannot succeed, though a
-    drain may outlast this test. A recreated topic is consumed from its beginning.
-    """
+    """No commit can succeed, so the worker gives it up before the drain ends."""
     gone, stays = (f"{name}-{uuid.uuid4().hex}" for name in ("gone", "stays"))
 
     async def scenario() -> None:

@@ -79,8 +79,6 @@ def member(bootstrap: str, topic: str, name: str, folder: Path) -> Iterator[subp
 
 
 class Watcher:
-    """Compares the committed positions with the records processed so far."""
-
     def __init__(self, bootstrap: str, topic: str, facts: Facts) -> None:
         self.bootstrap, self.topic, self.facts = bootstrap, topic, facts
         self.committed = [0] * PARTITIONS
@@ -145,11 +143,7 @@ def test_every_record_is_processed_though_a_member_is_killed(
 
 
 def uncommitted_at_assignments(facts: Facts) -> int:
-    """Deliveries that were uncommitted when their partition was reassigned: they may repeat.
-
-    A record delivered n times was uncommitted at n - 1 assignments, so the surplus of deliveries is
-    the bound.
-    """
+    """A record delivered n times was uncommitted at n - 1 assignments."""
     delivered = Counter((numbers[0], offset) for _, numbers in facts.lines("delivered") for offset in numbers[1:])
     floors: dict[int, list[int]] = {}
     for _, (partition, _, committed) in facts.lines("assigned"):
@@ -162,9 +156,7 @@ def uncommitted_at_assignments(facts: Facts) -> int:
 def test_a_failing_handler_stops_its_partition_uncommitted(
     kafka: str, make_topic: Callable[[int], str], tmp_path: Path
 ) -> None:
-    """Laws P4 and K2 on a real broker: neither the failed record nor later ones of its partition
-    are committed. The recorded events reproduce the same commands (law RE1).
-    """
+    """Laws P4, K2 and RE1 on a real broker; the recorded events reproduce the commands."""
     recorder = Recorder(tmp_path / "orders.jsonl", "orders", kind="reducer")
     topic = make_topic(2)
     seen: list[tuple[int, int]] = []
@@ -219,7 +211,6 @@ def test_a_failing_handler_stops_its_partition_uncommitted(
 def test_the_page_on_recording_records_a_worker_that_is_executed_again(
     kafka: str, make_topic: Callable[[int], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The sample runs as printed except for broker and topic, and so does its command."""
     page = (Path(__file__).parents[2] / "docs" / "recording.md").read_text()
     (sample,) = re.findall(r"<!-- with a broker: worker.py -->\n```python\n(.*?)```", page, re.DOTALL)
     (command,) = re.findall(r"`tidegate (replay orders.jsonl worker.py:\w+)`", page)
@@ -353,9 +344,7 @@ def test_what_was_done_by_a_handler_that_blocks_for_longer_than_the_session_is_n
 
 
 def test_a_record_that_failed_is_answered_for_and_work_goes_on(kafka: str, make_topic: Callable[[int], str]) -> None:
-    """`FailurePolicy.SKIP`: a hook gets the record. A wrong answer of the hook counts as a failure
-    and stops the partition.
-    """
+    """A wrong answer of the hook counts as a failure and stops the partition."""
     topic = make_topic(1)
     answered: list[tuple[str, tuple[int, ...]]] = []
     rules = ConsumerRules(partition=PartitionRules(failure_policy=FailurePolicy.SKIP))
@@ -384,9 +373,7 @@ def test_a_record_that_failed_is_answered_for_and_work_goes_on(kafka: str, make_
 
 
 def test_a_rebalance_while_it_drains_is_let_go_as_well(kafka: str, make_topic: Callable[[int], str]) -> None:
-    """Laws SD2 and SD5 on a real broker: another member joins while the first drains a stuck
-    record. A second `stop` waits for nothing.
-    """
+    """Laws SD2 and SD5: another member joins while the first drains a stuck record."""
     topic = make_topic(1)
     seen: list[tuple[str, int]] = []
     wanted: list[Event] = []
@@ -431,7 +418,6 @@ def test_a_rebalance_while_it_drains_is_let_go_as_well(kafka: str, make_topic: C
 
 @pytest.mark.long  # what it answers is in test_simulated_worker
 def test_a_broker_that_takes_no_metadata_gets_none() -> None:
-    """The broker refuses wide letters, then ASCII; then the worker commits only the position."""
     events: list[Event] = []
     goes_on = asyncio.Event()
 
@@ -484,7 +470,6 @@ def test_a_session_that_the_broker_does_not_take_is_a_clear_error(kafka: str) ->
 
 
 def test_a_connection_that_is_closed_at_the_start_is_made_again(kafka: str) -> None:
-    """A proxy closes the first connection."""
     host, _, port = kafka.partition(":")
     count = 0
 
@@ -524,8 +509,6 @@ def test_a_connection_that_is_closed_at_the_start_is_made_again(kafka: str) -> N
 
 
 def test_a_worker_shows_no_option_and_changes_what_it_is_told_without_its_code() -> None:
-    """Made outside an event loop, as in a module, with a password among its options."""
-
     async def handle(record: Record) -> None:
         raise AssertionError(record)
 
@@ -582,8 +565,6 @@ def test_an_option_of_a_wrong_value_is_a_clear_error() -> None:
 
 @pytest.mark.parametrize("topics", ["topic", [], [""]])
 def test_topics_that_are_none_are_refused(topics: list[str]) -> None:
-    """A string is not a list of topics."""
-
     async def handle(record: object) -> None:
         raise AssertionError(record)
 
@@ -606,9 +587,7 @@ def test_topics_that_are_none_are_refused(topics: list[str]) -> None:
 def test_a_record_of_aiokafka_becomes_a_value(
     timestamp: int | None, kind: int | None, expected: Instant | None
 ) -> None:
-    """Milliseconds become microseconds of the clock that counted them. A header may have no value.
-    A record without headers takes a short path to the same value.
-    """
+    """Milliseconds become microseconds of the same clock. A header may have no value."""
     for headers in ([("trace", b"1"), ("trace", None)], []):
         received = ConsumerRecord("topic", 1, 2, timestamp, kind, b"k", None, None, 1, 0, headers)
         made = Record("topic", 1, 2, b"k", None, tuple(headers), expected)
@@ -620,6 +599,5 @@ def test_a_record_of_aiokafka_becomes_a_value(
 
 
 def test_what_a_deserialiser_makes_is_looked_at() -> None:
-    """A deserialised value must be bytes."""
     with pytest.raises(Misuse, match="value"):
         record_of(ConsumerRecord("topic", 1, 2, 1_700, 0, None, {"a": 1}, None, 1, 0, []))

@@ -1,5 +1,3 @@
-"""A lease around a block: on a simulated event loop by seed, and on a real MongoDB."""
-
 from __future__ import annotations
 
 import asyncio
@@ -51,7 +49,6 @@ SEEDS: Final = 60
 def test_a_request_without_an_answer_is_logged_by_how_many_there_were(
     lost: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The program does not give up while the lease is held; its loss is the one error."""
     caplog.set_level(logging.DEBUG, "tidegate_adapters")
     store, unanswered = Embedded(), 0
 
@@ -106,13 +103,7 @@ def test_its_record_is_asked_for_as_long_as_it_may() -> None:
 
 @attrs.define
 class Course:
-    """Observes the holders of one lease.
-
-    Attributes:
-        until: When each current holder's belief in the lease ends.
-        epochs: Of the blocks, in order of their starts.
-        lost: Blocks that were notified of a lost lease.
-    """
+    """Observes the holders of one lease; `until` is when each holder's belief ends."""
 
     store: Embedded
     chance: Random
@@ -160,7 +151,6 @@ class Course:
             assert task.cancelling() == 0
 
     async def weather(self) -> None:
-        """Sometimes the store is unreachable, or the whole process pauses."""
         for _ in range(3):
             await asyncio.sleep(self.chance.uniform(0, 20))
             self.is_out = True
@@ -266,14 +256,12 @@ def test_threads_hold_it_one_after_the_other(mongodb: str, database: str) -> Non
 
 
 def taken_by_force(uri: str, database: str) -> None:
-    """Takes the lease as if it had expired."""
     with MongoClient[dict[str, Any]](uri) as client:
         forced = {"$inc": {"token": 1, "version": 1}, "$set": {"holder": "other", "request": "other@1"}}
         assert client[database].leases.update_one({"_id": "l"}, forced).matched_count == 1
 
 
 def test_a_block_that_checks_hears_that_its_lease_is_lost(mongodb: str, database: str) -> None:
-    """Within a heartbeat. Its writes are refused once the next holder has written."""
     with MongoClient[dict[str, Any]](mongodb) as client:
         store = Mongo(client, database)
         store(insert_one("rows", Document.of({"_id": "r", "fence": 0})))
@@ -292,7 +280,6 @@ def test_a_block_that_checks_hears_that_its_lease_is_lost(mongodb: str, database
 
 
 def test_who_never_checks_hears_it_in_the_end(mongodb: str, database: str) -> None:
-    """The block's own error wins."""
     for error in (None, KeyError("of the block")):
         with MongoClient[dict[str, Any]](mongodb) as client:
             client[database].leases.delete_many({})
@@ -312,8 +299,6 @@ def with_tasks(mongodb: str, work: Callable[[AsyncMongo], Awaitable[None]], data
 
 
 def test_a_block_of_an_event_loop_is_cancelled(mongodb: str, database: str) -> None:
-    """At its await. The task continues after the `with`."""
-
     async def work(store: AsyncMongo) -> None:
         with pytest.raises(LeaseLost):  # noqa: PT012  a block is what it is about
             async with lease_async(store, "l", terms=QUICK):
@@ -326,8 +311,6 @@ def test_a_block_of_an_event_loop_is_cancelled(mongodb: str, database: str) -> N
 
 
 def test_a_leader_that_has_lost_its_lease_leads_again_under_a_higher_epoch(mongodb: str, database: str) -> None:
-    """By then its writes under the older epoch are refused."""
-
     async def work(store: AsyncMongo) -> None:
         await store(insert_one("rows", Document.of({"_id": "r", "fence": 0})))
         epochs = list[int]()
@@ -413,8 +396,6 @@ def test_who_is_not_patient_goes_without(mongodb: str, database: str) -> None:
 
 
 def test_a_cancellation_releases_it_and_goes_on_its_way(mongodb: str, database: str) -> None:
-    """Also while it waits for the lease."""
-
     async def work(store: AsyncMongo) -> None:
         inside = asyncio.Event()
 
@@ -438,7 +419,6 @@ def test_a_cancellation_releases_it_and_goes_on_its_way(mongodb: str, database: 
 
 @pytest.mark.parametrize("what", ["swallows it", "raises", "is a group that fails"])
 def test_a_block_that_makes_something_else_of_its_cancellation_leaves_none_behind(what: str) -> None:
-    """The block's error propagates, and outer time limits still work."""
     is_out = False
 
     async def asked(effect: Any) -> object:
@@ -477,9 +457,7 @@ def test_a_block_that_makes_something_else_of_its_cancellation_leaves_none_behin
 
 @pytest.mark.parametrize("times", [1, 3])
 def test_a_block_that_swallows_its_cancellation_is_cancelled_again(times: int) -> None:
-    """Libraries may swallow it, and so does Python 3.11 if the awaited event ends at that moment.
-    No code runs on without its lease.
-    """
+    """Libraries swallow it, and so does Python 3.11 if the awaited event ends at that moment."""
     is_out, swallowed = False, 0
 
     async def asked(effect: Any) -> object:
@@ -562,7 +540,6 @@ def test_a_lease_leaves_nothing_behind_and_wakes_no_more_than_it_has_to(monkeypa
 def test_nobody_waits_for_a_store_that_does_not_answer(
     monkeypatch: pytest.MonkeyPatch, make_proxy: Callable[..., BlackPipe], database: str
 ) -> None:
-    """Also pins that the thread's requests end."""
     monkeypatch.setattr(leases, "_RELEASE_S", 0.2)
     pipe = make_proxy()
     with MongoClient[dict[str, Any]](f"{pipe.uri}&socketTimeoutMS=60000&serverSelectionTimeoutMS=100") as client:
@@ -599,9 +576,7 @@ FAULTS: Final[dict[str, tuple[Action, Body]]] = {
 def test_any_command_of_a_block_under_a_lease_may_fail(
     make_proxy: Callable[..., BlackPipe], mongodb: str, database: str, fault: str, kind: str
 ) -> None:
-    """Laws LP2 to LP4: one epoch for each holder, a higher one for the next, and no wait is
-    endless.
-    """
+    """Laws LP2 to LP4: one epoch for each holder, a higher one for the next."""
     (action, reply), proxy = FAULTS[fault], make_proxy()
     said: tuple[type[Exception], ...] = (LeaseLost, LeaseBusy, *([Refused] if fault == "refused" else []))
     with MongoClient[dict[str, Any]](mongodb) as client, MongoClient[dict[str, Any]](proxy.uri) as struck:

@@ -1,5 +1,3 @@
-"""The page of a running application: access, HTTP and a real browser."""
-
 from __future__ import annotations
 
 import asyncio
@@ -48,8 +46,6 @@ HOSTILE: Final = "<img src=x onerror=alert(1)></script><script>alert(2)</script>
 
 @final
 class Shop:
-    """Orders with states; paying one changes its state."""
-
     def __init__(self, *names: str) -> None:
         self.orders = dict.fromkeys(names, "open")
         self.paid: list[str] = []
@@ -181,9 +177,7 @@ def entered(port: int, token: str = TOKEN, **headers: str) -> Got:
 
 
 def test_the_token_is_taken_once_and_the_cookie_does_not_tell_it() -> None:
-    """Law LP5: scripts cannot read the cookie, other sites cannot send it, and it fits only one
-    token.
-    """
+    """Law LP5: no script reads the cookie, and no other site can send it."""
     with shown(Shop("a"), TOKEN) as port, shown(Shop("a"), TOKEN + "2") as other:
         got = entered(port)
         cookie, *attributes = got.headers["Set-Cookie"].split("; ")
@@ -238,7 +232,6 @@ def test_others_reach_it_with_a_token_only(host: str) -> None:
 
 @pytest.mark.parametrize("token", ["", "short", "x" * 15, "\n" * 20, "\u00e9" * 20])
 def test_a_token_that_is_easily_guessed_is_refused(token: str) -> None:
-    """The error does not show the token."""
     with pytest.raises(Misuse, match="at least 16 characters") as caught:
         check_place("127.0.0.1", token)
     assert not token.strip() or token not in str(caught.value)
@@ -329,7 +322,6 @@ def test_a_secret_that_may_be_left_out_is_not_shown_either() -> None:
 
 
 def test_the_page_says_nothing_of_what_it_shows_and_loads_nothing() -> None:
-    """The page is the same 30 kB for all users."""
     text = live_page()
     assert "http" not in text.replace("http-equiv", "")
     assert all(each not in text for each in ("innerHTML", "insertAdjacent", "document.write", "localStorage", "eval("))
@@ -406,7 +398,6 @@ def says(which: str, text: str) -> str:
 
 @in_browser
 def test_it_shows_what_there_is_and_what_comes(open_page: Open) -> None:
-    """Rows that stay keep their elements and the focus."""
     shop = Shop("a", "b")
     with shown(shop) as port:
         tab = open_page(port)
@@ -450,7 +441,6 @@ def test_it_is_used_by_the_keyboard_alone(open_page: Open) -> None:
 
 @in_browser
 def test_filters_stand_in_the_address(open_page: Open) -> None:
-    """So a link can be sent. Typed filters apply after a delay."""
     shop = Shop("apple", "pear")
     shop.orders["pear"] = "paid"
     with shown(shop) as port:
@@ -486,7 +476,6 @@ def test_what_is_done_to_many_is_asked_first(open_page: Open) -> None:
 
 @in_browser
 def test_what_is_shown_stays_text(open_page: Open) -> None:
-    """Names, states and stories are hostile."""
     shop = Shop(HOSTILE)
     with shown(shop) as port:
         tab = open_page(port)
@@ -558,7 +547,6 @@ CONTRASTS: Final = """
 
 @in_browser
 def test_who_knows_the_token_enters_once(browser: Browser) -> None:
-    """The token never appears in an address."""
     with shown(Shop("a"), TOKEN) as port:
         tab = browser.open(f"http://127.0.0.1:{port}/")
         assert "The token of this page" in tab.visible()

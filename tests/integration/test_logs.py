@@ -1,5 +1,3 @@
-"""Log lines and objects: no text forges a line, and no secret appears."""
-
 from __future__ import annotations
 
 import json
@@ -60,7 +58,6 @@ def test_a_traceback_stands_below_its_line() -> None:
 
 
 def test_the_lines_of_an_error_are_no_lines_of_the_log() -> None:
-    """Text of an error cannot start a new log line."""
     forged = "2026-11-29T00:00:00.000Z INFO    shop: paid 5"
     lines = logged("text", "INFO", "failed", exc_info=ValueError(f"no\n{forged}\r{forged}\u2028{forged}")).splitlines()
 
@@ -107,7 +104,6 @@ def test_an_object_has_the_fields_of_what_is_logged() -> None:
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_what_is_below_the_level_is_not_written(form: LogFormat) -> None:
-    """Messages of aiokafka about each request never appear."""
     assert logged(form, "WARNING", "quiet") == ""
     logged(form, "DEBUG", "loud")
     assert LOG.isEnabledFor(logging.DEBUG)
@@ -147,7 +143,6 @@ HARMLESS: Final = (
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_named_like_a_secret_is_not_shown(name: str) -> None:
-    """As Python, JSON, JSON in text, an environment variable, an argument or an address."""
     shown = [text for shape in SHAPES if "hunter2" in redacted(text := shape.format(name))]
 
     assert shown == []
@@ -160,7 +155,6 @@ def test_what_looks_like_a_secret_is_not_shown(text: str) -> None:
 
 @pytest.mark.parametrize("name", HARMLESS)
 def test_what_only_looks_like_one_stays_readable(name: str) -> None:
-    """For example a name that only contains such a word."""
     changed = [text for shape in SHAPES if redacted(text := shape.format(name)) != text]
 
     assert changed == []

@@ -1,5 +1,3 @@
-"""A handler that blocks the event loop is named while it does, in every runtime."""
-
 from __future__ import annotations
 
 import asyncio
@@ -84,8 +82,6 @@ async def in_a_reactive_task() -> None:
 def test_a_handler_that_holds_up_the_loop_is_named(
     runs: Callable[[], Awaitable[None]], about: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With file, line and argument, and again when the loop continues."""
-
     async def run() -> None:
         await runs()
 

@@ -1,5 +1,4 @@
-"""Mistakes that newcomers made on purpose: the message says what is wrong and what to write
-instead.
+"""Mistakes that newcomers made on purpose: the message shows what is wrong and what to write.
 
 The ids are row numbers of that list. Python itself answers 2 and 3 (a missing argument), 36 (a
 coroutine not awaited), 43 (a mutable default) and 72 (a dropped value). Comments name the tests of
@@ -244,7 +243,6 @@ LENGTHS: Final[tuple[tuple[str, str, Callable[[Any], Callable[[], object]]], ...
     ("lease", "patience", lambda wrong: leased(patience=wrong)),
     ("kit", "attempt", lambda wrong: lambda: Rules(attempt=wrong)),
 )
-"""Parameters that take a length of time."""
 POSITIVE: Final = {"within", "per", "patience", "attempt"}
 
 

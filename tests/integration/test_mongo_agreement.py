@@ -126,13 +126,7 @@ def times_put(operation: Operation) -> list[Field[Any]]:
 
 @final
 class Both:
-    """Both stores; each operation goes to both.
-
-    Args:
-        spoil: Changes the embedded store's answers.
-        docs: The initial documents; `collection` holds them already.
-        unique: Unique indexes of both; the caller has made them in `collection`.
-    """
+    """Sends each operation to both stores; `spoil` changes the embedded store's answers."""
 
     def __init__(
         self, collection: Collection[dict[str, Any]], spoil: Spoil = same, *docs: Document, unique: Unique = NO_INDEXES
@@ -218,7 +212,6 @@ class Agreement(RuleBasedStateMachine):
 
     @initialize(target=known, drawn=st.lists(pairs(), min_size=1, max_size=3), number=NUMBERS)
     def begin(self, drawn: list[tuple[Value, Value]], number: float) -> Any:
-        """Later operations use these documents' values and near misses."""
         for key, (held, near) in zip(BEGUN, drawn, strict=False):
             items = ((ID.name, key), ("a", held), ("b", (near, held)), ("c", number))
             self.operate(InsertOne(COLLECTION, Document(items)))
@@ -275,7 +268,6 @@ def test_they_agree_on_what_a_unique_index_refuses(
 
 
 def test_an_index_that_documents_break_is_not_made(collection: Collection[dict[str, Any]]) -> None:
-    """The message contains none of the documents' values."""
     collection.insert_many([{"_id": 1, "a": "secret"}, {"_id": 2, "a": "secret"}])
     client, database = collection.database.client, collection.database.name
     with pytest.raises(TidegateError, match="an index cannot be made") as raised:
@@ -318,7 +310,6 @@ def test_a_client_that_tells_of_each_request_knows_how_many_were_inserted(mongod
 
 
 def test_what_the_driver_sends_in_parts_is_not_taken_for_sent_again(mongodb: str, database: str) -> None:
-    """The insert needs more than one message, each with its own answer."""
     docs = tuple(Document.of({"_id": key, "a": "." * 12_000_000}) for key in "abcdef")
     with connect(mongodb) as client:
         real = Mongo(client, database)
@@ -347,7 +338,6 @@ async def times() -> tuple[Instant, Instant, Instant]:
 
 
 def test_the_time_of_a_store_is_that_by_which_it_judges(mongodb: str, database: str) -> None:
-    """`StoreTime`, `PutServerTime` and expiry checks use one clock."""
     doc = Document.of({"_id": "x"})
 
     async def looped() -> tuple[Instant, Instant, Instant]:
@@ -522,9 +512,7 @@ def test_every_filter_means_the_same_to_many(collection: Collection[dict[str, An
 
 
 def test_every_update_of_many_makes_the_same(collection: Collection[dict[str, Any]]) -> None:
-    """An update of many stops at the first refusal and keeps earlier updates; a bulk skips refused
-    ones.
-    """
+    """An update of many stops at the first refusal; a bulk skips refused updates."""
     for changes in UPDATES[BULK_EDGES_STEP - 1 :: BULK_EDGES_STEP]:
         if any(isinstance(update, PutServerTime) for update in changes):
             continue
@@ -553,12 +541,10 @@ GROWING: Final[dict[str, tuple[tuple[Document, ...], Callable[[bytes], Operation
     ),
     "add to a set": ((SMALL.put(A, (HALF,)),), lambda data: find_one_and_update(COLLECTION, X, AddToSet(A, data))),
 }
-"""Initial documents, and an operation that grows with each byte."""
 
 
 @pytest.fixture(scope="module")
 def large() -> Iterator[Collection[dict[str, Any]]]:
-    """A server with a cache for the largest documents."""
     with MongoServer(cache_gb=1) as server, MongoClient[dict[str, Any]](server.uri) as client:
         yield client.get_database("large", codec_options=CODEC)[COLLECTION]
 
@@ -603,7 +589,6 @@ NEARLY_EQ: Final[tuple[Filter, ...]] = (
     *(AnyOf((Eq(A, 1),)), AnyOf((Eq(A, 1), Eq(A, 1))), AnyOf((AllOf((Eq(A, 1),)), In(A, (1,))))),
     *(Not(Ne(A, 1)), Not(Not(Eq(A, 1))), NotIn(A, ()), AllOf((Exists(A), In(A, (1,)))), Not(NotIn(A, (1,)))),
 )
-"""Filters that imply equality without `Eq`."""
 
 
 def is_of_no_age(where: Filter) -> bool:

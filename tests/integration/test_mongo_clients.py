@@ -50,8 +50,6 @@ def test_threads_share_one_client(mongodb: str) -> None:
 
 
 def test_tasks_of_a_loop_share_one_client(mongodb: str) -> None:
-    """A cancelled waiter does not affect the others; another loop has its own client."""
-
     async def main() -> object:
         waiting = [asyncio.create_task(shared_async(mongodb)) for _ in range(4)]
         await asyncio.sleep(0)
@@ -66,8 +64,6 @@ def test_tasks_of_a_loop_share_one_client(mongodb: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:unclosed")
 def test_a_loop_that_has_ended_keeps_no_client(mongodb: str) -> None:
-    """Running one loop after another without closing keeps only the last one's connections."""
-
     async def main() -> weakref.ref[Any]:
         return weakref.ref(await shared_async(mongodb))
 
@@ -214,7 +210,6 @@ def test_tasks_make_them_as_well(mongodb: str, database: str) -> None:
 def test_what_is_asked_is_not_sent_where_they_cannot_be_made_now(
     mongod: MongoServer, database: str, fault: dict[str, Any], why: str
 ) -> None:
-    """The reply is `NotApplied`, so the program retries, and then the indexes are made."""
     with connect(f"{mongod.uri}&retryWrites=false") as client:
         store = Mongo(client, database, UNIQUE)
         with mongod.fail("createIndexes", times=1, **fault):
@@ -276,7 +271,6 @@ def test_who_needs_no_index_waits_for_none(mongod: MongoServer, database: str) -
 
 
 def test_documents_that_break_an_index_are_said(mongodb: str, database: str) -> None:
-    """The error shows none of the documents' content."""
     with MongoClient[dict[str, Any]](mongodb) as client:
         client[database].people.insert_many([{"email": "s3cret@x"}, {"email": "s3cret@x"}])
         store = Mongo(client, database, UNIQUE)

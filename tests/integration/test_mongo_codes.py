@@ -1,6 +1,4 @@
-"""Errors that no test server can be made to raise: the codes and labels of the drivers'
-specifications and of the server, checked against the table.
-"""
+"""Errors that no test server can raise: codes and labels of the specifications and the server."""
 
 from __future__ import annotations
 
@@ -92,7 +90,6 @@ NAMED: Final = {
 
 
 def test_each_code_of_the_drivers_specifications_has_a_reason() -> None:
-    """None falls through to the last rows, which have no reason. Silent labels change nothing."""
     for outcome, code in ((kind, code) for kind, codes in SPECIFIED.items() for code in codes):
         reply = failure(said(code), Before.NOTHING)
 
@@ -170,7 +167,6 @@ def test_what_the_server_will_always_say_is_refused() -> None:
 
 @pytest.mark.parametrize("code", [0, 424242, 2**31 - 1, -1])
 def test_a_code_that_nobody_knows_says_nothing(code: int) -> None:
-    """The program reads back and retries."""
     assert code not in CODES
     assert type(failure(said(code), Before.NOTHING)) is Ambiguous
 
@@ -215,9 +211,7 @@ TURNED_AWAY: Final[Raw] = {"errorLabels": ["SystemOverloadedError", "RetryableEr
 def test_the_table_has_a_row_for_everything(
     error: DriverError, outcome: Outcome, unknown: Outcome, open_: Outcome, never: Outcome
 ) -> None:
-    """Unlisted errors are ambiguous, never refused. So is any refusal if an earlier request may
-    have been applied.
-    """
+    """So is any refusal if an earlier request may have been applied."""
     expected = {Before.NOTHING: outcome, Before.UNKNOWN: unknown, Before.OPEN: open_, Before.NEVER: never}
 
     assert {known: type(failure(error, known)) for known in Before} == expected
@@ -299,9 +293,7 @@ def test_ids_that_were_taken_are_told_from_all_else(error: DriverError, inserted
 def test_of_many_a_part_may_have_been_done(
     error: DriverError, outcome: Outcome, open_: Outcome, never: Outcome
 ) -> None:
-    """A refusal is certain only if the server rejects the whole request or the bulk matched
-    nothing.
-    """
+    """A refusal is certain only of the whole request or of a bulk that matched nothing."""
     expected = {Before.NOTHING: outcome, Before.OPEN: open_, Before.NEVER: never}
 
     assert {known: type(failure_of_many(error, known)) for known in expected} == expected
@@ -365,5 +357,4 @@ TOO_LARGE: Final[Raw] = {"errmsg": "too large", "errtype": "DocumentTooLarge"}
 def test_what_is_known_of_the_other_requests(
     requests: Requests | None, error: DriverError | None, known: Before
 ) -> None:
-    """Except the request that the error or success answers."""
     assert before(requests, error) is known

@@ -1,5 +1,3 @@
-"""A new version of a handler runs finished records again, each once, on a real MongoDB."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -107,9 +105,7 @@ def test_what_is_over_runs_again_once_for_a_version(held: Database[Raw]) -> None
 
 
 def test_a_record_that_a_validator_refuses_ends_a_deployment(held: Database[Raw]) -> None:
-    """Earlier the deployment retried every second forever. Now it resets all other records and
-    reports this one.
-    """
+    """Earlier the deployment retried every second forever."""
     task = ReactiveTask(name="bill", source="orders", watched=Projection(("total",)))
     held[task.records].insert_many([record(task.name, f"{number:05}", 1) for number in range(COUNT)])
     theirs = {"$or": [{"status": "completed"}, {"document": {"$nin": ["00007", "01500"]}}]}

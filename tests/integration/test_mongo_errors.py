@@ -1,6 +1,4 @@
-"""Failures of a real MongoDB and of the network, as programs see them; and bad input as clear
-errors without secrets.
-"""
+"""Failures of a real MongoDB and of the network, as programs see them; and bad input."""
 
 from __future__ import annotations
 
@@ -105,7 +103,6 @@ both = pytest.mark.parametrize("ask", [ask_sync, ask_async], ids=["sync", "async
 
 @pytest.fixture
 def client(mongod: MongoServer, database: str) -> Iterator[MongoClient[Raw]]:
-    """Another client, to read the real documents, which count from 0."""
     with MongoClient[Raw](mongod.uri) as looking:
         looking[database][COLLECTION].insert_one({"_id": "x", "count": 0})
         yield looking
@@ -162,7 +159,6 @@ def test_what_the_server_says_is_what_the_program_gets(
 def test_every_operation_is_reported_the_same(
     mongod: MongoServer, database: str, command: str, code: int, outcome: type[Failure]
 ) -> None:
-    """Including reads."""
     with mongod.fail(command, times=1, errorCode=code):
         [reply] = ask_sync(mongod.uri, database, COMMANDS[command], retryWrites=False, retryReads=False)
 
@@ -215,7 +211,6 @@ def test_the_driver_hides_a_loss_where_it_may(
 def test_a_server_that_is_gone_after_a_loss_does_not_make_it_undone(
     make_proxy: MakeProxy, client: MongoClient[Raw], database: str
 ) -> None:
-    """The driver finds no server for its retry and raises the loss."""
     lost = False
 
     def loses(_: Mapping[str, Any]) -> bool:
@@ -304,7 +299,6 @@ LATE: Final[Mapping[str, tuple[str, Raw | None, Raw | None, Raw | None]]] = {
 
 
 def late(ask: Ask, server: MongoServer, things: Collection[Raw], name: str, **options: object) -> object:
-    """The server delays the first request; the driver times out, resends it and gets a refusal."""
     command, refusing, later, landed = LATE[name]
     key = {"_id": "y" if command == "insert" else "x"}
     blocked: Raw = {"blockConnection": True, "blockTimeMS": 1_200, "appName": things.database.name}
@@ -362,8 +356,6 @@ def test_a_no_to_the_drivers_second_request_stands_if_the_first_was_answered(
 
 
 class Meanwhile(CommandListener):
-    """Acts between the first request and the second."""
-
     def __init__(self, happens: Callable[[], object]) -> None:
         self._happens: Callable[[], object] | None = happens
 
@@ -397,9 +389,7 @@ def test_what_was_done_and_not_confirmed_is_not_undone_by_a_no_to_the_second_req
 def test_a_request_that_was_never_sent_was_not_applied(
     make_proxy: MakeProxy, client: MongoClient[Raw], database: str
 ) -> None:
-    """The connection fails during its handshake; only the listener knows that no request was
-    sent.
-    """
+    """The connection fails in its handshake; only the listener knows that."""
     is_cut = False
     cut = [Rule(name, Action.CUT_REQUEST, where=lambda _: is_cut) for name in ("hello", "ismaster", "isMaster")]
     quiet: Raw = {"serverMonitoringMode": "poll", "heartbeatFrequencyMS": 60_000}
@@ -427,7 +417,6 @@ def test_the_label_says_that_nothing_was_written(mongod: MongoServer, database: 
 def test_a_no_is_not_hidden_by_the_error_of_the_write_concern(
     mongod: MongoServer, client: MongoClient[Raw], database: str, *, ask: Ask, command: str
 ) -> None:
-    """A reply may hold both errors; the refused write was not applied."""
     client[database].command("collMod", COLLECTION, validator={"count": {"$lt": 0}}, validationLevel="strict")
     client[database][COLLECTION].update_one({"_id": "x"}, {"$set": {"count": -1}})
     with mongod.fail(command, times=1, writeConcernError={"code": 64, "errmsg": "late"}):
@@ -453,7 +442,6 @@ def test_an_id_that_is_taken_is_not_confirmed_by_that(
 
 
 def test_a_stored_key_is_told_from_one_that_is_not(mongod: MongoServer, database: str) -> None:
-    """Registering a call twice answers that it is registered, even if the driver could retry."""
     registrar = Registrar(key="k", call=Call("task", ()), rule=Admission(), request="r1")
     with MongoClient[Raw](mongod.uri) as known, connect(mongod.uri) as told:
         for client in (known, told):
@@ -469,9 +457,7 @@ def test_a_stored_key_is_told_from_one_that_is_not(mongod: MongoServer, database
 def test_only_a_taken_id_is_a_duplicate_key(
     mongod: MongoServer, client: MongoClient[Raw], database: str, ask: Ask
 ) -> None:
-    """Programs read it as "another writer was faster"; another unique index means something
-    else.
-    """
+    """Programs read it as "another writer was faster"."""
     client[database][COLLECTION].create_index("name", unique=True)
     mine = Document.of({"_id": "y", "name": SECRET})
     replies = ask(
@@ -596,7 +582,6 @@ def test_a_type_that_the_core_only_carries_comes_back_as_it_was(
 def test_a_type_without_a_counterpart_is_named(
     mongod: MongoServer, client: MongoClient[Raw], database: str, ask: Ask
 ) -> None:
-    """Text that is not UTF-8: the failure names collection, document, field and type."""
     raw = RawBSONDocument(bson.encode({"list": [1, "a??b"]}).replace(b"??", b"\xff\xfe"))
     client[database][COLLECTION].update_one({"_id": "x"}, {"$set": {"deep": raw}})
     said = "things, _id 'x': a text is no UTF-8 (list)"
@@ -743,7 +728,6 @@ def test_a_standalone_server_is_refused_before_anything_is_asked(standalone: int
     ids=lambda asked: asked[0],
 )
 def test_a_kit_refuses_a_standalone_server_before_anything_is_asked(standalone: int, asked: tuple[Any, ...]) -> None:
-    """With the user's own client."""
     method, *arguments = asked
 
     async def of_a_loop() -> None:
@@ -877,7 +861,6 @@ def test_there_is_a_deadline_unless_the_uri_sets_one(
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A default deadline below a second."""
     monkeypatch.setattr(connection_module, "REPLY_MS", 300)
 
 
@@ -912,7 +895,6 @@ def test_a_client_that_would_wait_for_ever_is_given_a_deadline(
 
 @contextmanager
 def building_slowly(client: MongoClient[Raw]) -> Iterator[None]:
-    """Within the block no index build finishes."""
     point = {"configureFailPoint": "hangAfterStartingIndexBuild"}
     client.admin.command({**point, "mode": "alwaysOn"})
     try:
@@ -931,10 +913,7 @@ def building_slowly(client: MongoClient[Raw]) -> Iterator[None]:
 def test_an_index_takes_longer_than_a_deadline(
     make_proxy: MakeProxy, client: MongoClient[Raw], database: str, ask: Ask, options: dict[str, int]
 ) -> None:
-    """With a deadline the server drops its index build and would start over each time.
-
-    Nor does the store resend the request during the build, since each would block in the server.
-    """
+    """The server drops the index build of a request with a deadline and starts over."""
     proxy, began = make_proxy(), time.monotonic()
     with building_slowly(client):
         replies = ask(proxy.uri, database, *[INCREMENT] * 3, unique=UNIQUE, **options)
@@ -952,7 +931,6 @@ def test_an_index_takes_longer_than_a_deadline(
 def test_who_may_not_look_asks_for_an_index_again(
     mongod: MongoServer, client: MongoClient[Raw], database: str, ask: Ask
 ) -> None:
-    """Also if the collection does not exist."""
     with mongod.fail("createIndexes", "aggregate", times=2, errorCode=112):
         [first, second] = ask(mongod.uri, database, *[INCREMENT] * 2, unique=UNIQUE)
     assert isinstance(first, NotApplied)
@@ -1001,7 +979,6 @@ def test_of_an_option_that_is_not_known_it_is_said(mongod: MongoServer) -> None:
 
 
 def test_who_gets_no_connection_has_done_nothing(make_proxy: MakeProxy, database: str) -> None:
-    """The only connection of the pool waits for a reply."""
     proxy = make_proxy(Rule("find", Action.HANG_REPLY))
     with connect(f"{proxy.uri}&maxPoolSize=1&waitQueueTimeoutMS=100&socketTimeoutMS=1000&retryReads=false") as client:
         store = Mongo(client, database)
@@ -1049,7 +1026,6 @@ def test_a_server_that_does_not_answer_is_named(connected: Callable[[str], bool]
 
 @each_way
 def test_of_many_servers_that_do_not_answer_some_are_named(connected: Callable[[str], bool]) -> None:
-    """The message has a bound for any number of hosts."""
     hosts = ",".join(f"{LOOPBACK}:{port}" for port in free_ports(50))
 
     for option in ("serverSelectionTimeoutMS=200", "nope=1"):
@@ -1137,7 +1113,6 @@ def test_a_key_that_its_password_does_not_open_is_reported(
 
 @each_way
 def test_a_key_that_its_password_opens_is_used(tmp_path: Path, connected: Callable[[str], bool]) -> None:
-    """It gets as far as server selection."""
     (tmp_path / "key.pem").write_text(KEY)
     [port] = free_ports(1)
     option = f"tls=true&tlsCertificateKeyFile={tmp_path / 'key.pem'}&serverSelectionTimeoutMS=200"
@@ -1148,7 +1123,6 @@ def test_a_key_that_its_password_opens_is_used(tmp_path: Path, connected: Callab
 
 @each_way
 def test_a_name_that_the_dns_does_not_know_is_reported(connected: Callable[[str], bool]) -> None:
-    """Not as an invalid URI."""
     message = refusal(connected, f"mongodb+srv://ann:{SECRET}@no.such.host.invalid/")
 
     assert "mongodb+srv://no.such.host.invalid cannot be used" in message
@@ -1170,7 +1144,6 @@ def test_a_name_that_the_dns_does_not_know_is_reported(connected: Callable[[str]
     ],
 )
 def test_of_a_uri_only_the_hosts_are_shown(uri: str, shown: str) -> None:
-    """Without hosts if the URI is ambiguous."""
     assert masked(uri) == shown
 
 

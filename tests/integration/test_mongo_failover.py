@@ -1,13 +1,12 @@
 """A set of three nodes under load, whose primary steps down, is killed, paused or cut off.
 
-Each thread moves its own record and knows every grant, so versions show lost grants and duplicate
-requests. Clients wait `REPLY_MS` for a reply, and elections take a second. Work resumes within
-three seconds more; after a pause, which no client notices, within those timeouts and the election.
+Each thread moves its own record and knows every grant, so versions show lost and repeated requests.
+Elections take a second, and work resumes within three more; after a pause, which no client notices,
+within the timeouts and the election.
 
-A pipe before the primary refuses connections or lets nothing in; the primary's own traffic still
-gets out. If it refuses, the others elect a new primary. If it hangs, the primary's heartbeats
-prevent an election, and work resumes when the link is back. If its heartbeats are lost too, the
-others elect a new primary.
+A pipe before the primary refuses connections or lets nothing in; the primary's own traffic gets
+out. If it refuses, the others elect a primary. If it hangs, the primary's heartbeats prevent an
+election. If these are lost too, the others elect a primary.
 """
 
 from __future__ import annotations
@@ -53,9 +52,7 @@ from tidegate_adapters.testing.black_pipe import Action, BlackPipe, Link, Rule
 THREADS: Final = 6
 ELECTION_S: Final = 1.0
 ALLOWANCE_S: Final = 3.0
-"""For a busy machine. With the primary cut off, the driver alone took 2 s if refused, and as long
-as a hanging link.
-"""
+"""For a busy machine. Measured when cut off: 2 s if refused, else as long as the link hangs."""
 PAUSED_S: Final = 23.2 + 2 * ALLOWANCE_S
 """With the primary paused, plus connection and reply timeouts; 25.5 s were measured under load."""
 REPLY_MS: Final = 1_500
@@ -72,14 +69,6 @@ OFTEN: Final = Pauses(Exponential(50 * MILLISECOND, cap=400 * MILLISECOND))
 
 @attrs.define
 class Mover:
-    """Moves its record to and fro until stopped.
-
-    Attributes:
-        at: The record after its last grant.
-        granted: When each grant was answered, in seconds.
-        others: Answers other than grants.
-    """
-
     key: str
     at: StatusRecord | None = None
     granted: list[float] = attrs.field(factory=list)
@@ -106,7 +95,6 @@ class Mover:
                 time.sleep(0.002)
 
     def is_at_work(self, since: float) -> bool:
-        """It got twenty grants since then."""
         return len(self.granted) > 20 and self.granted[-20] > since
 
     def gap(self, begin: float) -> float:
@@ -120,7 +108,6 @@ def at_work(movers: list[Mover], since: float) -> bool:
 
 @contextmanager
 def telling(movers: list[Mover], threads: list[threading.Thread]) -> Iterator[None]:
-    """Adds each mover's state and stack to a timeout."""
     try:
         yield
     except TimeoutError as error:
@@ -179,10 +166,7 @@ def stood_still(server: MongoServer) -> None:
 
 
 def survived(server: MongoServer, database: str, strike: Callable[[list[Mover]], object]) -> float:
-    """Strike under load, check every answer, and return the longest time without a grant.
-
-    Law TR4 through failovers: each version is one grant, recorded in the history under its request.
-    """
+    """Law TR4 through failovers; returns the longest time without a grant."""
     stops, movers = threading.Event(), [Mover(f"r{n}") for n in range(THREADS)]
     uri = f"{server.uri}&socketTimeoutMS={REPLY_MS}&connectTimeoutMS={REPLY_MS}"
     threads = [threading.Thread(target=mover.move, args=(uri, database, stops), daemon=True) for mover in movers]
@@ -244,9 +228,7 @@ def test_nobody_reads_from_a_node_that_follows(three: MongoServer, connected: Ca
 
 
 def test_a_new_primary_tells_nothing_from_before(three: MongoServer) -> None:
-    """It does not know the majority's state yet. Clients with a weaker read concern would get old
-    data.
-    """
+    """Clients with a weaker read concern would get old data."""
     database, key = f"before-{uuid.uuid4().hex}", Eq(ID, "a")
     old = three.primary()
     others = [node for node in range(3) if node != old]
@@ -360,9 +342,7 @@ CUTS: Final = {
     "hanging": (partial(cut, link=Link.HANGING, until_at_work=False), HOLE_S + ALLOWANCE_S),
     "hanging both ways": (partial(cut, link=Link.HANGING, both_ways=True, until_at_work=True), PAUSED_S),
 }
-"""The cut, and the most seconds without work. Measured: 2 s; as long as the link hung; 10 s, when
-the nodes miss heartbeats, but also 22 s.
-"""
+"""Most seconds without work. Measured: 2, as long as the link hung, and 10, once 22."""
 
 
 @pytest.mark.parametrize("name", CUTS_OFF)
@@ -376,7 +356,6 @@ def test_no_grant_is_lost_where_the_primary_is_cut_off(piped: Piped, name: str) 
 
 
 async def reactive(app: Application, server: MongoServer) -> dict[str, int]:
-    """Two processes of an application, while the primary dies; returns the final documents."""
     async with AsyncMongoClient[dict[str, Any]](server.uri) as client:
         database = client[app.database]
         for _ in range(2):
@@ -396,7 +375,6 @@ async def reactive(app: Application, server: MongoServer) -> dict[str, int]:
 
 @pytest.mark.long  # the storm over reactive tasks kills processes; failovers are survived above
 def test_what_documents_say_is_handled_though_the_primary_is_killed(three: MongoServer, tmp_path: Path) -> None:
-    """One handler at a time, under a higher token each time."""
     app = Application(tmp_path, three.uri, f"failover-{uuid.uuid4().hex[:8]}")
     try:
         said = asyncio.run(reactive(app, three))

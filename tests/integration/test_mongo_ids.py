@@ -71,7 +71,6 @@ def test_ids_are_found_in_the_order_of_all_types(held: Any) -> None:
 
 
 def test_a_page_is_read_from_the_index_of_the_ids(held: Any) -> None:
-    """At any position of a scan it examines only the documents that it returns."""
     database, handlers = held
     database.things.insert_many([{"_id": number} for number in range(500)])
     found = run(asks("things", 450), choosing(handlers, local()))

@@ -31,9 +31,7 @@ BULK: Final = bulk_update(added("a"), added("held"), added("c"), within=SHORT)
 def test_a_write_of_what_a_transaction_holds_ends_when_its_limit_runs_out(
     mongodb: str, database: str, effect: UpdateOne | BulkUpdate, options: str, *, is_async: bool
 ) -> None:
-    """The server enforces the limit, whatever the client's deadline. Earlier writes of the request
-    stay.
-    """
+    """Earlier writes of the request stay."""
 
     async def asked() -> object:
         async with await connect_async(mongodb + options) as client:

@@ -43,6 +43,5 @@ def test_the_driver_as_it_comes_leaves_a_lock_behind() -> None:
 
 @pytest.mark.usefixtures("unmended")
 def test_no_lock_is_left_behind() -> None:
-    """On later Pythons the fix changes nothing."""
     mend_locks()
     assert not asyncio.run(_is_left_locked())

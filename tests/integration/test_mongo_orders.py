@@ -75,7 +75,6 @@ def client(mongodb: str) -> Iterator[MongoClient[dict[str, Any]]]:
 
 
 def filled(client: MongoClient[dict[str, Any]], database: str) -> Mongo:
-    """A third of the jobs has no priority; their times lie before and after now."""
     now, chance = process_clock(), Random(3)
     store = Mongo(client, database, indexes=INDEXES)
     assert store(find_one("jobs", Eq(ID, "none"))) is None
@@ -90,7 +89,6 @@ def filled(client: MongoClient[dict[str, Any]], database: str) -> Mongo:
 
 
 def explained(client: MongoClient[dict[str, Any]], database: str) -> tuple[set[str], int]:
-    """The stages of the last find, and the index keys it examined."""
     asked = ASKED.finds[-1]
     wanted = {"find", "filter", "sort", "limit", "projection", "findAndModify", "query", "update", "fields", "new"}
     command = {key: held for key, held in asked.items() if key in wanted}
@@ -126,7 +124,6 @@ def test_the_first_that_is_due_is_found_by_its_index(client: MongoClient[dict[st
 def test_a_page_reads_no_further_than_it_is_long(
     client: MongoClient[dict[str, Any]], database: str, where: Any
 ) -> None:
-    """From the start, among equal keys, and among jobs without a priority, which come last."""
     store = filled(client, database)
     fields: Fields = (PRIORITY, DUE_AT)
     everything = run(paged(where, 1_000, fields), choosing(documents(store), local()))
@@ -155,7 +152,6 @@ async def paged(where: Any, limit: int, fields: Fields) -> tuple[Document, ...]:
 
 
 def test_who_takes_the_first_takes_it_alone(mongodb: str, database: str) -> None:
-    """A job is never taken while a more urgent one is free."""
     with connect(mongodb) as client, ThreadPoolExecutor(8) as pool:
         store = Mongo(client, database, indexes=INDEXES)
         for number in Random(5).sample(range(120), 120):

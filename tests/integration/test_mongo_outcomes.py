@@ -71,7 +71,6 @@ WRITES: Final[Mapping[str, Operation]] = {
     "in bulk": bulk_update(update_one(COLLECTION, Eq(ID, "in bulk"), Add(COUNT, 1))),
     "all inserted": insert_many(COLLECTION, Document.of({"_id": "all inserted", "count": 1})),
 }
-"""By the id of the document; each runs once."""
 MANY: Final = ("all updated", "all deleted", "in bulk", "all inserted")
 """The server may refuse these after doing a part."""
 ONCE: Final = ("all updated", "all deleted")
@@ -160,7 +159,7 @@ FAULTS: Final[Mapping[str, tuple[Raw, Outcome]]] = {
 
 
 def of_many(key: str, name: str, outcome: Outcome) -> Outcome:
-    """ "Not now" proves nothing about a write of many unless it rejects the whole request."""
+    """A write of many proves nothing by "not now" unless the whole request was rejected."""
     is_of_part = key in MANY and name in {"conflict", "not the primary", "stepped down"}
     return Ambiguous if is_of_part else outcome
 
@@ -182,7 +181,6 @@ EARLY: Final = ("not the primary", "stepped down", "overloaded", "turned away")
 def test_the_program_is_told_what_was_done(
     mongod: MongoServer, things: Collection[Raw], *, ask: Ask, name: str, retries: bool
 ) -> None:
-    """A client that reports its requests gives the same outcomes with `retryWrites`."""
     data, outcome = FAULTS[name]
     database = things.database.name
     with mongod.fail(*COMMANDS, appName=database, **data):
@@ -259,10 +257,7 @@ COMMAND: Final = {
     **dict.fromkeys(PLANNING, "aggregate"),
 }  # fmt: skip
 NEVER_AGAIN: Final = {*ONCE, *PLANNING, "told the time", "indexed"}
-"""The driver never retries these."""
-
 LOST: Final = (Action.CUT_REQUEST, Action.HANG_REQUEST, Action.ANSWER)
-"""The server never gets these requests."""
 DELAYS: Final = {Action.DELAY_REQUEST: LATE_S, Action.DELAY_REPLY: LATE_S}
 ANSWERS: Final = {
     Action.ANSWER: command_error(11600, "RetryableWriteError"), Action.AMEND: write_concern_error(91, "RetryableWriteError"),
@@ -279,7 +274,6 @@ ANSWERED: Final[Mapping[str, object]] = {
 }
 """The replies; that of the time is not predictable."""
 CELLS: Final = [*product(Action, ("sync", "async"), (False, True))]
-"""Each cell runs all operations at once."""
 
 
 def rule_for(key: str, action: Action, database: str) -> Rule:
@@ -297,7 +291,6 @@ def rule_for(key: str, action: Action, database: str) -> Rule:
 
 
 def expected(key: str, action: Action, *, retries: bool) -> tuple[type[Failure] | None, bool]:
-    """The failure, or None for a reply, and whether the operation is applied."""
     is_mended = retries and key not in NEVER_AGAIN and action is not Action.GARBLE_REPLY
     if action is Action.FORWARD or is_mended:
         return None, True
@@ -336,9 +329,7 @@ def test_whatever_becomes_of_a_request_the_program_is_told_and_it_is_done_once_a
 
 
 UNSAID: Final = {121, 11000, 391}
-"""121 and 11000 come with details that no fail point has; at 391 the driver authenticates and
-    retries.
-"""
+"""121 and 11000 need details that no fail point has; at 391 the driver retries."""
 
 
 @pytest.mark.parametrize("kind", ["errorCode", "writeConcernError"])
@@ -363,7 +354,6 @@ def test_no_code_is_believed_against_the_data(mongod: MongoServer, things: Colle
 # --- a deadline, within which the driver sends as often as it can ---------------------------------------------------------
 
 COURSE: Final = (Action.CUT_REQUEST, Action.CUT_REPLY, Action.ANSWER, Action.AMEND)
-"""Faults of successive requests for one write; later requests pass."""
 
 
 def of_each(action: Action, times: int | None) -> Iterator[Rule]:
@@ -380,7 +370,6 @@ def _writes(key: str, body: Body) -> bool:
 def test_what_the_driver_sends_five_times_is_done_once(
     make_proxy: MakeProxy, things: Collection[Raw], ask: Ask
 ) -> None:
-    """Within a deadline the driver retries repeatedly."""
     proxy = make_proxy(*(rule for action in COURSE for rule in of_each(action, 1)))
     options = {"timeoutMS": 15_000, "socketTimeoutMS": None, "event_listeners": [Attempts()]}
     replies = dict(zip(WRITES, ask(proxy.uri, things.database.name, options), strict=True))
@@ -396,7 +385,6 @@ def test_what_the_driver_sends_five_times_is_done_once(
 def test_what_the_driver_sends_until_its_deadline_is_ambiguous(
     make_proxy: MakeProxy, things: Collection[Raw], ask: Ask
 ) -> None:
-    """Each first request is applied, but every reply is lost."""
     proxy = make_proxy(*of_each(Action.CUT_REPLY, None))
     options = {"timeoutMS": 1_500, "socketTimeoutMS": None, "event_listeners": [Attempts()]}
     replies = ask(proxy.uri, things.database.name, options)

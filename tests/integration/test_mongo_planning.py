@@ -89,7 +89,6 @@ def keys() -> list[Value]:
 
 
 def records_of(kind: str, key: Value, was: Document, seen: Document | NotComputed) -> list[Raw]:
-    """The records of a document; `was` is its earlier snapshot."""
     held: Raw = {"task": TASK, "document": stored(key), "status": "completed"}
     match kind:
         case "of what it is" if isinstance(seen, Document):
@@ -204,7 +203,6 @@ def test_another_decision_is_found_out(collection: Collection[Raw], planted: Mus
 
 @pytest.mark.parametrize("where", [None, Eq(Field("a"), 1), Not(Exists(Field("a")))], ids=str)
 def test_the_server_finds_what_is_gone(collection: Collection[Raw], where: Filter | None) -> None:
-    """The document is missing or does not match."""
     there: dict[int, Document] = {}
     for number, key in enumerate(keys()):
         record = {"_id": f"{number:03}", "task": TASK if number % 7 else "other", "document": stored(key)}

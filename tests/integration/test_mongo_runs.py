@@ -91,7 +91,6 @@ SEEDS: Final = own_seeds(WORKLOADS, MONGO_RUNS, BUGS.values())
 
 
 def of_kind(seed: int, workload: str) -> Story:
-    """The story of a run; the workload's faults take turns."""
     return judged(seed, (workload,), (FAULTS[seed % len(FAULTS)],))
 
 
@@ -109,7 +108,6 @@ def test_no_run_is_wrong(workload: str, nth: int) -> None:
 
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_a_seed_tells_the_same_story(workload: str) -> None:
-    """Otherwise a failure could not be repeated."""
     first = WORKLOADS.index(workload) % MONGO_STORIES_STEP
     for seed in SEEDS[workload][: len(FAULTS)][first::MONGO_STORIES_STEP]:
         assert of_kind(seed, workload).lines == of_kind(seed, workload).lines

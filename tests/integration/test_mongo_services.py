@@ -25,7 +25,6 @@ async def writes(run: AtomicServiceRun, token: int) -> bool:
 
 
 def test_who_joins_runs_and_leaves_is_on_record(mongodb: str, database: str) -> None:
-    """A restart takes over its earlier place."""
     with MongoClient[dict[str, object]](mongodb) as client:
         handle = choosing(documents(Mongo(client, database)), local())
 

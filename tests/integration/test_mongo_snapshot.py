@@ -193,7 +193,6 @@ def with_id(number: int, document: Document) -> Document:
 
 
 def check_projections(collection: Collection[Raw], ask: Ask, differ: Differ, count: int, *phases: Phase) -> int:
-    """Counts pairs whose snapshot and verdict agree with the server's."""
     compared = 0
 
     @examples(count // BATCH, *phases)
@@ -247,7 +246,6 @@ def first_names(projection: Projection) -> Value:
 
 @pytest.mark.parametrize(("ask", "differ"), [(expression, without_literal), (first_names, differs)])
 def test_another_expression_is_found_out(collection: Collection[Raw], ask: Ask, differ: Differ) -> None:
-    """MongoDB fails, or answers differently."""
     with pytest.raises((AssertionError, OperationFailure)):
         check_projections(collection, ask, differ, NOTICED * BATCH, Phase.generate)
 
@@ -320,7 +318,6 @@ def test_types_of_bson_are_taken_over(value: object, kind: str, payload: bytes) 
     "value", [Code("a\udcff", {}), "\udcff", object(), 1j], ids=["code", "text", "object", "complex"]
 )
 def test_what_has_no_counterpart_is_refused(value: object) -> None:
-    """Code, text that is not UTF-8, and values outside BSON."""
     with pytest.raises(Misuse):
         loaded({"v": value}, "c")
 

@@ -1,5 +1,3 @@
-"""Transactions on a real MongoDB: the embedded store agrees, and every outcome is true."""
-
 from __future__ import annotations
 
 import asyncio
@@ -78,12 +76,7 @@ def same(reply: object) -> object:
 
 @final
 class Both:
-    """Two transactions and plain writes on both stores; steps that would block are skipped.
-
-    Args:
-        unique: Unique indexes of both, made there.
-        spoil: Changes the embedded store's answers.
-    """
+    """Two transactions and plain writes on both stores; steps that would block are skipped."""
 
     def __init__(self, collection: Collection[Any], unique: tuple[Fields, ...] = (), spoil: Spoil = same) -> None:
         collection.delete_many({})
@@ -94,7 +87,6 @@ class Both:
         self.open: set[str] = set()
 
     def do(self, who: str, what: Operation | str) -> None:
-        """One step in the transaction of `who`, which it begins if needed, or outside any."""
         if isinstance(what, str):
             if who and who in self.open:
                 asked = Transaction(who, self.numbers[who])
@@ -256,9 +248,7 @@ def made(session: str) -> Any:
 
 
 TOLD: Final[dict[str, Any]] = {"event_listeners": [Attempts()], "socketTimeoutMS": 20_000}
-"""As in `connect`: with one deadline for all tries the driver would resend the commit until
-then.
-"""
+"""As in `connect`: with a deadline the driver would resend the commit until then."""
 
 
 def ask_sync(uri: str, database: str, options: dict[str, Any]) -> object:
@@ -307,9 +297,7 @@ CUTS: Final[Mapping[str, tuple[tuple[Rule, ...], int | None]]] = {
 def test_what_is_cut_is_answered_truly(
     make_proxy: MakeProxy, bank: Bank, *, ask: Ask, what: str, retries: bool
 ) -> None:
-    """Laws TN1, TN2 and TN3: a lost statement restarts the transaction, a lost commit is sent
-    again.
-    """
+    """Laws TN1, TN2 and TN3."""
     rules, times = CUTS[what]
     proxy = make_proxy(*rules)
     answer = ask(proxy.uri, bank.name, {"retryWrites": retries})
@@ -455,7 +443,6 @@ async def stands(until: str) -> None:
 
 
 def is_free(bank: Bank) -> bool:
-    """Whether a write outside transactions does not block."""
     done = bank.db.command(
         "update", "accounts", updates=[{"q": {"_id": "a"}, "u": {"$inc": {"a": 1}}}], maxTimeMS=5_000
     )
@@ -497,7 +484,6 @@ def test_a_run_ends_what_it_leaves_open(bank: Bank, mongod: MongoServer) -> None
 
 
 def test_sessions_are_bounded(bank: Bank, mongod: MongoServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest is dropped, and a session's new transaction ends the one before."""
     monkeypatch.setattr(sessions, "SESSIONS_MAX", 2)
     read = find_one("accounts", Eq(ID, "a"))
     with MongoClient[Any](mongod.uri) as client:
@@ -554,7 +540,6 @@ def test_operations_go_with_the_transaction_of_a_session_of_yours(
 
 
 def test_a_failure_in_a_session_of_yours_is_the_end_of_its_transaction(bank: Bank, mongod: MongoServer) -> None:
-    """A write conflict is not applied."""
     change = update_one("accounts", Eq(ID, "a"), Add(A, 1))
     with MongoClient[Any](mongod.uri) as client, client.start_session() as session:
         store = Mongo(client, bank.name, session=session)
@@ -569,7 +554,6 @@ def test_a_failure_in_a_session_of_yours_is_the_end_of_its_transaction(bank: Ban
 
 
 def test_what_is_no_session_is_misuse(bank: Bank, mongod: MongoServer) -> None:
-    """A session of the other kind, index creation and a transaction in it."""
     with MongoClient[Any](mongod.uri) as client, client.start_session() as session:
         with pytest.raises(Misuse, match="a str where a ClientSession belongs"):
             Mongo(client, bank.name, session="session")  # type: ignore[arg-type]
@@ -584,7 +568,6 @@ def test_what_is_no_session_is_misuse(bank: Bank, mongod: MongoServer) -> None:
 
 
 def test_who_writes_beside_a_transaction_waits_for_it_in_the_embedded_store() -> None:
-    """For at most a minute of the store's clock."""
     now = count()
     store = Embedded({"accounts": (account("a", 1),)}, clock=process_clock)
     change = update_one("accounts", Eq(ID, "a"), Add(Field[int]("balance"), 1))

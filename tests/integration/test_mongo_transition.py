@@ -1,5 +1,3 @@
-"""Threads and tasks race for records of a real MongoDB while replies are lost."""
-
 from __future__ import annotations
 
 import asyncio
@@ -102,12 +100,6 @@ def runner_of(request: str) -> str | None:
 
 @final
 class Worker:
-    """A racer that chooses records and moves, and sometimes stalls.
-
-    Attributes:
-        confirmed: Requests whose reply confirmed them.
-    """
-
     def __init__(self, number: int, made: type[Transition]) -> None:
         self.chance = random.Random(number)
         self.confirmed: set[str] = set()
@@ -119,7 +111,6 @@ class Worker:
             yield command(self.made, f"record {key}", f"{self.number}.{n}")
 
     def choose(self, record: StatusRecord | None) -> Choice:
-        """Mostly a legal move by the owner, from the observed or the current record."""
         following = [status for status in LASTING if status in INVOCATION.following(record and record.status)]
         legal = bool(following) and self.chance.random() < 0.85
         owner = None if record is None else record.owner
@@ -185,8 +176,6 @@ def in_tasks(uri: str, database: str, workers: list[Worker], commands: int) -> l
 
 @final
 class Observer:
-    """Records every change, from before the race to after it."""
-
     def __init__(self, collection: Collection[Raw]) -> None:
         self.collection = collection
         self.stream = collection.watch()
@@ -212,7 +201,6 @@ class Observer:
 
 
 def version(record: Mapping[str, Any], changed: Mapping[str, Any]) -> Version:
-    """The version after a change, with its request from the history."""
     number = record[VERSION.name]
     entries = [
         entry
@@ -228,13 +216,7 @@ def version(record: Mapping[str, Any], changed: Mapping[str, Any]) -> Version:
 @final
 @attrs.frozen
 class Raced:
-    """The facts after a race.
-
-    Attributes:
-        histories: Every version of each record, from the change stream.
-        recognised: Requests granted although no reply confirmed them.
-        lost: The number of lost replies to writes.
-    """
+    """The facts after a race; no reply confirmed the `recognised` requests."""
 
     answered: list[Answered]
     histories: dict[str, list[Version]]
@@ -345,9 +327,7 @@ def test_a_planted_bug_is_found_out(compete: Callable[..., Raced], bug: Callable
     ids=repr,
 )
 def test_a_document_of_an_application_is_adopted_whatever_its_id(mongodb: str, database: str, key: object) -> None:
-    """It has a status but neither version nor owner; each of two concurrent commands takes one
-    version.
-    """
+    """It has neither version nor owner."""
     stored = Binary.from_uuid(key) if isinstance(key, UUID) else key
     with connect(mongodb) as client:
         rows, handle = client[database].orders, Mongo(client, database)

@@ -1,7 +1,4 @@
-"""The faults of mongodash (docs/weaknesses.md, by number), attempted on a real MongoDB.
-
-Where another test attacks one already, the register names that.
-"""
+"""The faults of mongodash (docs/weaknesses.md, by number), attempted on a real MongoDB."""
 
 from __future__ import annotations
 
@@ -127,7 +124,6 @@ def test_8_who_has_a_filter_hears_of_deletions(mongodb: str, database: str) -> N
 
 
 def test_6_what_begins_with_a_dollar_is_data(mongodb: str, database: str) -> None:
-    """Also keys with dots and numeric keys."""
     odd: list[dict[str, Any]] = [
         {"_id": 1, "v": "$5"},
         {"_id": 2, "v": "$$NOPE"},
@@ -227,8 +223,6 @@ def test_11_no_position_is_saved_before_what_lies_before_it(mongod: MongoServer,
 
 
 def test_what_changes_while_it_runs_is_not_put_off_by_later(mongodb: str, database: str) -> None:
-    """`Later` postpones only the change of this call."""
-
     async def work(shop: Shop) -> None:
         app, runs = shop.app(), list[int]()
 
@@ -253,8 +247,6 @@ async def is_dirty(shop: Shop) -> bool:
 
 
 def test_names_and_ids_that_read_alike_are_told_apart(mongodb: str, database: str) -> None:
-    """Task a/b with document c, and task a with document b/c."""
-
     async def work(shop: Shop) -> None:
         app, runs = shop.app(), list[tuple[str, Any]]()
 
@@ -306,8 +298,6 @@ def test_13_a_new_trigger_is_not_forgotten_by_a_crash(mongod: MongoServer, datab
 
 
 def test_14_a_handler_that_goes_on_after_its_end_is_called_once(mongodb: str, database: str) -> None:
-    """The handler outlives its lease, renewed or not; its late error changes nothing."""
-
     async def work(shop: Shop) -> None:
         app, calls, ended = shop.app(), list[Any](), asyncio.Event()
 
@@ -411,10 +401,7 @@ def test_16_a_handler_that_kills_its_process_is_given_up(mongodb: str, database:
 
 @pytest.mark.parametrize("resets", [True, False])
 def test_18_who_edits_its_own_document_and_fails_is_given_up(mongodb: str, database: str, *, resets: bool) -> None:
-    """By default only after its edits stop, since each edit is a change with its own attempts. With
-    resets off, after its attempts, plus one for each edit noticed before the last of them has ended
-    or later.
-    """
+    """By default after its edits stop, since each edit is a change with its own attempts."""
     edits, retries = 4, 2
 
     async def work(shop: Shop) -> None:
@@ -441,8 +428,6 @@ def test_18_who_edits_its_own_document_and_fails_is_given_up(mongodb: str, datab
 
 
 def test_19_ceaseless_changes_do_not_starve_a_task(mongodb: str, database: str) -> None:
-    """The changes never pause before the task runs."""
-
     async def work(shop: Shop) -> None:
         app, runs = shop.app(), list[Any]()
         debounce = Debounce(300 * MILLISECOND, 600 * MILLISECOND)
@@ -467,8 +452,6 @@ def test_19_ceaseless_changes_do_not_starve_a_task(mongodb: str, database: str) 
 
 
 def test_21_what_cannot_be_computed_for_one_document_holds_up_no_other(mongodb: str, database: str) -> None:
-    """Whether it exists before, so that the server's query fails, or changes later."""
-
     def counted(doc: Document) -> int:
         items = doc[Field[Any]("items")]
         assert isinstance(items, tuple)
@@ -520,8 +503,6 @@ SKEWED: Final = """
 
 
 def test_22_a_look_at_all_that_takes_longer_than_the_lease_keeps_it(mongod: MongoServer, database: str) -> None:
-    """One process leads throughout, under one epoch."""
-
     async def work(client: Any) -> None:
         await client[database].orders.insert_many([{"_id": key} for key in range(2)])
         rules = attrs.evolve(RULES, batch=1)
@@ -543,8 +524,6 @@ def test_22_a_look_at_all_that_takes_longer_than_the_lease_keeps_it(mongod: Mong
 
 @pytest.mark.parametrize("ahead_s", [3_600, -3_600])
 def test_23_whose_clock_is_wrong_takes_nothing_from_others(mongodb: str, database: str, ahead_s: int) -> None:
-    """Neither the lease, nor a running call, nor future work; due work runs in time."""
-
     async def work(shop: Shop) -> None:
         app, runs, may_end = shop.app(), list[Any](), asyncio.Event()
 

@@ -33,7 +33,6 @@ ID_: Final = Field[Value](ID.name)
 
 
 def their(key: Any, status: str, **fields: Any) -> Raw:
-    """A record as its planner inserts it and as its workers leave it."""
     return {
         "task": "bill",
         "sourceDocId": key,
@@ -113,7 +112,6 @@ def keys(database: Database[Raw]) -> tuple[Any, ...]:
 
 
 def test_where_mongodash_leads_nothing_is_taken_over(database: Database[Raw]) -> None:
-    """Until its lease ends or it stops."""
     database.orders_tasks.insert_one(their("a", "pending"))
     store = Mongo(database.client, database.name)
     importing = MongodashImport(task=TASK, theirs="orders_tasks", quiet=0)
@@ -126,8 +124,6 @@ def test_where_mongodash_leads_nothing_is_taken_over(database: Database[Raw]) ->
 
 
 def test_an_app_on_records_of_mongodash_is_told_to_move_them(mongodb: str, database: Database[Raw]) -> None:
-    """Before it changes anything; afterwards it starts."""
-
     async def begun() -> None:
         app = Reactive(mongodb, database.name)
 

@@ -14,7 +14,6 @@ PAGE: Final = (Path(__file__).parents[2] / "docs" / "mongodb.md").read_text(enco
 
 
 def rows(after: str) -> list[list[str]]:
-    """The table after that text, without its header."""
     table = PAGE.partition(after)[2].partition("\n\n|")[2].partition("\n\n")[0]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
 

@@ -1,5 +1,3 @@
-"""Metrics and health of a worker."""
-
 from __future__ import annotations
 
 import asyncio
@@ -96,7 +94,6 @@ def run(worker: Worker, log: EmbeddedLog, meanwhile: Callable[[], Awaitable[None
 
 
 def test_a_registry_shows_what_has_happened_and_what_is() -> None:
-    """One record hangs behind a finished one, one fails twice and is retried once."""
     registry, stuck = CollectorRegistry(), asyncio.Event()
 
     async def handle(record: Record) -> None:
@@ -211,9 +208,7 @@ def test_what_is_interrupted_has_not_failed(batch: int | None) -> None:
 
 
 def test_no_label_is_made_of_what_records_carry() -> None:
-    """Only topics, partitions and constants, so that the number of series is bounded and no secret
-    appears.
-    """
+    """So the number of series is bounded, and no secret appears."""
     registry = CollectorRegistry()
 
     async def handle(record: Record) -> None:
@@ -248,7 +243,6 @@ def test_a_gate_that_is_closed_holds_all_partitions() -> None:
 
 
 def test_durations_are_counted_as_one_by_one() -> None:
-    """A batch of quick calls has a short path."""
     for seed in range(20):
         seconds = [bound * (1 + (seed + at) % 3 / 2) for at, bound in enumerate(BOUNDS_S[: 1 + seed % 5])]
         at_once, one_by_one = Handled(), Handled()
@@ -275,7 +269,6 @@ def test_how_long_a_handler_of_a_task_took_is_told_in_seconds() -> None:
 
 
 def test_a_store_that_takes_long_to_say_how_it_is_is_asked_for_a_tenth_of_the_time() -> None:
-    """Otherwise every five seconds."""
     asked: list[float] = []
 
     async def asking(takes: float, _: object) -> None:
@@ -313,7 +306,6 @@ def test_a_registry_shows_one_worker_at_a_time() -> None:
 
 
 def test_a_worker_whose_loop_is_held_up_is_not_healthy() -> None:
-    """The server has its own thread and reports that the worker does not poll."""
     port = free_port()
     answers: list[tuple[int, str, str]] = []
 
@@ -344,7 +336,6 @@ def test_health_is_told_in_seconds() -> None:
 def test_a_sink_that_does_not_answer_is_shown_in_the_log_in_health_and_in_metrics(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """This alone is no reason to restart; once the sink answers, all is delivered."""
     registry, is_away = CollectorRegistry(), [True]
 
     class Away(Producer):

@@ -1,5 +1,3 @@
-"""The sampler of mutants changes one place at a time."""
-
 from __future__ import annotations
 
 import ast
@@ -33,7 +31,6 @@ def test_one_place_is_changed_and_neither_texts_nor_lines_of_the_log_nor_what_is
 
 
 def test_a_seed_has_its_sample() -> None:
-    """Otherwise no mutant could be judged again."""
     lines = {"tidegate/sinks/outbox.py": dict.fromkeys(range(1_000), ("a test",))}
     shown = [str(each) for each in sample(3, 60, SOURCES["core"], lines)]
     assert shown == [str(each) for each in sample(3, 60, SOURCES["core"], lines)]
