@@ -133,7 +133,7 @@ def test_others_of_the_protocol_and_we_wait_for_each_other(
 def test_a_block_that_checks_hears_that_its_time_is_over(client: MongoClient[Raw], database: str, other: Other) -> None:
     """Without `check` the block gets `LockLost` at its end, unless it raised itself."""
     store = Mongo(client, database)
-    with (  # noqa: PT012  a block is what it is about
+    with (  # noqa: PT012  the block is under test
         pytest.raises(LockLost, match="the lock of 'x' is lost"),
         array_push_lock(store, RECORDS, "x", **SHORT) as held,
     ):
@@ -144,7 +144,7 @@ def test_a_block_that_checks_hears_that_its_time_is_over(client: MongoClient[Raw
             time.sleep(0.01)
     assert other.claims == []
     for error in (None, KeyError("of the block")):
-        with pytest.raises(KeyError if error else LockLost), array_push_lock(store, RECORDS, "x", **SHORT):  # noqa: PT012  a block is what it is about
+        with pytest.raises(KeyError if error else LockLost), array_push_lock(store, RECORDS, "x", **SHORT):  # noqa: PT012  the block is under test
             time.sleep(0.75)
             if error:
                 raise error
@@ -156,7 +156,7 @@ def test_who_lost_the_lock_writes_nothing_and_pulls_nobody_else_s_claim(
 ) -> None:
     """Law AL5."""
     store = Mongo(client, database)
-    with pytest.raises(LockLost, match="its claim was gone"), array_push_lock(store, RECORDS, "x") as held:  # noqa: PT012  a block is what it is about
+    with pytest.raises(LockLost, match="its claim was gone"), array_push_lock(store, RECORDS, "x") as held:  # noqa: PT012  the block is under test
         assert store(held.guarded(Put(COUNT, 1))) == 1
         other.clear()
         assert other.push()
@@ -195,7 +195,7 @@ def with_tasks(mongodb: str, database: str, work: Callable[[AsyncMongo], Awaitab
 
 def test_a_block_of_an_event_loop_is_cancelled_in_time(mongodb: str, database: str, other: Other) -> None:
     async def work(store: AsyncMongo) -> None:
-        with pytest.raises(LockLost):  # noqa: PT012  a block is what it is about
+        with pytest.raises(LockLost):  # noqa: PT012  the block is under test
             async with array_push_lock_async(store, RECORDS, "x", **SHORT) as held:
                 try:
                     await asyncio.sleep(30)
@@ -212,7 +212,7 @@ def test_a_block_of_an_event_loop_is_cancelled_in_time(mongodb: str, database: s
             with pytest.raises(LockBusy):
                 async with array_push_lock_async(store, RECORDS, "x", attempts=1):
                     raise AssertionError("two hold it")
-        with pytest.raises(LockLost, match="its claim was gone"):  # noqa: PT012  a block is what it is about
+        with pytest.raises(LockLost, match="its claim was gone"):  # noqa: PT012  the block is under test
             async with array_push_lock_async(store, RECORDS, "x") as held:
                 other.clear()
                 assert await store(held.guarded(Put(COUNT, 8))) == 0

@@ -102,9 +102,7 @@ async def unanswered(striking: Striking, of: T, questions: Mapping[str, Callable
             except Failure as failure:
                 found.append(f"{name}, {nth}: {failure}")
             if not striking.is_struck:
-                assert nth > 1 or name == "now", (
-                    name
-                )  # of the time MongoDB is asked by what drivers look after connections with
+                assert nth > 1 or name == "now", name  # `now` sends `hello`, as the driver's own monitoring does
                 break
         striking.strike(NEVER)
     return found

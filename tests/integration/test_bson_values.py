@@ -109,7 +109,7 @@ def test_a_document_of_a_plain_client_is_taken_over() -> None:
     for bad in ({"at": plain["at"]}, {"n": Timestamp(1, 1)}):
         with pytest.raises(Misuse, match="document_of"):
             Document.of(bad)
-    uuid = UUID(int=7)  # a client with another representation of UUIDs than the default reads them so
+    uuid = UUID(int=7)  # as a client with a non-default UUID representation reads it
     for scalar in (plain["_id"], plain["n"], uuid, Binary.from_uuid(uuid), Binary(b"x", 5), Int64(7), Binary(b"x", 0)):
         assert Document.of({"_id": scalar}) == document_of({"_id": scalar})
     for wrong in ({"a": 1 << 70}, {"a": object()}, {1: 2}, None):

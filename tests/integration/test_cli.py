@@ -802,7 +802,7 @@ def test_a_terminal_sees_a_live_line_and_a_pipe_a_plain_result(tmp_path: Path, h
         try:
             while chunk := os.read(ours, 4096):
                 seen += chunk
-        except OSError:  # how Linux says that the other end is closed
+        except OSError:  # Linux raises it if the other end is closed
             pass
         assert exploring.stdout is not None
         result = exploring.stdout.read()
@@ -873,7 +873,7 @@ def signalled(
         while "searching" not in (line := exploring.stderr.readline()):
             assert line, "it ended before it was under way"
         for place, number in enumerate(numbers):
-            time.sleep(0.5 if place else 0)  # so that the first is handled before the second comes
+            time.sleep(0.5 if place else 0)  # the first must be handled before the second arrives
             exploring.send_signal(number)
         out, err = exploring.communicate(timeout=50)
     return exploring.returncode, out, err

@@ -43,7 +43,7 @@ def named(expression: str, since: datetime, until: datetime) -> list[str]:
     return found
 
 
-# --- beside a search minute by minute ---------------------------------------------------------------------------------
+# --- compared with a minute-by-minute search --------------------------------------------------------------------------
 
 Field = tuple[str, frozenset[int]]
 

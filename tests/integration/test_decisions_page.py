@@ -80,7 +80,7 @@ def ours(bootstrap: str, group: str) -> Consumer:
 
 def test_offsets_are_committed_with_confluent_kafka(example: Any, kafka: str, topic: str) -> None:
     work, stop, consumer = Work({0}), threading.Event(), ours(kafka, topic)
-    observer = ours(kafka, topic)  # a consumer that is polled answers after seconds
+    observer = ours(kafka, topic)  # a polled consumer takes seconds to answer
 
     def committed() -> int:
         [position] = observer.committed([TopicPartition(topic, 0)], timeout=10)
@@ -180,7 +180,7 @@ def test_a_consumer_of_aiokafka_pauses_and_resumes(example: Any, kafka: str, top
             begun.append(record.offset)
             _ = await released.wait()
             done.append(record.offset)
-            return True  # what a handler answers does not matter
+            return True  # the handler's result is ignored
 
         async with started(kafka, topic, max_poll_records=4) as consumer:
             loop = asyncio.create_task(module.consume(consumer, handle, stop))
@@ -209,7 +209,7 @@ def test_a_service_is_claimed_by_one_process_at_a_time(example: Any, mongodb: st
         rooms = client[database]
         for name in ("a", "b"):
             module.beat(rooms, name)
-        assert not module.may_run(rooms, "a")  # it came in the middle of a cycle
+        assert not module.may_run(rooms, "a")  # "a" joined in the middle of a cycle
         module.SERVICE = AtomicService(interval=timedelta(seconds=1), spread=timedelta(milliseconds=20))
         began = time.monotonic()
         while len({name for _, name in runs}) < 2 and time.monotonic() - began < 10:

@@ -213,7 +213,7 @@ def test_a_second_process_that_does_not_answer_is_killed(monkeypatch: pytest.Mon
         child.process.send_signal(signal.SIGSTOP)
     monkeypatch.setattr("tidegate_adapters.exploring.second_process.ANSWER_S", 0.01)
     report = explore(shipped("counter"))
-    second_process().close()  # those of other seeds, too, which nobody has asked
+    second_process().close()  # closes the unused children of other seeds too
     assert any("the second process has ended" in line for line in report.uncovered)
 
 

@@ -94,6 +94,9 @@ async def ask_twice() -> object:
     return await ask("a"), await ask("b")
 
 
+# The loop
+
+
 @both
 def test_a_program_receives_the_replies_and_its_result_is_returned(drive: Drive) -> None:
     asked: list[Effect[object]] = []
@@ -119,7 +122,7 @@ def test_a_handler_of_an_event_loop_is_not_taken_for_one_of_a_thread() -> None:
     assert not done
 
     with pytest.raises(Misuse, match="event loop"):
-        asyncio.run(run_async(ask("a"), done.append))  # type: ignore[arg-type]  # what is under test
+        asyncio.run(run_async(ask("a"), done.append))  # type: ignore[arg-type]  # the mistake under test
 
 
 @both
@@ -196,6 +199,9 @@ def test_an_id_that_is_a_dictionary_is_an_error(drive: Drive) -> None:
         drive(injected(), asked.append)
 
     assert asked == []
+
+
+# Logging
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
@@ -371,6 +377,9 @@ def test_who_looks_or_clears_away_after_a_failure_has_given_up_all_the_same(
     assert (level, text.split(": ")[1]) == ("ERROR", "given up; 3 attempts have failed")
 
 
+# Errors outside the program
+
+
 async def clinging() -> object:
     try:
         try:
@@ -405,7 +414,7 @@ def test_whatever_else_a_handler_raises_closes_the_program_and_is_raised(
 def test_a_program_that_cannot_be_closed_does_not_hold_up_the_error() -> None:
     async def stubborn() -> None:
         for _ in range(CLOSINGS_MAX + 1):
-            with suppress(BaseException):  # it does what no program should
+            with suppress(BaseException):  # no program should do this
                 await Call("again")
 
     def interrupted(_: Effect[object]) -> object:
@@ -447,6 +456,9 @@ def test_a_cancelled_task_closes_its_program_and_stays_cancelled() -> None:
 
     assert asyncio.run(cancel())
     assert asked == [Call("work")]
+
+
+# Handlers
 
 
 @pytest.mark.parametrize(

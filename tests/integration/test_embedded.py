@@ -111,6 +111,9 @@ def test_an_order_of_ids_stays_as_it_was_when_more_is_done_to_it(done: list[tupl
     assert [list(order) for order, _, _ in orders] == [old + added for _, old, added in orders]
 
 
+# The same programs on either store
+
+
 @pytest.fixture(params=["embedded", pytest.param("mongodb", marks=pytest.mark.mongo)])
 def handle(request: pytest.FixtureRequest) -> Iterator[Handle]:
     if request.param == "embedded":
@@ -195,6 +198,9 @@ def test_an_id_is_taken_once(handle: Handle) -> None:
 
     assert raised.value.reason == DUPLICATE_KEY
     assert run(asked(find_one(COLLECTION, Eq(ID, "x"))), handle)[COUNT] == 1
+
+
+# The embedded store
 
 
 def test_it_begins_with_what_it_is_given() -> None:

@@ -58,7 +58,7 @@ def on_log(worker: Worker, *values: bytes, topic: str = "orders") -> Outcome:
     return asyncio.run(EmbeddedRun(worker, log).run())
 
 
-# --- one function of them -----------------------------------------------------------------------------------------------
+# --- direct calls -------------------------------------------------------------------------------------------------------
 
 
 def test_an_async_handler_with_nothing_around_it_is_itself() -> None:
@@ -403,7 +403,7 @@ def test_where_a_group_begins_that_has_committed_nothing(
         if offsets == [4]:
             run = asyncio.create_task(worker.run())
             await until(lambda: worker.state.partitions)
-            await asyncio.sleep(0.5)  # until it has looked for the end
+            await asyncio.sleep(0.5)  # until the worker has found the end of the log
             await sent(kafka, topic, [4_000])
             await until(lambda: seen)
             worker.stop()

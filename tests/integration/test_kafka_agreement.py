@@ -525,7 +525,7 @@ async def really(bootstrap: str, scripts: Mapping[str, Script]) -> Mapping[str, 
             try:
                 async with asyncio.timeout(SCRIPT_S):
                     return await play(script, kafka)
-            except TimeoutError:  # the sender of a producer of aiokafka may end without a word
+            except TimeoutError:  # aiokafka's sender task may end silently
                 return {"the script": ("does not end",)}
 
     return dict(zip(scripts, await asyncio.gather(*map(one, scripts.values())), strict=True))

@@ -270,7 +270,7 @@ def test_the_group_is_told_to_wait_for_as_long_as_a_drain_may_take(
         worker = Worker(
             [topic], handle, bootstrap=kafka, group="g", consumer=ConsumerRules(partition=BRIEF), **times_ms
         )
-        worker.stop()  # before it has begun: nothing is started
+        worker.stop()  # stopped before the start: nothing starts
         await worker.run(connect)
 
     asyncio.run(scenario())
@@ -406,7 +406,7 @@ def test_a_group_goes_on_at_the_first_record_that_is_left(
         run = asyncio.create_task(worker.run(connect))
         await committed(10)
         is_away = True
-        await asyncio.sleep(0.6)  # a fetch that waits at the broker is answered by then
+        await asyncio.sleep(0.6)  # a fetch pending at the broker ends by then
         await filled(kafka, topic, 10)
         await removed(kafka, topic, 15)
         is_away = False
@@ -494,7 +494,7 @@ def test_nothing_is_committed_under_another_generation_than_its_own(kafka: str, 
                 with pytest.raises(CommitFailedError):
                     await kafka_ports.commit(consumer, {named: (6, "")}, generation)
             assert await positions(kafka, topic) == {0: 100}
-            await consumer.commit({place: 6})  # the broker would have taken it
+            await consumer.commit({place: 6})  # the broker accepts it without a generation
             assert await positions(kafka, topic) == {0: 6}
         finally:
             await consumer.stop()
@@ -517,7 +517,7 @@ def test_what_one_partition_is_answered_is_not_said_of_others(kafka: str, make_t
                     await kafka_ports.commit(consumer, {gone: (1, ""), there: (5, "")}, None)
                 await kafka_ports.commit(consumer, {there: (6, "")}, None)
             assert await positions(kafka, topic) == {0: 6}
-            with pytest.raises(kafka_ports.NOT_OF_ALL):  # one that it does not have
+            with pytest.raises(kafka_ports.NOT_OF_ALL):  # partition 8 does not exist
                 await kafka_ports.commit(consumer, {there: (7, ""), Partition(topic, 8): (1, "")}, None)
         finally:
             await consumer.stop()

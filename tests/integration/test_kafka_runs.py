@@ -328,5 +328,4 @@ def of_kind(seed: int, kind: str) -> Story:
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
-    """By seeds that find nothing wrong without the bug."""
     assert first(BUGS[name], of_kind, SEEDS) is not None, f"not found by the seeds of {', '.join(BUGS[name].kinds)}"

@@ -82,7 +82,7 @@ async def soaked(bootstrap: str, soak: Soak, leaks: Sequence[str]) -> list[Line]
             while text := await process.stdout.readline():
                 *numbers, kept = text.split()
                 handled, *taken = map(int, numbers)
-                if handled and limit.when() is None:  # on a busy machine a worker takes as long to start
+                if handled and limit.when() is None:  # a busy machine may delay the start as long
                     limit.reschedule(asyncio.get_running_loop().time() + soak.seconds)
                 lines.append(Line(handled, dict(zip(MEASURES, taken, strict=True)), json.loads(kept), len(visits)))
             raise AssertionError("the worker has ended")

@@ -189,7 +189,7 @@ class Positions:
                 found = await admin.list_consumer_group_offsets(GROUP)
             finally:
                 await admin.close()
-        self.facts.read()  # AFTER the positions: what is below them must be there
+        self.facts.read()  # AFTER the positions: work below them must be recorded
         if found is None:
             return
         for partition, before in enumerate(self.committed):
@@ -251,7 +251,7 @@ def two_at_work(storm: Storm, facts: Facts) -> list[str]:
     works = {at: [(each.name, each.interval) for each in works] for at, works in facts.work.items()}
     for at, name, interval in facts.broken:
         works[at].append((name, interval))
-    for (name, at), (_, began) in facts.began.items():  # of these nobody saw the end
+    for (name, at), (_, began) in facts.began.items():  # work without a recorded end
         works[at].append((name, Interval(began, storm.ended.get(name, now))))
     return [
         f"{at}: {one} {first} and {other} {second}"
@@ -276,7 +276,7 @@ def _between(one: Interval, other: Interval) -> Interval:
 
 
 def test_nothing_is_lost_in_a_storm(tmp_path: Path) -> None:
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # it tells each try while the broker is away
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # it logs each attempt while the broker is down
     seed = 20_261_123
     with KafkaServer() as broker:
         broker.create_topic(TOPIC, PARTITIONS)

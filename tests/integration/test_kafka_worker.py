@@ -99,7 +99,7 @@ class Watcher:
 
     async def look(self, admin: AIOKafkaAdminClient) -> None:
         found = await admin.list_consumer_group_offsets(f"group-{self.topic}")
-        processed = self.facts.processed()  # read AFTER the positions: what is below them must be there
+        processed = self.facts.processed()  # read AFTER the positions: work below them must be recorded
         for partition in range(PARTITIONS):
             entry = found.get(TopicPartition(self.topic, partition))
             position = 0 if entry is None else max(0, entry.offset)
@@ -112,7 +112,7 @@ class Watcher:
         self.looks += 1
 
 
-@pytest.mark.long  # the storm kills members, too
+@pytest.mark.long  # the storm also kills members
 def test_every_record_is_processed_though_a_member_is_killed(
     kafka: str, make_topic: Callable[[int], str], tmp_path: Path
 ) -> None:
@@ -202,7 +202,7 @@ def test_a_failing_handler_stops_its_partition_uncommitted(
     same = again(read(text), f"{tmp_path}/workers.py:orders")
     assert isinstance(same, Same)
     assert not same.then
-    assert 4 <= same.steps <= len(events) + 2  # what comes in one turn is a step; it was asked to stop, and left
+    assert 4 <= same.steps <= len(events) + 2  # one step for each loop turn, plus the stop and the leave
     other = again(read(text), f"{tmp_path}/workers.py:fewer")
     assert isinstance(other, Other)
     assert other.recorded != other.now
@@ -319,7 +319,7 @@ def test_what_was_done_by_a_handler_that_blocks_for_longer_than_the_session_is_n
     async def blocks(record: Record) -> None:
         seen.append(record.offset)
         if record.offset == 0:
-            time.sleep(3)  # noqa: ASYNC251  which is what is tried
+            time.sleep(3)  # noqa: ASYNC251  blocking is under test
 
     async def scenario() -> None:
         await fill(kafka, topic, 3)
@@ -416,7 +416,7 @@ def test_a_rebalance_while_it_drains_is_let_go_as_well(kafka: str, make_topic: C
     asyncio.run(scenario())
 
 
-@pytest.mark.long  # what it answers is in test_simulated_worker
+@pytest.mark.long  # test_simulated_worker tests the replies
 def test_a_broker_that_takes_no_metadata_gets_none() -> None:
     events: list[Event] = []
     goes_on = asyncio.Event()

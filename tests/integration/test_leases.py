@@ -42,7 +42,7 @@ COUNT: Final = Field[int]("count")
 SEEDS: Final = 60
 
 
-# --- what is logged -----------------------------------------------------------------------------------------------------
+# --- logging ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("lost", [1, 3, None])
@@ -98,7 +98,7 @@ def test_its_record_is_asked_for_as_long_as_it_may() -> None:
     assert [round(each - asked[0]) for each in asked] == [0, 1, 2, 3, 4, 5]
 
 
-# --- by seeds -----------------------------------------------------------------------------------------------------------
+# --- random runs --------------------------------------------------------------------------------------------------------
 
 
 @attrs.define
@@ -141,7 +141,7 @@ class Course:
                         self.store(fenced("rows", "r", held.epoch, Add(COUNT, 1)))
                         await asyncio.sleep(self.chance.uniform(0, 1.5))
                         if not held.left:
-                            await asyncio.sleep(0.001)  # the process stood still
+                            await asyncio.sleep(0.001)  # the process was paused
                             raise AssertionError("its time is over, and it is not cancelled")
             except LeaseLost:
                 self.lost += 1
@@ -167,7 +167,7 @@ def course(seed: int) -> Course:
         store = Embedded({"rows": rows}, lambda: Instant(round(loop.time() * 1_000) * MILLISECOND, STORE))
         seen = Course(store, chance)
         weather = asyncio.create_task(seen.weather())
-        async with asyncio.timeout(600):  # of its own time
+        async with asyncio.timeout(600):  # in simulated time
             await asyncio.gather(*(seen.member(name) for name in "abc"))
             await weather
         return seen
@@ -221,7 +221,7 @@ def wakes_no_more(self: Any) -> None:
 )
 def test_a_planted_bug_is_found(monkeypatch: pytest.MonkeyPatch, name: str, wrong: Callable[..., Any]) -> None:
     plant(monkeypatch, name, wrong)
-    with pytest.raises((AssertionError, TimeoutError, ExceptionGroup, event_loop.Deadlock)):  # noqa: PT012  a block is what it is about
+    with pytest.raises((AssertionError, TimeoutError, ExceptionGroup, event_loop.Deadlock)):  # noqa: PT012  the block is under test
         for seed in range(SEEDS):
             check(seed)
 
@@ -265,7 +265,7 @@ def test_a_block_that_checks_hears_that_its_lease_is_lost(mongodb: str, database
     with MongoClient[dict[str, Any]](mongodb) as client:
         store = Mongo(client, database)
         store(insert_one("rows", Document.of({"_id": "r", "fence": 0})))
-        with (  # noqa: PT012  a block is what it is about
+        with (  # noqa: PT012  the block is under test
             pytest.raises(LeaseLost, match="'l' is lost, which was held under epoch 1"),
             lease(store, "l", terms=QUICK) as held,
         ):
@@ -283,7 +283,7 @@ def test_who_never_checks_hears_it_in_the_end(mongodb: str, database: str) -> No
     for error in (None, KeyError("of the block")):
         with MongoClient[dict[str, Any]](mongodb) as client:
             client[database].leases.delete_many({})
-            with pytest.raises(KeyError if error else LeaseLost), lease(Mongo(client, database), "l", terms=QUICK):  # noqa: PT012  a block is what it is about
+            with pytest.raises(KeyError if error else LeaseLost), lease(Mongo(client, database), "l", terms=QUICK):  # noqa: PT012  the block is under test
                 taken_by_force(mongodb, database)
                 time.sleep(0.6)
                 if error:
@@ -300,7 +300,7 @@ def with_tasks(mongodb: str, work: Callable[[AsyncMongo], Awaitable[None]], data
 
 def test_a_block_of_an_event_loop_is_cancelled(mongodb: str, database: str) -> None:
     async def work(store: AsyncMongo) -> None:
-        with pytest.raises(LeaseLost):  # noqa: PT012  a block is what it is about
+        with pytest.raises(LeaseLost):  # noqa: PT012  the block is under test
             async with lease_async(store, "l", terms=QUICK):
                 await asyncio.to_thread(taken_by_force, mongodb, database)
                 await asyncio.sleep(30)
@@ -444,7 +444,7 @@ def test_a_block_that_makes_something_else_of_its_cancellation_leaves_none_behin
 
     async def work() -> None:
         expected = {"swallows it": LeaseLost, "raises": KeyError}.get(what, ExceptionGroup)
-        with pytest.raises(TimeoutError):  # noqa: PT012  a limit around it is what it is about
+        with pytest.raises(TimeoutError):  # noqa: PT012  the limit around it is under test
             async with asyncio.timeout(10) as limit:
                 with pytest.raises(expected):
                     await block()
@@ -468,7 +468,7 @@ def test_a_block_that_swallows_its_cancellation_is_cancelled_again(times: int) -
         nonlocal is_out, swallowed
         task = asyncio.current_task()
         assert task is not None
-        with pytest.raises(LeaseLost):  # noqa: PT012  a block is what it is about
+        with pytest.raises(LeaseLost):  # noqa: PT012  the block is under test
             async with lease_async(asked, "l", terms=QUICK):
                 is_out = True
                 while True:
@@ -557,7 +557,7 @@ def test_nobody_waits_for_a_store_that_does_not_answer(
         threading.Thread(target=work, daemon=True).start()
         assert ended.wait(30)
         while any(each.name == "lease" for each in threading.enumerate()):
-            time.sleep(0.01)  # else its program asks on for ever
+            time.sleep(0.01)  # otherwise its program would retry forever
         pipe.turn(Link.UP)
 
 

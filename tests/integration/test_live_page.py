@@ -137,7 +137,7 @@ def pay(port: int, key: str = "a", **headers: str) -> Got:
     return ask(port, "POST", "/act", sent, **{"X_Tidegate": "page", **headers})
 
 
-# --- who may see it, and act --------------------------------------------------------------------------------------------
+# --- access -------------------------------------------------------------------------------------------------------------
 
 
 def test_whoever_does_not_know_the_token_is_told_nothing_and_does_nothing() -> None:

@@ -145,9 +145,9 @@ class Both:
             return
         put = times_put(operation)
         if put and isinstance(operation, BulkUpdate):
-            return  # which time the server has put is not looked for
+            return  # a bulk's stored time is not read back
         if len(put) > 1 or (put and isinstance(operation, UpdateMany) and len(before) > 1):
-            return  # the server puts one time after the other, and they may be a millisecond apart
+            return  # the stored times may differ by a millisecond
         real = self.real(operation)
         self.clock = self.put_by_server(put, before) or self.clock
         embedded = self.spoil(self.embedded(operation))

@@ -252,7 +252,7 @@ def test_a_new_primary_tells_nothing_from_before(three: MongoServer) -> None:
                 try:
                     if things.find_one({"_id": "a"}) is None:
                         return False
-                except NotPrimaryError:  # it recovers still from what a test before has done to it
+                except NotPrimaryError:  # it still recovers from an earlier test
                     return False
         return True
 

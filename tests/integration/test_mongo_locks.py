@@ -18,11 +18,11 @@ async def _is_left_locked() -> bool:
             await lock._async_cond_wait(condition, 0.001)  # noqa: SLF001
 
     task = asyncio.create_task(waits())
-    await asyncio.sleep(0)  # it begins, and has the lock
-    async with condition:  # it waits, and has left it
-        await asyncio.sleep(0.01)  # its time is over
+    await asyncio.sleep(0)  # the waiter starts and takes the lock
+    async with condition:  # the waiter waits without the lock
+        await asyncio.sleep(0.01)  # the waiter times out
         for _ in range(5):
-            await asyncio.sleep(0)  # and it wants the lock again
+            await asyncio.sleep(0)  # and wants the lock back
         task.cancel()
     _ = await asyncio.wait([task], timeout=1)
     await asyncio.sleep(0.01)

@@ -233,7 +233,7 @@ def test_what_is_lost_on_the_way_is_ambiguous_and_done_once_at_most(
     assert done(things) == (set(WRITES) if is_done else set())
 
 
-# --- each way of a request, once ----------------------------------------------------------------------------------------
+# --- each fault of a request, once --------------------------------------------------------------------------------------
 
 TIMEOUT_MS: Final = 2_000
 LATE_S: Final = 3.0
@@ -298,7 +298,7 @@ def expected(key: str, action: Action, *, retries: bool) -> tuple[type[Failure] 
         return NotApplied, False
     if action is Action.AMEND:
         return (NotDurable, True) if key in WRITES else (None, True)
-    is_sent = key != "told the time"  # what fails is whether it is a replica set, which a store asks first
+    is_sent = key != "told the time"  # the replica set check, which comes first, fails
     return Ambiguous if is_sent else NotApplied, action not in LOST
 
 
@@ -316,7 +316,7 @@ def test_whatever_becomes_of_a_request_the_program_is_told_and_it_is_done_once_a
         "retryWrites": retries, "retryReads": retries, "socketTimeoutMS": TIMEOUT_MS, "event_listeners": [Attempts()],
     }  # fmt: skip
     replies = dict(zip(OPERATIONS, ask(proxy.uri, database, options, OPERATIONS), strict=True))
-    time.sleep(LATE_S - TIMEOUT_MS / 1_000 + 1 if action in DELAYS else 0)  # what is under way arrives
+    time.sleep(LATE_S - TIMEOUT_MS / 1_000 + 1 if action in DELAYS else 0)  # requests in flight arrive
 
     told = {key: type(reply) if isinstance(reply, Failure) else None for key, reply in replies.items()}
     meant = {key: expected(key, action, retries=retries) for key in OPERATIONS}
@@ -351,7 +351,7 @@ def test_no_code_is_believed_against_the_data(mongod: MongoServer, things: Colle
     assert wrong == []
 
 
-# --- a deadline, within which the driver sends as often as it can ---------------------------------------------------------
+# --- repeated retries of the driver within a deadline ---------------------------------------------------------------------
 
 COURSE: Final = (Action.CUT_REQUEST, Action.CUT_REPLY, Action.ANSWER, Action.AMEND)
 

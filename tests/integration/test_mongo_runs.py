@@ -27,7 +27,7 @@ from tests.integration.mongo_runs import (
     main,
     page_of,
 )
-from tests.integration.mongo_workloads import WORKLOAD  # before a bug is planted, or it stays in what is imported then
+from tests.integration.mongo_workloads import WORKLOAD  # import before a bug is planted, or modules keep it
 from tests.integration.planting import Bug, first, own_seeds, planted
 from tests.length import MONGO_RUNS, MONGO_STORIES_STEP
 
@@ -157,10 +157,7 @@ def test_what_is_wrong_opens_as_a_page(tmp_path: Path) -> None:
     assert (right.law, right.breach) == ("", Breach.NONE)
 
 
-@pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)  # of a run that is stuck, nobody closes the clients
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a stuck run leaves its clients open
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
-    """By seeds that find nothing wrong without the bug."""
     assert first(BUGS[name], of_kind, SEEDS) is not None, f"not found by the seeds of {', '.join(BUGS[name].kinds)}"

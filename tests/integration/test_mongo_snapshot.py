@@ -336,7 +336,7 @@ def test_updates_do_the_same_with_what_only_bson_has(collection: Collection[Raw]
     for term in terms:
         try:
             update = term()
-        except Misuse:  # what MongoDB would read as a condition cannot be pulled
+        except Misuse:  # MongoDB would read it as a condition
             assert isinstance(value, (tuple, Document)) or (isinstance(value, Foreign) and value.type == "regex")
             continue
         collection.delete_many({})

@@ -67,7 +67,7 @@ Spoil: TypeAlias = Callable[[object], object]
 MakeProxy: TypeAlias = Callable[..., BlackPipe]
 
 
-# --- it and the embedded store answer alike -----------------------------------------------------------------------------
+# --- agreement with the embedded store ----------------------------------------------------------------------------------
 
 
 def same(reply: object) -> object:
@@ -184,7 +184,7 @@ def check(both: Callable[[], Both], sequences: int, *phases: Phase) -> None:
 def collection(mongodb: str, database: str) -> Iterator[Collection[dict[str, Any]]]:
     with MongoClient[dict[str, Any]](mongodb) as client:
         made = client.get_database(database, codec_options=CODEC)
-        made.create_collection(COLLECTION)  # one that a transaction makes is another matter
+        made.create_collection(COLLECTION)  # a transaction that creates it behaves differently
         yield made[COLLECTION]
 
 
@@ -211,7 +211,7 @@ def test_a_store_that_answers_otherwise_is_found_out(collection: Collection[dict
         check(partial(Both, collection, (), SPOILT[how]), NOTICED, Phase.generate)
 
 
-# --- what a program is told is true -------------------------------------------------------------------------------------
+# --- outcomes are true --------------------------------------------------------------------------------------------------
 
 
 class Bank:
@@ -235,9 +235,7 @@ class Bank:
 def bank(mongod: MongoServer, database: str) -> Iterator[Bank]:
     with MongoClient[Any](mongod.uri) as client:
         yield Bank(client, database)
-        client.admin.command(
-            {"killAllSessions": []}
-        )  # what a fail point said was over is not, and the database is dropped
+        client.admin.command({"killAllSessions": []})  # failed transactions still run and would block the drop
 
 
 Ask: TypeAlias = Callable[[str, str, dict[str, Any]], object]
@@ -281,7 +279,7 @@ CUTS: Final[Mapping[str, tuple[tuple[Rule, ...], int | None]]] = {
     "the reply to the last statement": ((Rule("insert", Action.CUT_REPLY, times=1),), 1),
     "the abort after a reply": (
         (Rule("insert", Action.CUT_REPLY, times=1), Rule("abortTransaction", Action.CUT_REQUEST)),
-        0,  # what is left open there conflicts with the attempts after it, as with any other
+        0,  # its open transaction conflicts with later attempts
     ),
     "every reply to a commit": ((Rule("commitTransaction", Action.CUT_REPLY),), None),
     "every commit": ((Rule("commitTransaction", Action.CUT_REQUEST),), None),
@@ -430,7 +428,7 @@ def test_a_step_down_in_the_midst_begins_the_whole_anew(disposable_mongod: Mongo
         assert bank.moved() == 1
 
 
-# --- nothing is left open -----------------------------------------------------------------------------------------------
+# --- open transactions --------------------------------------------------------------------------------------------------
 
 
 async def left_open() -> None:
@@ -509,7 +507,7 @@ def test_a_recorded_run_is_executed_again_with_what_the_driver_has_ended(tmp_pat
     assert isinstance(executed(found, left_open(), {}), Same)
 
 
-# --- a session of the user's ----------------------------------------------------------------------------------------------
+# --- the user's own session -----------------------------------------------------------------------------------------------
 
 
 async def enqueued(key: str) -> bool:

@@ -241,7 +241,7 @@ def compete(mongod: MongoServer, make_proxy: MakeProxy, database: str) -> Callab
             started = time.monotonic()
             answered = race(uri, database, workers, -(-commands // runners))
             seconds = time.monotonic() - started
-            time.sleep(2 * TIMEOUT_MS / 1_000)  # what is still under way arrives
+            time.sleep(2 * TIMEOUT_MS / 1_000)  # requests in flight arrive
             histories = observer.histories()
             left = {doc[ID]: doc for doc in (loaded(raw, COLLECTION) for raw in collection.find({"_id": ANY_RECORD}))}
         confirmed = {request for worker in workers for request in worker.confirmed}

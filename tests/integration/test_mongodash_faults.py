@@ -61,7 +61,7 @@ def of(shop: Shop, collection: str) -> Any:
     return shop.client[shop.name][collection]
 
 
-# --- what is lost or skipped ------------------------------------------------------------------------------------------------
+# --- lost or skipped work ---------------------------------------------------------------------------------------------------
 
 
 def test_2_changes_of_two_collections_under_one_id_are_two(mongodb: str, database: str) -> None:
@@ -294,7 +294,7 @@ def test_13_a_new_trigger_is_not_forgotten_by_a_crash(mongod: MongoServer, datab
     on_mongo(mongod.uri, work)
 
 
-# --- what is done again, or sticks -------------------------------------------------------------------------------------------
+# --- repeated or stuck work --------------------------------------------------------------------------------------------------
 
 
 def test_14_a_handler_that_goes_on_after_its_end_is_called_once(mongodb: str, database: str) -> None:
@@ -394,7 +394,7 @@ def test_16_a_handler_that_kills_its_process_is_given_up(mongodb: str, database:
         assert await third == 0
         found = {each["document"]: each for each in await shop.records()}
         assert found["deadly"]["attempts"] == 2
-        assert found["deadly"]["token"] >= 2  # a slow machine may lose a lease before the handler begins
+        assert found["deadly"]["token"] >= 2  # a slow machine may lose a lease before the handler starts
 
     in_shop(mongodb, database, work)
 
@@ -476,7 +476,7 @@ def test_21_what_cannot_be_computed_for_one_document_holds_up_no_other(mongodb: 
     in_shop(mongodb, database, work)
 
 
-# --- who leads ---------------------------------------------------------------------------------------------------------------
+# --- leadership --------------------------------------------------------------------------------------------------------------
 
 SKEWED: Final = """
     import sys, time
@@ -542,7 +542,7 @@ def test_23_whose_clock_is_wrong_takes_nothing_from_others(mongodb: str, databas
             )
             assert other.stdout is not None
             try:
-                for key in range(2, 30):  # as many as this process has no room for
+                for key in range(2, 30):  # more than this process has capacity for
                     await shop.insert({"_id": key})
                 said = (await asyncio.wait_for(other.stdout.readline(), 20)).decode()
             finally:

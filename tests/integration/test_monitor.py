@@ -131,7 +131,7 @@ def test_a_registry_shows_what_has_happened_and_what_is() -> None:
 
     run(worker, log, meanwhile)
 
-    assert list(registry.collect()) == []  # which another worker may have now
+    assert list(registry.collect()) == []  # so another worker may use the registry
 
 
 def test_a_dead_letter_counts_when_it_is_written() -> None:
@@ -311,7 +311,7 @@ def test_a_worker_whose_loop_is_held_up_is_not_healthy() -> None:
 
     async def blocks(_: Record) -> None:
         asked = asyncio.get_running_loop().run_in_executor(None, after_a_while, port, answers)
-        time.sleep(1.5)  # noqa: ASYNC251  that is what is wrong here
+        time.sleep(1.5)  # noqa: ASYNC251  blocking is under test
         await asked
 
     worker = Worker(["orders"], blocks, bootstrap="b:1", group="g", metrics_port=port, stalled_after=SOON)
@@ -345,7 +345,7 @@ def test_a_sink_that_does_not_answer_is_shown_in_the_log_in_health_and_in_metric
 
         async def stop(self) -> None: ...
 
-        async def send(self, record: Send) -> Awaitable[object]:  # noqa: ARG002  it is enough that it was asked
+        async def send(self, record: Send) -> Awaitable[object]:  # noqa: ARG002  only the call counts
             return asyncio.sleep(0)
 
     async def handle(_: Record) -> Send:
@@ -400,7 +400,7 @@ def test_a_port_that_is_taken_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "asked"), [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::1", "[::1]")]  # noqa: S104  it is tried
+    ("host", "asked"), [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::1", "[::1]")]  # noqa: S104  under test
 )  # fmt: skip
 def test_it_listens_where_it_is_told(host: str, asked: str) -> None:
     """The answers do not show the Python version."""
