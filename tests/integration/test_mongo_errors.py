@@ -692,7 +692,7 @@ def test_a_database_needs_a_name(mongod: MongoServer, ask: Ask, name: Any) -> No
     ],
 )
 def test_a_client_of_the_wrong_kind_is_refused(made: Callable[[Any, Any, Any], object]) -> None:
-    """A mock would answer success and write nothing. The error shows no secret."""
+    """A client of the other kind would answer success and write nothing."""
     with MongoClient[Raw](connect=False) as sync, pytest.raises(Misuse) as raised:
         made(sync, AsyncMongoClient[Raw](connect=False), f"mongodb://ann:{SECRET}@host")
 
