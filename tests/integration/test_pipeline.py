@@ -17,6 +17,7 @@ from tests.integration.servers import create_topic
 from tidegate.model.effects import Failure, NotApplied, Refused
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.records import TopicPartition
+from tidegate.pipeline.effects import Hook
 from tidegate.sinks.dead_letters import DeadLetter, decode
 from tidegate_adapters.pipeline import (
     RETRY,
@@ -319,6 +320,47 @@ def test_keys_of_outputs_are_the_same_in_every_run() -> None:
 
     assert keys() == keys()
     assert len(keys()) == 3
+
+
+def test_lifecycle_hooks_are_called_and_their_errors_lose_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    app, calls = Shop().app(), list[str]()
+    app.ready(lambda: calls.append("ready"))
+
+    @app.assigned
+    async def assigned(partition: TopicPartition) -> None:
+        calls.append(f"assigned {partition}")
+        raise ValueError(partition)
+
+    @app.periodic(timedelta(milliseconds=1))
+    async def tick() -> None:
+        calls.append("tick")
+        raise ValueError("tick")
+
+    @app.periodic(timedelta(milliseconds=1), stops=True)
+    def once() -> None:
+        calls.append("once")
+        raise ValueError("once")
+
+    @app.task_error
+    async def slow(_: Result) -> Any:
+        await asyncio.sleep(0.05)
+        return RETRY
+
+    app._hooks.pop(Hook.TASK_DONE)  # noqa: SLF001  one that fails once, so that there is time
+
+    @app.task_done
+    async def done(result: Result) -> Output:
+        if result.attempt == 1:
+            raise ValueError("again")
+        return Output("hits", result.value)
+
+    found = processed(app, record("a"))
+    assert (values(found), found.is_whole) == (["a0"], True)
+    assert calls[:2] == ["ready", "assigned searches-0"]
+    assert calls.count("once") == 1
+    assert calls.count("tick") > 2
+    assert "assigned raised: ValueError" in caplog.text
+    assert "tick raised" in caplog.text
 
 
 @pytest.mark.parametrize(
