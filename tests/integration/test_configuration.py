@@ -44,7 +44,7 @@ def settings(draw: st.DrawFn) -> WorkerSettings:
     gate = draw(st.none() | backpressure.thresholds())
     concurrency = draw(st.integers(1, 50))
     consumer = ConsumerRules(concurrency, for_executors(concurrency) if gate is None else gate, rules)
-    names = st.text("abcdef-._", min_size=1)
+    names = st.text("abcdef-._", min_size=1).filter(lambda name: name.strip("."))
     topics = tuple(draw(st.lists(names, min_size=1, max_size=3)))
     leave = draw(st.timedeltas(timedelta(0), timedelta(minutes=10)))
     options: ClientOptions = {"session_timeout_ms": draw(st.integers(1)), "check_crcs": draw(st.booleans())}

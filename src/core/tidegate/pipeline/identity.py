@@ -22,7 +22,6 @@ from __future__ import annotations
 import re
 from hashlib import sha256
 from typing import Final
-from urllib.parse import quote
 
 from tidegate.consumer.watermark import OFFSET_MAX
 from tidegate.model.errors import Misuse, shown
@@ -33,7 +32,10 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9._~-]*")
 
 
 def _quoted(text: str) -> str:
-    return text if _PLAIN.fullmatch(text) else quote(text, safe="")
+    if _PLAIN.fullmatch(text):
+        return text
+    characters = (each if _PLAIN.fullmatch(each) else each.encode("utf-8", "surrogatepass") for each in text)
+    return "".join(each if isinstance(each, str) else "".join(f"%{byte:02X}" for byte in each) for each in characters)
 
 
 KEY_MAX: Final = 240
@@ -86,6 +88,7 @@ def output_key(  # noqa: PLR0917  they are its parts
     check_name(topic, "a topic")
     check_int(partition, "a partition", 0)
     check_int(offset, "an offset", 0, OFFSET_MAX)
+    check_type(task, (str, type(None)), "the id of a task")
     check_type(hook, Hook, "a hook")
     check_name(sink, "a sink")
     check_int(position, "a position", 0)

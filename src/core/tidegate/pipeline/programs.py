@@ -60,6 +60,7 @@ from tidegate.consumer.fanout import (
     WindowDelivered,
 )
 from tidegate.model.effects import Effect, Failure, Program, Refused, Sleep
+from tidegate.model.values import check_type
 from tidegate.pipeline.effects import (
     CallArrange,
     CallDeliveryError,
@@ -105,21 +106,23 @@ def program_for(rules: PipelineRules, command: Effect[object]) -> Program[Answer
         rules: What follows failures.
         command: A command of a partition.
     """
+    check_type(rules, PipelineRules, "the rules of a pipeline")
+    check_type(command, Effect, "a command")
     if not isinstance(command, Work):
         return None
     match command.request:
         case Arrange(window, offsets):
-            return arrange(rules, command, window, offsets)
+            return _arrange(rules, command, window, offsets)
         case Judge(window, numbers, attempt):
-            return decide_failures(rules, command, window, numbers, attempt)
+            return _decide_failures(rules, command, window, numbers, attempt)
         case DeliverTasks(window, numbers, attempt):
-            return deliver_tasks(rules, command, window, numbers, attempt)
+            return _deliver_tasks(rules, command, window, numbers, attempt)
         case DeliverRecords(window, offsets, to_dead_letter) if to_dead_letter:
-            return settle_failed(rules, command, window, offsets)
+            return _settle_failed(rules, command, window, offsets)
         case DeliverRecords(window, offsets):
-            return deliver_records(rules, command, window, offsets)
+            return _deliver_records(rules, command, window, offsets)
         case DeliverWindow(window):
-            return deliver_window(rules, command, window)
+            return _deliver_window(rules, command, window)
         case _:
             return None
 
@@ -151,7 +154,7 @@ def events_for(command: Effect[object], reply: Reply) -> Event | Batch | None:
 # --- the programs ---------------------------------------------------------------------------------
 
 
-async def arrange(rules: PipelineRules, work: Work, window: int, offsets: tuple[int, ...]) -> Answer:
+async def _arrange(rules: PipelineRules, work: Work, window: int, offsets: tuple[int, ...]) -> Answer:
     """Answer an `Arrange`: decode the records, and call arrange until it names tasks."""
     undecodable = await DecodeRecords(work) if rules.decodes else ()
     left = tuple(offset for offset in offsets if offset not in undecodable)
@@ -193,7 +196,7 @@ async def _arranged(
     return tasks, failed
 
 
-async def decide_failures(
+async def _decide_failures(
     rules: PipelineRules, work: Work, window: int, numbers: tuple[int, ...], attempt: int
 ) -> Answer:
     """Answer a `Judge`: retry, skip or replace each failed task. Without task_error all are retried."""
@@ -210,11 +213,11 @@ async def decide_failures(
         events.append(TasksReported(window, skipped, attempt, Report.SKIPPED))
     for number, verdict in zip(numbers, verdicts, strict=True):
         if isinstance(verdict, tuple):
-            events.append(TaskReplaced(window, number, attempt, replacement(verdict)))
+            events.append(TaskReplaced(window, number, attempt, _replacement(verdict)))
     return Answer(tuple(events))
 
 
-def replacement(specs: Sequence[TaskSpec]) -> Tasks:
+def _replacement(specs: Sequence[TaskSpec]) -> Tasks:
     """The tasks that replace one, as the window takes them."""
     return Tasks(
         tuple(each.offsets for each in specs),
@@ -223,7 +226,7 @@ def replacement(specs: Sequence[TaskSpec]) -> Tasks:
     )
 
 
-async def deliver_tasks(
+async def _deliver_tasks(
     rules: PipelineRules, work: Work, window: int, numbers: tuple[int, ...], attempt: int
 ) -> Answer:
     """Answer a `DeliverTasks`: call task_done, and deliver its outputs."""
@@ -239,7 +242,7 @@ async def deliver_tasks(
     return Answer(tuple(events))
 
 
-async def deliver_records(rules: PipelineRules, work: Work, window: int, offsets: tuple[int, ...]) -> Answer:
+async def _deliver_records(rules: PipelineRules, work: Work, window: int, offsets: tuple[int, ...]) -> Answer:
     """Answer a `DeliverRecords` of records that have not failed: call record_done, and deliver its outputs."""
     left, failures = offsets, 0
     done: tuple[int, ...] = ()
@@ -258,7 +261,7 @@ async def deliver_records(rules: PipelineRules, work: Work, window: int, offsets
     return Answer((RecordsDelivered(window, tuple(sorted(done))),), not left)
 
 
-async def deliver_window(rules: PipelineRules, work: Work, window: int) -> Answer:
+async def _deliver_window(rules: PipelineRules, work: Work, window: int) -> Answer:
     """Answer a `DeliverWindow`: call window_done, and deliver its outputs."""
     failures = 0
     while True:
@@ -274,7 +277,7 @@ async def deliver_window(rules: PipelineRules, work: Work, window: int) -> Answe
     return Answer((WindowDelivered(window),))
 
 
-async def settle_failed(rules: PipelineRules, work: Work, window: int, offsets: tuple[int, ...]) -> Answer:
+async def _settle_failed(rules: PipelineRules, work: Work, window: int, offsets: tuple[int, ...]) -> Answer:
     """Answer a `DeliverRecords` of failed records: dead-letter them, skip them, or stop."""
     undecodable: tuple[int, ...] = ()
     if rules.decodes and rules.undecodable is not rules.on_failure:

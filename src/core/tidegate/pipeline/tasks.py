@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import TypeVar
 
 from tidegate.model.errors import shown
+from tidegate.model.values import check_int, check_type
 from tidegate.pipeline.effects import TaskSpec
 
 T = TypeVar("T")
@@ -23,6 +24,13 @@ def refused_tasks(specs: Sequence[TaskSpec], offsets: Collection[int], live: Col
         offsets: The records that it was called with.
         live: The ids of the unsettled tasks of the partition, without one that these replace.
     """
+    check_type(specs, Sequence, "tasks")
+    check_type(offsets, Collection, "offsets")
+    check_type(live, Collection, "ids of tasks")
+    for spec in specs:
+        check_type(spec, TaskSpec, "a task")
+    for each_id in live:
+        check_type(each_id, str, "the id of a task")
     known = {*live}
     for each in specs:
         if not each.offsets:
@@ -44,4 +52,7 @@ def tasks_after(known: tuple[T, ...], made: Sequence[T], count: int) -> tuple[T,
         made: The tasks that the event names.
         count: How many tasks the window has now; the event was ignored if it has no more than before.
     """
+    check_type(known, tuple, "the tasks of a window")
+    check_type(made, Sequence, "new tasks")
+    check_int(count, "a number of tasks", 0)
     return known if count <= len(known) else (*known, *made)
