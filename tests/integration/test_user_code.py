@@ -20,8 +20,8 @@ from tidegate.triggers.conditions import CannotTell, Judge, OnEvent, holds
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.trigger import FromAll, NotProvided, provided
 from tidegate_adapters.orchestrator.services import Services
-from tidegate_adapters.runtime.serialization import codec_of
 from tidegate_adapters.runtime.handlers import Undecodable, Unread, called
+from tidegate_adapters.runtime.serialization import codec_of
 
 
 class OddError(BaseException):

@@ -36,7 +36,7 @@ SERVED: Final[Mapping[str, tuple[str, ...]]] = {
 
 ADAPTERS: Final = (
     "base", "embedded", "mongo", "runtime", "kit", "observe", "sinks", "page", "exploring", "shell", "kafka", "cli", "testing",
-    "orchestrator", "reactive",
+    "orchestrator", "reactive", "pipeline",
 )  # fmt: skip
 """Packages of the adapters. Each imports only itself and earlier ones, also inside functions."""
 

@@ -1,9 +1,9 @@
 """tidegate: the coordination of services on Kafka and MongoDB as values that can be model-checked.
 
-The rooms, lowest first; each says in its docstring what it answers and in which order to read it:
+The packages, lowest first; the docstring of each lists its modules in reading order:
 
     model        values, documents, effects, programs and reducers: the vocabulary
-    retries      back-off, what may be tried again, polling, schedules
+    retries      back-off, safe repetition, polling, schedules
     transactions  several documents changed together, once or not at all
     counters     a counter kept in two steps, and its sweep
     payloads     large payloads in chunks
@@ -11,16 +11,16 @@ The rooms, lowest first; each says in its docstring what it answers and in which
     work         a process that runs handlers: polling, slots, leases or heartbeats
     services     membership of runners, atomic services, executions, retention
     invocations  statuses of invocations, transitions, admission, recovery
-    triggers     conditions, and what they fire
+    triggers     conditions, and the invocations that they start
     reactive     tasks on change streams: snapshots, debouncing, reconciliation
     consumer     a partition of a log and a consumer of a group
     sinks        delivery, circuit breakers, outbox, dead letters
     sim          the simulator
 
-Every scenario and specimen that ships is in `tidegate.catalogue`. The laws are `tidegate.laws`, what helps in tests is
-`tidegate.testing`, `tidegate.strategies` and `tidegate.conformance`, what the command answers to a script is
-`tidegate.exit_codes`, and whatever touches the world is `tidegate_adapters`. What a service embeds of all that can be imported
-from here (`tidegate.decisions`), and is loaded when it is asked for.
+`tidegate.catalogue` has every scenario and specimen, `tidegate.laws` the laws,
+`tidegate.exit_codes` the exit codes of the command. For tests: `tidegate.testing`,
+`tidegate.strategies` and `tidegate.conformance`. `tidegate_adapters` does all I/O. The decisions
+that a service embeds (`tidegate.decisions`) can be imported from here, and load on first use.
 """
 
 from typing import TYPE_CHECKING

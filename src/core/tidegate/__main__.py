@@ -1,4 +1,6 @@
-"""The command `tidegate`, and `python -m tidegate`: the adapters' command line, where it and its extra are installed."""
+"""The command `tidegate`, and `python -m tidegate`: the command line of the adapters, if
+installed.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,8 @@ NEEDS: Final = ("tidegate_adapters", "click")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Args:
-        argv: The arguments after the command's name; None for those of this process.
-
-    Returns:
-        The exit code, see `tidegate.exit_codes`.
+    """Run the command line with these arguments, None for those of this process; return the exit
+    code.
     """
     if any(find_spec(name) is None for name in NEEDS):
         sys.stderr.write("error: needs extra: pip install 'tidegate[cli]'\n")

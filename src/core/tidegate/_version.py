@@ -1,3 +1,3 @@
-"""Which version this is: a line that the build reads."""
+"""The version: a line that the build reads."""
 
 __version__ = "0.1.0"

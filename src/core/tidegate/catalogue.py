@@ -1,7 +1,7 @@
-"""All that ships, by name, in the order in which it is explored: designs first, then specimens, room by room.
+"""All shipped scenarios and specimens, by name, in the order of exploration: designs first.
 
-A module of a package's `scenarios` lists SCENARIOS of `Shipped`; the module of its `specimens` with the same name lists
-SPECIMENS of `Specimen`. A module is loaded when something in it is asked for.
+A module of a package's `scenarios` lists SCENARIOS of `Shipped`; the module of its `specimens` with
+the same name lists SPECIMENS of `Specimen`. Modules load on first use.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _DESIGNED: Final[Mapping[str, tuple[str, ...]]] = {
     "sinks": (),
     "pipeline": (),
 }  # fmt: skip
-"""By package: the modules of its `scenarios`; none where that is a module itself."""
+"""By package: the modules of its `scenarios`; empty if that is a module itself."""
 _PLANTED: Final[Mapping[str, tuple[str, ...]]] = {**_DESIGNED, "transactions": ()}
-"""Those of its `specimens`."""
+"""The same for `specimens`."""
 
-if TYPE_CHECKING:  # made by __getattr__ below, when somebody asks
+if TYPE_CHECKING:  # __getattr__ below makes them on first use
     DESIGNS: tuple[Shipped, ...]
     SPECIMENS: tuple[Specimen, ...]
     SAMPLE: Mapping[str, Shipped | Specimen]
@@ -45,7 +45,7 @@ if TYPE_CHECKING:  # made by __getattr__ below, when somebody asks
 
 @final
 class _Catalogue(Mapping[str, Shipped | Specimen]):
-    """By name. A name loads the modules called after its family first; iteration loads all."""
+    """A name loads the modules called after its family first; iteration loads all."""
 
     def __getitem__(self, name: str) -> Shipped | Specimen:
         family = name.partition(".")[0]
@@ -66,11 +66,7 @@ CATALOGUE: Final[Mapping[str, Shipped | Specimen]] = _Catalogue()
 
 
 def shipped(name: str) -> Scenario:
-    """The scenario of that name, or in another scope, of `name@scope`.
-
-    Raises:
-        Misuse: there is none; the message lists them.
-    """
+    """The scenario of that name, or in another scope, of `name@scope`."""
     bare, _, scope = name.partition("@")
     found = CATALOGUE.get(bare)
     if found is None:

@@ -1,25 +1,24 @@
-"""Does a store, or a log, keep the contract that programs rely on? Checks that anybody's adapter can run.
+"""Checks that a store or a log keeps the contract of programs; any adapter can run them.
 
-The check of a store is a program like any other. It asks the store for one operation after the other, and compares the
-reply, and what is stored then, with what the same operations mean here (`tidegate.sim.world.perform`, the meaning that the
-simulator explores). Whoever has handlers runs it through a driver:
+The check of a store is a program that compares replies and documents with the simulator's meaning
+(`tidegate.sim.world.perform`). A driver runs it:
 
     assert run(agreement(probes("scratch")), handle) == ()
 
-The check of a log is a function of the events that the members of a group received (`tidegate.consumer.commands`), in the
-order in which they happened.
+The check of a log is a function of the events that the members of a group received, in order.
 
 Laws
-    K1  A store that does what the operations mean has no disagreement, whatever the operations.
-    K2  A log that delivers every record from the position on, in order, and takes commits of the assignment in force
-        alone, has no breach.
+    K1  A store that implements the operations has no disagreement, whatever the operations.
+    K2  A log that delivers every record from the position on, in order, and accepts commits of the
+        current assignment only, has no breach.
 
-The store's clock is its own: it is read by letting the store put its time, and ages are asked for with a day of margin.
+The check lets the store write its time, and compares ages with a day of margin.
 
 Known not to work
-    - A filter that several documents match: which of them is taken is not promised, so `agreement` needs filters that at
-      most one matches; of `UpdateMany` and `DeleteMany`, that no document matches which it did not insert.
-    - What needs two clients at once, or a crash: durability and atomicity are for tests with the real thing.
+    - Which of several matching documents a store takes is undefined, so `agreement` needs filters
+      that match at most one; and `UpdateMany` and `DeleteMany` that match only documents it
+      inserted.
+    - Durability and atomicity need two clients or a crash: test them on a real server.
 """
 
 from __future__ import annotations
@@ -91,13 +90,9 @@ from tidegate.sim.world import CLOCK, MANY, Key, Plain, World, perform, pinned
 @final
 @attrs.frozen
 class Disagreement:
-    """The store's reply, or what it holds, is not what the operation means.
+    """The store's reply, or a stored document, is wrong after `operation`.
 
-    Attributes:
-        operation: The last operation.
-        about: What was compared: the answer, or a document by its id.
-        expected: What the operation means.
-        actual: What the store replied or holds.
+    `about` names what was compared: the answer, or a document by its id.
     """
 
     operation: Operation
@@ -110,17 +105,9 @@ class Disagreement:
 
 
 async def agreement(operations: tuple[Operation, ...]) -> tuple[Disagreement, ...]:
-    """Ask the store for the operations in turn, and compare with what they mean.
+    """Execute the operations in turn and compare; return the first disagreement, if any.
 
-    Args:
-        operations: On documents whose ids nothing else uses: they are deleted first and afterwards.
-
-    Returns:
-        The first disagreement, or nothing.
-
-    Raises:
-        Failure: the store passed on trouble (not applied, ambiguous, not durable), so nothing can be said.
-        Misuse: One of them is not an operation.
+    Their documents are deleted before and after. A failure that is no refusal is raised: no result.
     """
     check_tuple(operations, get_args(Operation), "an operation")
     inserts: set[_Key] = {(each.collection, doc[ID]) for each in operations for doc in _inserted(each)}
@@ -144,7 +131,7 @@ _Key: TypeAlias = "tuple[str, Key]"
 
 
 async def _answer(operation: Operation) -> object:
-    """What the store answers; a refusal is an answer too, and of many documents also that some were refused."""
+    """The reply of the store; a refusal counts as one, also a partial refusal of many documents."""
     try:
         return await operation
     except Failure as failure:
@@ -154,7 +141,6 @@ async def _answer(operation: Operation) -> object:
 
 
 def _inserted(operation: Operation) -> tuple[Document, ...]:
-    """What it inserts, if it does."""
     match operation:
         case InsertOne(_, doc):
             return (doc,)
@@ -170,7 +156,7 @@ async def _cleared(keys: Iterable[_Key]) -> None:
 
 
 def _put_time(operation: Operation, held: list[Document | None]) -> Instant | None:
-    """The time that the store has just put, if it was asked to."""
+    """The time that the store has just written, if any."""
     fields = [update.field for update in _updates_of(operation) if isinstance(update, PutServerTime)]
     times = (doc.held(field) for doc in held if doc is not None for field in fields)
     return max((time for time in times if isinstance(time, Instant)), key=lambda time: time.at, default=None)
@@ -185,7 +171,9 @@ def _updates_of(operation: Operation) -> tuple[Update, ...]:
 
 
 def _compared(operation: Operation, expected: object, actual: object, about: str = "the answer") -> Disagreement | None:
-    """Nothing, if both are the same all the way down; of a refusal only whether the id was taken is compared."""
+    """Empty if both are exactly the same; of a refusal only whether the id was taken is
+    compared.
+    """
     same = _comparable(expected) == _comparable(actual)
     return None if same else Disagreement(operation, about, expected, actual)
 
@@ -205,7 +193,7 @@ def _documents_compared(
 
 
 PROBED: Final = ("tidegate conformance x", "tidegate conformance $y")
-"""The ids of the two documents that `probes` are about."""
+"""The ids of the two documents of `probes`."""
 
 _X, _Y = PROBED
 _N: Final = Field[object]("n")
@@ -229,11 +217,7 @@ _VALUES: Final = (
 
 
 def probes(collection: str) -> tuple[Operation, ...]:
-    """Operations of every kind, on two documents: equality, types, missing fields, refusals, order, injection, time.
-
-    Args:
-        collection: Where to ask; only the two documents `PROBED` are touched.
-    """
+    """Operations of every kind, on the two documents `PROBED`."""
     x, y = Eq(ID, _X), Eq(ID, _Y)
     return (
         find_one(collection, x),
@@ -262,7 +246,7 @@ def probes(collection: str) -> tuple[Operation, ...]:
 
 
 def _about_value(collection: str, value: object) -> Iterator[Operation]:
-    """The value is put, found as itself, and not found as its neighbours."""
+    """Put the value, and find it as itself, not as its neighbours."""
     x = Eq(ID, _X)
     yield find_one_and_update(collection, x, Put(_N, value))
     for other in _VALUES:
@@ -280,7 +264,9 @@ def _about_value(collection: str, value: object) -> Iterator[Operation]:
 
 
 def _compare_and_set(collection: str) -> Iterator[Operation]:
-    """What every program here rests on: of two writers with one version in their filters, the second changes nothing."""
+    """The basis of every program: of two writers with one version in their filters, the second
+    changes nothing.
+    """
     version = Field[int]("version")
     at = AllOf((Eq(ID, _Y), Eq(version, 1)))
     yield update_one(collection, at, Put(version, 2), Put(_N, "first"))
@@ -308,7 +294,7 @@ def _about_arrays(collection: str) -> Iterator[Operation]:
 
 
 def _refused(collection: str) -> Iterator[Operation]:
-    """An update that does not fit what is there is refused, and then nothing has changed, its other half included."""
+    """A refused update changes nothing, its valid half included."""
     x = Eq(ID, _X)
     yield update_one(collection, x, Put(_N, "text"), Put(_COUNT, 2**63 - 1))
     yield update_one(collection, x, Add(Field[int]("n"), 1), Put(_LIST, ("changed",)))
@@ -319,7 +305,9 @@ def _refused(collection: str) -> Iterator[Operation]:
 
 
 def _many(collection: str) -> Iterator[Operation]:
-    """Each document that matches, and no other; of a bulk each update by itself, and one total."""
+    """Every match and no other is changed; a bulk applies each update by itself and replies one
+    total.
+    """
     both, which = In(ID, PROBED), Field[str]("which")
     yield update_many(collection, both, Put(which, "all"))
     yield update_many(collection, AllOf((both, Eq(Field[int]("version"), -1))), Put(which, "none"))
@@ -344,12 +332,7 @@ def _many(collection: str) -> Iterator[Operation]:
 @final
 @attrs.frozen
 class Breach:
-    """An event that a log must not cause.
-
-    Attributes:
-        event: The event.
-        why: Which promise it breaks.
-    """
+    """An event that a log must not cause, and the broken promise."""
 
     event: Event
     why: str
@@ -361,14 +344,8 @@ class Breach:
 @final
 @attrs.frozen
 class _Log:
-    """What is known of one partition of a log from the events so far.
-
-    Attributes:
-        generation: The one in force.
-        at: From which offset on the next records are due.
-        known: The offsets that have been delivered.
-        committed: What was committed last, as far as is known.
-        unsure: Commits that may have been done.
+    """One partition of a log, as the events so far tell. `unsure`: commits that may have been
+    done.
     """
 
     generation: int = -1
@@ -379,17 +356,7 @@ class _Log:
 
 
 def breaches(events: Iterable[Event]) -> tuple[Breach, ...]:
-    """The events that break law K2.
-
-    Args:
-        events: What the members of one group received about partitions, in the order in which it happened.
-
-    Returns:
-        Every breach, in that order.
-
-    Raises:
-        Misuse: One of them is not an event of a partition, or a field of it is of another type or out of range.
-    """
+    """The events that break law K2, in order."""
     check_type(events, Iterable, "a number of events")
     logs: dict[TopicPartition, _Log] = {}
     found: list[Breach] = []
@@ -403,7 +370,7 @@ def breaches(events: Iterable[Event]) -> tuple[Breach, ...]:
 
 
 def _broken(log: _Log, event: Event) -> str:
-    """Which promise the event breaks; empty if none."""
+    """The broken promise; empty if none."""
     match event:
         case Assigned(_, generation, committed):
             if generation <= log.generation:
@@ -430,7 +397,7 @@ def _learned(log: _Log, event: Event) -> _Log:
             return attrs.evolve(log, at=offsets[-1] + 1, known=log.known.union(offsets))
         case Committed(_, _, position):
             return attrs.evolve(log, committed=position)
-        case CommitUnknown(_, _, position):  # it may be done, now or later
+        case CommitUnknown(_, _, position):  # it may be done now or later
             return attrs.evolve(log, unsure=log.unsure | {position})
         case _:
             return log

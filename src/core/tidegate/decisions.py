@@ -1,13 +1,14 @@
-"""The decisions that a service embeds, under one name each; `from tidegate import ...` has them, too.
+"""The decisions that a service embeds; `from tidegate import ...` has them, too.
 
 Each is a pure function of values. A value never changes: keep what a function returns.
 
     question                                        functions
-    Up to which offset may be committed?            track_delivered, track_completed, offset_to_commit, track_committed
+    Up to which offset may be committed?            track_delivered, track_completed,
+        offset_to_commit, track_committed
     Pause, resume, or go on fetching?               decide_backpressure, plan_backpressure
     May this process run the service now?           decide_atomic_service_claim
     May this record enter that status?              decide_status_transition
-    Has anything changed that is watched?           take_snapshot, diff_snapshots
+    Has a watched field changed?                    take_snapshot, diff_snapshots
 """
 
 from tidegate.consumer.backpressure import Gate, Thresholds

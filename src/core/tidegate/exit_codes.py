@@ -1,6 +1,6 @@
-"""What tidegate's command line tells a script by its exit code; part of the public interface.
+"""The exit codes of the command line; part of the public interface.
 
-The report says which kind of violation it is; there are no more codes for that.
+The report names the kind of violation; there are no more codes for that.
 """
 
 from __future__ import annotations
@@ -17,21 +17,24 @@ class ExitCode(IntEnum):
     OK = 0
     """Every expectation is met; or a trace was reproduced as recorded."""
     NOT_MET = 1
-    """A scenario that was expected to be clean was violated, or the other way round; or another law was broken; or a
-    server does not answer."""
+    """A scenario expected to be clean was violated, or vice versa; or another law was broken; or a
+    server does not answer.
+    """
     USAGE = 2
     """The command line, the configuration or a target is wrong, or an extra is missing."""
     RAISED = 3
-    """A scenario raised an error outside the model, tidegate itself did, or its worker processes died."""
+    """A scenario raised an error outside the model, tidegate itself failed, or its worker processes
+    died.
+    """
     DIVERGED = 4
-    """A replay took another way than was recorded, or a program is nondeterministic."""
+    """A replay diverged from the recording, or a program is nondeterministic."""
     NOTHING_SELECTED = 5
     """There is nothing to run."""
     INCONCLUSIVE = 6
     """A bound was reached, the runs were sampled, or a goal was not reached."""
     INTERRUPTED = 130
-    """SIGINT; what was found until then was reported, or a worker has left its group."""
+    """SIGINT; results so far were reported, or a worker has left its group."""
     BROKEN_PIPE = 141
-    """Whoever reads the answer has left."""
+    """The reader of the output has closed it."""
     TERMINATED = 143
-    """SIGTERM; likewise."""
+    """SIGTERM; as for SIGINT."""

@@ -1,7 +1,7 @@
 """Every law as a named predicate over a state, a step or a history; one module a subject.
 
-Use them in tests of your own: the properties of this project, its simulator and its tests on real servers use the very
-same predicates.
+The properties of this project, its simulator and its tests on real servers use the same predicates;
+use them in your tests.
 """
 
 from tidegate.consumer.laws import (

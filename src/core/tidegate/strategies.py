@@ -1,13 +1,13 @@
-"""Hypothesis strategies for the values of the core, for tests here and in projects that use tidegate.
+"""Hypothesis strategies for the values of the core, for tests here and in projects that use
+tidegate.
 
-They aim at what breaks comparisons and trackers: numbers that are equal in one type and not in another, keys in another
-order, null beside missing, gaps in offsets, offsets that come again. `pairs` and `document_pairs` draw two values that
-are the same but for a step or two of that kind, for two independent draws are practically never nearly equal.
+They aim at values that break comparisons and trackers: numbers equal across types, other key
+orders, null beside missing, gaps in offsets, repeated offsets. `pairs` and `document_pairs` draw
+two values that differ in a step or two of that kind, because two independent draws are practically
+never nearly equal.
 
-Strategies for what whole projects share stand here; those for the values of one decision in the module of its name, as in
-`strategies.lease.terms()`.
-
-It needs `pip install 'tidegate[hypothesis]'`; nothing else of the core imports Hypothesis.
+Strategies for one decision are in the module of its name, as `strategies.lease.terms()`. Install
+`tidegate[hypothesis]`; nothing else in the core imports Hypothesis.
 """
 
 from tidegate.model.errors import MissingExtra

@@ -1,10 +1,10 @@
-"""Laws in tests of one's own: an exploration that a test runner of any kind can assert.
+"""Laws in your own tests: an exploration that any test runner can assert.
 
     def test_a_coupon_is_used_once() -> None:
         assert_no_counterexample(coupons())
 
-With pytest the fixture `sim` does the same, and adds options, seeds, files and a line that replays the failure; it comes
-with `tidegate_adapters.testing.pytest_plugin`.
+With pytest the fixture `sim` of `tidegate_adapters.testing.pytest_plugin` does the same, and adds
+options, seeds, files and a line that replays the failure.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def assert_no_counterexample(
     """Explore every interleaving and fault within the budgets of the scenario.
 
     Args:
-        scenario: What to explore.
+        scenario: The scenario.
         states_max: Give up after this many distinct states.
-        faults_max: How many faults a run may have, where the scenario allows more; None for as many as it allows.
-        require_sometimes: Fail also if a goal is never reached, a possible fault never strikes, or a law is never
-            evaluated.
+        faults_max: The most faults of a run; None for the scenario's budget.
+        require_sometimes: Fail also if a goal is never reached, a possible fault never strikes, or
+            a law is never evaluated.
 
     Returns:
         The report, if the scenario's expectation is met.
@@ -53,7 +53,7 @@ def assert_no_counterexample(
 
 
 def unexpected(report: Report) -> str:
-    """In a line, how the report is not what was expected of its scenario."""
+    """How the report differs from the scenario's expectation, in one line."""
     check_type(report, Report, "a report")
     name, expected = one_line(report.scenario), one_line(report.expect or "")
     match report.verdict:

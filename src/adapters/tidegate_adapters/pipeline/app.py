@@ -49,6 +49,7 @@ from tidegate_adapters.kafka.monitor import of_health
 from tidegate_adapters.kafka.producer import KafkaSink
 from tidegate_adapters.kafka.stats import Tallies
 from tidegate_adapters.kafka.worker import client_times
+from tidegate_adapters.pipeline.embedded import Processed, process
 from tidegate_adapters.pipeline.executors import Executor
 from tidegate_adapters.pipeline.functions import Function
 from tidegate_adapters.pipeline.hook_calls import HookCalls, Hooks, listed
@@ -63,7 +64,6 @@ from tidegate_adapters.sinks.port import Outbox, Sink
 
 if TYPE_CHECKING:
     from tidegate_adapters.observe.prometheus import CollectorRegistry
-    from tidegate_adapters.pipeline.embedded import Processed
 
 F = TypeVar("F", bound=Callable[..., Any])
 _LOG: Final = logging.getLogger("tidegate_adapters.pipeline")
@@ -316,7 +316,6 @@ class Pipeline:
             What is awaited with records, each as the fields of `tidegate_adapters.kafka.embedded`, or a
             `Record`. It returns what became of them (`Processed`).
         """
-        from tidegate_adapters.pipeline.embedded import process  # noqa: PLC0415  which needs this module
 
         async def called(*records: Record | Mapping[str, object]) -> Processed:
             return await process(self, records)

@@ -5,23 +5,45 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Final, final
+from typing import Any, Final, Protocol, final
 
 import attrs
 
+from tidegate.consumer.worker import WorkerRules
 from tidegate.model.effects import Failure
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.retries.backoff import delay_after
+from tidegate_adapters.kafka.client import Connect, Produce
 from tidegate_adapters.kafka.embedded import EmbeddedLog, record_of
+from tidegate_adapters.pipeline.settings import PipelineSettings
 from tidegate_adapters.sinks.outputs import Delivery, Output
-
-if TYPE_CHECKING:
-    from tidegate_adapters.pipeline.app import Pipeline
 
 _LOOKS_S: Final = 0.005
 _MORE_S: Final = 1.0
 """How long nothing changes, beyond the longest delay, before nothing will."""
+
+
+class Processing(Protocol):
+    """A `Pipeline`, which needs this module itself."""
+
+    @property
+    def settings(self) -> PipelineSettings: ...
+
+    @property
+    def sinks(self) -> Mapping[str, Any]: ...
+
+    @property
+    def rules(self) -> WorkerRules: ...
+
+    @property
+    def is_busy(self) -> tuple[int, int]: ...
+
+    def configured(self, settings: PipelineSettings, *, sinks: Mapping[str, Any] | None = None) -> Processing: ...
+
+    async def run(self, connect: Connect, produce: Produce) -> None: ...
+
+    def stop(self) -> None: ...
 
 
 @final
@@ -77,7 +99,7 @@ class EmbeddedPipeline:
         records: The records of the log.
     """
 
-    def __init__(self, pipeline: Pipeline, records: Iterable[Record]) -> None:
+    def __init__(self, pipeline: Processing, records: Iterable[Record]) -> None:
         self._sinks = {name: Kept(name) for name in pipeline.sinks}
         self.pipeline = pipeline.configured(attrs.evolve(pipeline.settings, metrics_port=None), sinks=self._sinks)
         self._log = EmbeddedLog(records)
@@ -102,7 +124,7 @@ class EmbeddedPipeline:
         return delay_after(rules.backoff, rules.fanout.retries_max + 1) / SECOND + _MORE_S
 
 
-async def process(pipeline: Pipeline, records: Iterable[Record | Mapping[str, object]]) -> Processed:
+async def process(pipeline: Processing, records: Iterable[Record | Mapping[str, object]]) -> Processed:
     """Process these records with the hooks of a pipeline, without servers."""
     given = [each if isinstance(each, Record) else record_of(dict(each)) for each in records]
     return await EmbeddedPipeline(pipeline, given).run()

@@ -122,9 +122,9 @@ class Function:
                 why=f"{self._name} runs in another process",
                 todo="give args and metadata plain values",
             ) from error
-        value, error, traceback = pickle.loads(await self._children.answer(request))  # noqa: S301  our own child's
-        if error is not None:
-            raise error from _InChild(traceback)
+        value, raised, traceback = pickle.loads(await self._children.answer(request))  # noqa: S301  our own child's
+        if raised is not None:
+            raise raised from _InChild(traceback)
         return value
 
 

@@ -30,7 +30,9 @@ def life(app: Pipeline, *, embedded: Path | None = None) -> Life[None] | Life[Pr
 
 def _answer(processed: Processed) -> Answer:
     """What became of the records of an embedded log."""
-    outputs = {name: [json.loads(output_json(Delivery("", each))) for each in some] for name, some in processed.outputs.items()}
+    outputs = {
+        name: [json.loads(output_json(Delivery("", each))) for each in some] for name, some in processed.outputs.items()
+    }
     positions, ends = sorted(processed.positions.items()), processed.ends
     return Answer(
         {

@@ -47,12 +47,7 @@ ORCHESTRATOR: Final = Runtime(
     "Orchestrator", "tidegate_adapters.orchestrator", "orchestrator", "tidegate_adapters.orchestrator.command_line",
     ("shop.jobs:app", "jobs.py:app"),
 )  # fmt: skip
-<<<<<<< HEAD
 PIPELINE: Final = Runtime(
     "Pipeline", "tidegate_adapters.pipeline", "pipeline", "tidegate_adapters.pipeline.run", ("shop.search:app", "search.py:app")
 )  # fmt: skip
 RUNTIMES: Final = {each.section: each for each in (WORKER, REACTIVE, ORCHESTRATOR, PIPELINE)}
-"""All of them, by section."""
-=======
-RUNTIMES: Final = {each.section: each for each in (WORKER, REACTIVE, ORCHESTRATOR)}
->>>>>>> main

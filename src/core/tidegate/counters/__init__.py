@@ -1,9 +1,6 @@
-"""How is an increment counted exactly once, whatever the network does?
+"""A counter that counts each increment exactly once, with any network faults.
 
-    counter     the two steps of an increment and the sweep behind them, as decisions on one record
+In reading order:
+    counter     the two steps of an increment and the sweep, as decisions on one record
     increments  the programs that send them: `increment` and `sweep`
-
-Read them in this order.
-
-Beside them: `laws`, `scenarios`, `specimens`, `strategies`.
 """

@@ -1,43 +1,44 @@
-"""How is an increment counted exactly once, when replies get lost and requests arrive late and twice?
+"""Counts an increment exactly once, although replies get lost and requests arrive late and twice.
 
-An increment is not idempotent, so it is split into two steps that are ("How To Write Resilient MongoDB Applications",
-Davis 2016): the first step notes a token that nobody else has, the second turns it into one more, in one atomic update that
-finds nothing to do when it comes again. What its owner leaves behind, a sweep counts.
+An increment is split into two idempotent steps ("How To Write Resilient MongoDB Applications",
+Davis 2016). The first step notes a unique token, the second turns it into one more. A sweep counts
+the tokens of crashed owners. The record is one document, each token a field of it:
 
-The record is one document. Each token is a field of it:
-
-    {_id, count, round, "token <t>": r, "token <u>": -q, ...}     t was noted in round r, u in round q and is counted
+    {_id, count, round, "token <t>": r, "token <u>": -q, ...}     t was noted in round r, u in round
+        q and is counted
 
     step          filter                              update
     first         round is r, the token is missing    token := r
     second        the token is r                      token := -r, count += 1
-    close         round is r, the tokens are counted  round += 1, remove these tokens, that were noted before r
+    close         round is r, the tokens are counted  round += 1, remove these tokens, that were
+        noted before r
 
-What a late first step may do is note the token: once, in the round that it was decided in, and if it is not there. It is
-kept from more by the tombstone (-r) as long as its round is open, and by the round afterwards. So a tombstone can go once
-its round is closed, and the record stays small. Whether it still is a tombstone is asked in the filter: a sweep may have
-read a second step that no majority had, and a failover takes it back. (Found by the simulator.) A late second step finds no
-pending token, or counts it.
+A late first step could note the token again. The tombstone (-r) prevents that while its round is
+open, the round afterwards; so a close can remove it, and the record stays small. The close tests
+the tombstones: a sweep may have read a second step that a failover reverts. (Found by the
+simulator.)
 
-A sweep counts each token that was noted before the current round, one update each, and closes the round. It needs no clock
-and no quiet time: it may run whenever, twice and beside others, and beside the owners.
-
-An owner whose reply was lost decides again on what is read then (`decide_increment`). A tombstone stays for the round after
-the one it was noted in, and for an owner that comes back later than that the record may hold no trace: that is `Forgotten`.
+A sweep counts each token of earlier rounds and closes the round. It needs no clock and no quiet
+time, and may run concurrently with others and with owners. An owner whose reply was lost reads and
+decides again. A tombstone stays for one more round; an owner that returns later may find no trace:
+`Forgotten`.
 
 Laws
-    CN1  The count is the number of tokens that were counted, each once.
-    CN2  What is noted stays until it is counted, by its owner or by a sweep.
-    CN3  A first step changes nothing where its token stands or its round is closed, however late it comes.
-    CN4  The answer is true: an increment is Counted only if it was, and is noted only where it was not counted and cannot be
-         through an earlier first step. It is Forgotten only two rounds after its last one or later.
+    CN1  The count is the number of counted tokens, each once.
+    CN2  A noted token stays until its owner or a sweep counts it.
+    CN3  A late first step changes nothing if its token exists or its round is closed.
+    CN4  The answer is true: Counted only if the increment was counted; noted only if it was not and
+         cannot be through an earlier first step; Forgotten only two rounds or more after its last
+         first step.
     CN5  At rest, three sweeps leave nothing but the count.
-    CN6  No first step is decided on a record that is full.
+    CN6  No first step is decided on a full record.
 
 Known not to work
-    - A record that is deleted and made anew is in round 1 again, so first steps from before may match.
-    - Whoever gives an increment up cannot take it back: a first step under way may still be noted, and is counted then.
-    - Reads that do not see majority writes: where that can be noticed the answer is `OldRead`.
+    - A record that is deleted and created again starts at round 1, so earlier first steps may
+      match.
+    - An owner cannot take an increment back: a first step under way may still be noted, and then
+      counts.
+    - Reads without majority concern; the answer is `OldRead` if that is detected.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ COUNT: Final = Field[int]("count")
 ROUND: Final = Field[int]("round")
 
 TOKENS_MAX: Final = 10_000
-"""How many tokens a record may hold by default: less than a megabyte of them."""
+"""The default limit of tokens in a record: less than a megabyte of them."""
 
 _PREFIX: Final = "token "
 
@@ -66,14 +67,9 @@ _PREFIX: Final = "token "
 @final
 @attrs.frozen
 class Counter:
-    """A counter as it was read.
+    """A counter as read; a token has the round it was noted in, negative once counted.
 
     Invariants: 0 <= count; 1 <= round; tokens are distinct names, each with 1 <= |noted| <= round.
-
-    Attributes:
-        count: How many increments are counted.
-        round: The current round.
-        tokens: Each token and the round it was noted in, negative once it is counted.
     """
 
     count: int = 0
@@ -86,26 +82,18 @@ class Counter:
         _check_tokens(self.tokens, self.round)
 
     def noted(self, token: str) -> int | None:
-        """The round in which the token was noted, negative once it is counted; None if it is not there."""
+        """The round in which the token was noted, negative once counted; None if absent."""
         return next((noted for each, noted in self.tokens if each == token), None)
 
 
 def new_counter(key: str) -> Document:
-    """The record of a new counter, to insert: where the id is taken, another did.
-
-    Raises:
-        Misuse: The key is empty or no string.
-    """
+    """The record of a new counter, to insert."""
     check_name(key, "a counter")
     return Document.of({"_id": key, "count": 0, "round": 1})
 
 
 def counter_of(record: Document) -> Counter:
-    """The counter that a record holds.
-
-    Raises:
-        Misuse: It is not the record of a counter.
-    """
+    """Parse the record of a counter."""
     check_type(record, Document, "the record of a counter")
     tokens = ((key.removeprefix(_PREFIX), noted) for key, noted in record.items if key.startswith(_PREFIX))
     return Counter(
@@ -127,11 +115,7 @@ def _rounded(held: object) -> int:
 
 
 def first_step(collection: str, key: str, token: str, in_round: int) -> UpdateOne:
-    """Note the token, in this round and if it is not there.
-
-    Raises:
-        Misuse: A name is empty or cannot be one, or the round is not a number of one.
-    """
+    """Note the token in this round unless it exists."""
     check_int(in_round, "a round", 1, INT64_MAX)
     field = token_field(token)
     where = AllOf((_key_is(key), Eq(ROUND, in_round), Eq(field, None)))
@@ -139,25 +123,17 @@ def first_step(collection: str, key: str, token: str, in_round: int) -> UpdateOn
 
 
 def second_step(collection: str, key: str, token: str, noted: int) -> UpdateOne:
-    """Count the token, if it is pending since it was noted in that round.
-
-    Raises:
-        Misuse: A name is empty or cannot be one, or the round is not a number of one.
-    """
+    """Count the token if it is pending since round `noted`."""
     check_int(noted, "a round", 1, INT64_MAX)
     field = token_field(token)
     return update_one(collection, AllOf((_key_is(key), Eq(field, noted))), Put(field, -noted), Add(COUNT, 1))
 
 
 def close(collection: str, key: str, in_round: int, drop: tuple[str, ...]) -> UpdateOne:
-    """Close the round, and remove these tokens: counted ones, noted before it.
-
-    Raises:
-        Misuse: A name is empty or cannot be one, or the round is not a number of one.
-    """
+    """Close the round, and remove these tokens: counted, and noted in earlier rounds."""
     check_int(in_round, "a round", 1, INT64_MAX)
     check_tuple(drop, str, "a token")
-    # They were counted when they were read; a failover may have taken that back, so the filter asks again.
+    # A failover may have reverted their count since the read, so the filter tests it again.
     counted = (Lt(Field[int](token_field(token).name), 0) for token in drop)
     where = AllOf((_key_is(key), Eq(ROUND, in_round), *counted))
     return update_one(collection, where, Add(ROUND, 1), *(Remove(token_field(token)) for token in drop))
@@ -169,7 +145,7 @@ def _key_is(key: str) -> Eq[str]:
 
 
 def token_field(token: str) -> Field[int | None]:
-    """The field that holds a token. Misuse if it is empty or cannot be part of a field's name."""
+    """The field of a token. Misuse if it cannot be part of a field's name."""
     check_name(token, "a token")
     return Field[int | None](_PREFIX + token)
 
@@ -180,14 +156,9 @@ def token_field(token: str) -> Field[int | None]:
 @final
 @attrs.frozen
 class Increment:
-    """What the owner of an increment knows of it.
+    """The owner's knowledge: the round of its last first step, and whether that was applied.
 
     Invariants: the token is used for this increment only; 1 <= asked; is_noted implies asked.
-
-    Attributes:
-        token: An id that no other increment has.
-        asked: The round in which its first step was sent last; None if none was.
-        is_noted: That first step is known to have been applied.
     """
 
     token: str
@@ -206,7 +177,7 @@ class Increment:
 @final
 @attrs.frozen
 class NoteToken:
-    """Send the first step in this round, which is `asked` from then on."""
+    """Send the first step in this round, which then is `asked`."""
 
     in_round: int
 
@@ -228,7 +199,7 @@ class CountToken:
 @final
 @attrs.frozen
 class Counted:
-    """It is counted, once; nothing is left to do."""
+    """It is counted, once."""
 
     def __str__(self) -> str:
         return "counted"
@@ -237,7 +208,7 @@ class Counted:
 @final
 @attrs.frozen
 class Full:
-    """The record holds too many tokens for another one: sweep it, and come back."""
+    """The record holds too many tokens: sweep it, and retry."""
 
     tokens: int
 
@@ -248,7 +219,7 @@ class Full:
 @final
 @attrs.frozen
 class Forgotten:
-    """Nobody knows whether it was counted: it was last asked for in that round, and it is too late to find out."""
+    """Unknown whether it was counted: its last first step was in that round, too long ago."""
 
     asked: int
     now: int
@@ -260,7 +231,7 @@ class Forgotten:
 @final
 @attrs.frozen
 class OldRead:
-    """The record as it was read is older than what the owner knows: read again, with all majority writes."""
+    """The read is older than the owner's knowledge: read again, with majority concern."""
 
     def __str__(self) -> str:
         return "an old read"
@@ -270,20 +241,7 @@ IncrementVerdict: TypeAlias = NoteToken | CountToken | Counted | Full | Forgotte
 
 
 def decide_increment(counter: Counter, increment: Increment, tokens_max: int = TOKENS_MAX) -> IncrementVerdict:
-    """What the owner of an increment does next.
-
-    Args:
-        counter: The record as it was read, with all majority writes.
-        increment: What the owner knows.
-        tokens_max: From how many tokens on the record is full.
-
-    Returns:
-        `NoteToken` or `CountToken` with what to send, `Counted`, `Full`, or what is not known. Sent again after a lost reply and
-        decided again on what is read then, it counts once.
-
-    Raises:
-        Misuse: An argument is of the wrong type or out of range.
-    """
+    """The next step of the owner of an increment; `counter` needs a read with majority concern."""
     check_type(counter, Counter, "a counter")
     check_type(increment, Increment, "an increment")
     check_int(tokens_max, "a number of tokens", 1, INT64_MAX)
@@ -297,8 +255,9 @@ def decide_increment(counter: Counter, increment: Increment, tokens_max: int = T
             return Counted()  # only what is counted is removed
         if now > asked + 1:
             return Forgotten(asked, now)
-    # It was never asked for; or in this round, where the same again cannot count twice; or in the one before, whose tokens
-    # all stand still, so it was not noted, and cannot be any more.
+    # There was no first step; or one in this round, where a repetition cannot count twice; or one
+    # in the previous round, whose tokens all still exist, so it was not noted and cannot be any
+    # more.
     return Full(len(counter.tokens)) if len(counter.tokens) >= tokens_max else NoteToken(now)
 
 
@@ -308,12 +267,8 @@ def decide_increment(counter: Counter, increment: Increment, tokens_max: int = T
 @final
 @attrs.frozen
 class Sweep:
-    """What a sweep does, each an update of its own, in any order.
-
-    Attributes:
-        count: Tokens that were left pending, and the rounds in which they were noted.
-        closing: The round to close; None if nothing is left in the record.
-        drop: The tokens to remove with it.
+    """The updates of a sweep, in any order: pending tokens to count with their rounds, the round to
+    close (None if the record is clean), and tokens to drop.
     """
 
     count: tuple[tuple[str, int], ...] = ()
@@ -326,16 +281,8 @@ class Sweep:
 
 
 def decide_sweep(counter: Counter) -> Sweep:
-    """What there is to sweep: tokens that were noted before this round.
-
-    Args:
-        counter: The record as it was read.
-
-    Returns:
-        The sweep; empty if the record holds no token. An old read does no harm: what is done already matches nothing.
-
-    Raises:
-        Misuse: It is not a counter.
+    """The sweep of tokens from earlier rounds. An old read does no harm: finished updates match
+    nothing.
     """
     check_type(counter, Counter, "a counter")
     if not counter.tokens:
@@ -349,11 +296,7 @@ def decide_sweep(counter: Counter) -> Sweep:
 
 
 def updates(collection: str, key: str, sweep: Sweep) -> tuple[UpdateOne, ...]:
-    """The updates of a sweep.
-
-    Raises:
-        Misuse: A name is empty or cannot be one, or it is not a sweep.
-    """
+    """The updates of a sweep."""
     check_type(sweep, Sweep, "a sweep")
     counted = tuple(second_step(collection, key, token, noted) for token, noted in sweep.count)
     return counted if sweep.closing is None else (*counted, close(collection, key, sweep.closing, sweep.drop))
@@ -363,7 +306,6 @@ def updates(collection: str, key: str, sweep: Sweep) -> tuple[UpdateOne, ...]:
 
 
 def _check_tokens(tokens: tuple[tuple[str, int], ...], latest: int) -> None:
-    """Raise Misuse unless these are distinct tokens, each with a round up to the latest, negative once it is counted."""
     check_tuple(tokens, tuple, "a token with its round")
     for pair in tokens:
         if len(pair) != len(("token", "noted")):

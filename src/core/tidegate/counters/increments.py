@@ -1,22 +1,23 @@
-"""One more, exactly once, whatever the network does: the two steps of an increment, and the sweep behind them.
+"""Programs that increment a counter exactly once, and sweep it.
 
-What is decided is in `tidegate.counters.counter`; this is what is asked of the store, and when. An increment reads the
-record, decides, and sends the step that is due. A step that matches nothing may have been done before, and one without an
-answer may be done yet: it reads again and decides again, for each step finds nothing to do when it comes twice. Its owner may
-crash anywhere. What it has noted, a sweep counts.
+An increment reads the record, decides (`tidegate.counters.counter`), and sends the next step. A
+step that matches nothing may have been done, and one without a reply may still be done. So the
+program reads and decides again; repeated steps have no effect.
 
 Laws
-    CP1  Each token is counted once or not at all, and the count is how many were.
-    CP2  What is noted stays until it is counted.
-    CP3  Where the answer is that the increment is counted, or that it is not, that is true.
-    CP4  At rest, once sweeps have been over the record, nothing is left in it but the count.
+    CP1  Each token is counted once or not at all, and the count is the number of counted tokens.
+    CP2  A noted token stays until it is counted.
+    CP3  If the answer is that the increment is counted, or that it is not, it is true.
+    CP4  At rest, after enough sweeps, the record holds only the count.
 
-A step that no majority has confirmed is sent again: if it stands it finds nothing to do, and that answer confirms it; if a
-failover took it back it is done anew. To look instead would show what may still be taken back.
+A step that no majority has confirmed is sent again: either the repetition matches nothing, which
+confirms it, or it is done again after a failover. A read instead could return data that is reverted
+later.
 
 Known not to work
-    - An owner that gives up does not know whether it will be counted: what it noted is, at the next sweep.
-    - Sweeps that never come: the record grows until it is full, and refuses.
+    - An owner that gives up does not know whether the increment counts: a noted token does, at the
+      next sweep.
+    - Without sweeps the record grows until it is full, and refuses.
 """
 
 from __future__ import annotations
@@ -56,13 +57,13 @@ T = TypeVar("T")
 
 ATTEMPTS: Final = 8
 SWEPT_AT_ONCE: Final = 100
-"""How many counters are asked for in one request."""
+"""The counters read in one request."""
 
 
 @final
 @attrs.frozen
 class Unsettled(Attempted):
-    """It is not counted yet as far as anybody knows; if a first step of it was applied, a sweep counts it."""
+    """Not known to be counted; if a first step was applied, a sweep counts it."""
 
     attempts: int
 
@@ -76,12 +77,14 @@ IncrementOutcome: TypeAlias = Counted | Full | Forgotten | Unsettled
 async def _send(
     update: UpdateOne, made: int, attempts: int | None, pauses: Pauses, since: Instant | None
 ) -> tuple[bool, int]:
-    """Whether an update was applied, for good, and how many attempts there were by then. False says nothing: look again."""
+    """Whether an update was applied durably, and the attempts so far. False proves nothing: read
+    again.
+    """
     while True:
         try:
             return await update > 0, made
         except NotDurable:
-            pass  # done, and a failover may take it back: sent again it finds nothing to do, or does it anew
+            pass  # done, but a failover may revert it: a repetition confirms it, or does it again
         except (Ambiguous, NotApplied):
             return False, made
         if not await goes_on(pauses, attempts, made, since):
@@ -90,7 +93,6 @@ async def _send(
 
 
 def swept(collection: str, key: str, found: Counter) -> tuple[UpdateOne, ...]:
-    """The updates of a sweep over a counter as it was read."""
     return updates(collection, key, decide_sweep(found))
 
 
@@ -106,19 +108,15 @@ async def increment(
     """Add one to a counter, exactly once.
 
     Args:
-        collection: Where the counters are.
-        key: The counter's id; its record is there (`new_counter`).
+        collection: The collection of the counters.
+        key: The counter's id; its record exists (`new_counter`).
         token: An id used for this increment only.
-        attempts: How often to look, or to send a step again, before giving up; None for any number.
-        pauses: How long it waits in between.
-        tokens_max: From how many tokens on the record is full.
+        attempts: The most reads and repetitions before giving up; None for no limit.
+        pauses: The delays between attempts.
+        tokens_max: The number of tokens of a full record.
 
     Returns:
-        `Counted`; `Full` if it was not noted; `Forgotten` or `Unsettled` where nobody knows yet.
-
-    Raises:
-        Misuse: An argument is of the wrong type or empty, or there is no such counter.
-        Refused: The store said no, definitely.
+        `Counted`; `Full` if it was not noted; `Forgotten` or `Unsettled` if unknown.
     """
     check_collection(collection)
     check_name(key, "a counter")
@@ -158,22 +156,10 @@ async def increment(
 
 
 async def sweep(collection: str, key: str, *, attempts: int | None = 1, pauses: Pauses = PAUSES) -> bool:
-    """Count what owners left behind in a counter, and close the round; three sweeps at rest leave nothing but the count.
+    """Count abandoned tokens of a counter, and close the round; whether all is done.
 
-    What one sweep does not come to do, the next one does.
-
-    Args:
-        collection: Where the counters are.
-        key: The counter's id.
-        attempts: How often to send each request before it is left to the next sweep; None for any number.
-        pauses: How long it waits in between.
-
-    Returns:
-        Whether all of it is done.
-
-    Raises:
-        Misuse: An argument is of the wrong type or empty.
-        Refused: The store said no, definitely.
+    Three sweeps at rest leave only the count. `attempts` bounds each request (None: no limit); the
+    next sweep does the rest.
     """
     check_collection(collection)
     check_name(key, "a counter")
@@ -186,22 +172,7 @@ async def sweep(collection: str, key: str, *, attempts: int | None = 1, pauses: 
 
 
 async def sweep_all(collection: str, *, attempts: int | None = 1, pauses: Pauses = PAUSES) -> bool:
-    """The same for each counter of a collection in which something is left; the others are passed by where they are.
-
-    What is no counter is left as it is.
-
-    Args:
-        collection: Where the counters are.
-        attempts: How often to send each request before it is left to the next sweep; None for any number.
-        pauses: How long it waits in between.
-
-    Returns:
-        Whether all of it is done.
-
-    Raises:
-        Misuse: An argument is of the wrong type.
-        Refused: The store said no, definitely.
-    """
+    """Sweep every counter of a collection that holds tokens; other documents are left alone."""
     check_collection(collection)
     check_attempts(attempts, pauses)
     after: tuple[Value, ...] = ()
@@ -228,7 +199,7 @@ def _found_to_sweep(collection: str, record: Document) -> tuple[UpdateOne, ...]:
 
 
 async def _sweep(updates: tuple[UpdateOne, ...], attempts: int | None, pauses: Pauses) -> bool:
-    """As far as the store answers. Each is sent again as it is: a sweep that was begun anew might close a second round."""
+    """Each update is resent unchanged: a sweep decided anew might close a second round."""
     for update in updates:
         try:
             await _asked(update, attempts, pauses)
@@ -238,7 +209,6 @@ async def _sweep(updates: tuple[UpdateOne, ...], attempts: int | None, pauses: P
 
 
 async def _asked(effect: Effect[T], attempts: int | None, pauses: Pauses) -> T:
-    """What it is answered."""
     attempt, since = 0, await begins(pauses)
     failure: Failure | None = None
     while True:

@@ -1,4 +1,6 @@
-"""The laws of `tidegate.counters.counter` as predicates: over the record, and what a perfect observer has seen of it."""
+"""The laws of `tidegate.counters.counter` as predicates over the record and a perfect observer's
+view.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +20,12 @@ from tidegate.model.documents import Document
 
 
 def each_counts_once(counter: Counter, counted: Mapping[str, int]) -> bool:
-    """Law CN1: the count is the number of tokens that were counted, each once.
-
-    Args:
-        counter: The record.
-        counted: How often each token was counted, from its beginning.
-    """
+    """Law CN1; `counted` is how often each token was counted since the beginning."""
     return all(times == 1 for times in counted.values()) and counter.count == len(counted)
 
 
 def only_counting_takes_away(before: Counter, after: Counter) -> bool:
-    """Law CN2: a pending token of the record before is pending after, or counted by this very change."""
+    """Law CN2: a pending token of `before` is pending in `after`, or counted by this change."""
     pending = {token for token, noted in before.tokens if noted > 0}
     missing = {token for token in pending if after.noted(token) != before.noted(token)}
     return all(after.noted(token) == -(before.noted(token) or 0) for token in missing) and (
@@ -37,7 +34,7 @@ def only_counting_takes_away(before: Counter, after: Counter) -> bool:
 
 
 def comes_late_in_vain(before: Counter, after: Counter, token: str, in_round: int) -> bool:
-    """Law CN3: a first step changes nothing where its token stands or its round is closed, else it notes the token."""
+    """Law CN3, for one first step."""
     if before.noted(token) is not None or before.round != in_round:
         return after == before
     return after == Counter(before.count, before.round, (*before.tokens, (token, in_round)))
@@ -46,15 +43,7 @@ def comes_late_in_vain(before: Counter, after: Counter, token: str, in_round: in
 def the_answer_is_true(
     answer: IncrementVerdict, increment: Increment, counted: Collection[str], pending: Collection[str], open_round: int
 ) -> bool:
-    """Law CN4: Counted only if it was; noted only where it neither was counted nor can be through an earlier first step.
-
-    Args:
-        answer: What was said.
-        increment: What its owner knew.
-        counted: The tokens that were counted so far.
-        pending: The tokens that wait to be.
-        open_round: The round that is open, so that first steps of earlier ones come in vain.
-    """
+    """Law CN4; first steps of rounds before `open_round` have no effect."""
     match answer:
         case Counted():
             return increment.token in counted
@@ -70,13 +59,13 @@ def the_answer_is_true(
 
 
 def only_the_count_is_left(record: Document, key: str, count: int) -> bool:
-    """Law CN5: at rest, three sweeps leave nothing but the count, and the round."""
+    """Law CN5."""
     return [name for name, _ in record.items] == ["_id", "count", "round"] and (
         dict(record.items)["_id"] == key and dict(record.items)["count"] == count
     )
 
 
 def what_is_full_takes_no_more(counter: Counter, tokens_max: int, answer: IncrementVerdict) -> bool:
-    """Law CN6: no first step is decided on a record that is full, and it is not called full before."""
+    """Law CN6; a record is not called full before its limit either."""
     is_full = len(counter.tokens) >= tokens_max
     return not isinstance(answer, NoteToken if is_full else Full)

@@ -1,4 +1,4 @@
-"""Counters, and what owners of increments know."""
+"""Counters, and the knowledge of their owners."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _TOKENS = ("t", "u", "v", "$w", "1", "token t")
 
 
 def tokens() -> SearchStrategy[str]:
-    """Tokens of increments; few, so that they meet, and some that look like something else."""
+    """Few tokens, so that they collide, some with the form of another field."""
     return st.sampled_from(_TOKENS)
 
 
 @st.composite
 def counters(draw: DrawFn) -> Counter:
-    """Counters of up to five tokens, pending and counted, noted in this round and before."""
+    """Counters of up to five tokens, pending and counted, of this round and earlier ones."""
     in_round = draw(st.integers(1, 4))
     names = draw(st.lists(tokens(), max_size=5, unique=True))
     noted = st.sampled_from([*range(1, in_round + 1), *range(-in_round, 0)])
@@ -25,12 +25,10 @@ def counters(draw: DrawFn) -> Counter:
 
 
 def sweeps() -> SearchStrategy[Sweep]:
-    """Sweeps as they are decided: nothing to do, tokens to count, to drop, both."""
     return counters().map(decide_sweep)
 
 
 @st.composite
 def increments(draw: DrawFn) -> Increment:
-    """What an owner may know: never asked, asked, known to be noted."""
     asked = draw(st.none() | st.integers(1, 5))
     return Increment(draw(tokens()), asked, asked is not None and draw(st.booleans()))

@@ -2,8 +2,8 @@
 
 A process pushes a claim of its own, holds the lock while its claim is first, and pulls it when done
 (`tidegate.invocations.array_push_lock` is such a protocol). A claim whose owner has crashed blocks
-all behind it. So any process may pull a claim that one observer has seen first for a whole
-threshold, by its own clock. It pulls only that claim, by value, because it judged no other.
+all behind it. So any process may pull a claim that it has seen first for a whole threshold, by its
+own clock: only that claim, by value.
 
 Laws
     LK1  Only the first claim is called stale, and only after it was first for the whole threshold.
@@ -12,10 +12,10 @@ Laws
 Known not to work
     - There are no fencing tokens (`tidegate.leases.lease` has them): a holder that stalls acts
       late.
-    - A claim pushed by a late request, after its owner left, stays first until an observer judges
-      it. A holder writes with `Contains(claims, mine)` in the filter, so that its write fails once
-      its claim is gone; a late second copy of the push defeats even that.
-      `tidegate.invocations.transition` needs no lock.
+    - A late claim, pushed after its owner left, stays first until an observer judges it. A holder
+      writes with `Contains(claims, mine)` in the filter, so that its write fails once its claim is
+      gone; a late second copy of the push defeats even that. `tidegate.invocations.transition`
+      needs no lock.
 """
 
 from __future__ import annotations
@@ -86,13 +86,6 @@ def lock_view(
             now)`.
         now: The caller's monotonic clock, read AFTER the array.
         threshold: How long a claim may be first, in microseconds.
-
-    Returns:
-        `Holding`, `Waiting`, `Stale` or `Absent`.
-
-    Raises:
-        Misuse: An argument is of the wrong type, or now was read on another clock than the
-            observation.
     """
     check_tuple(claims, str, "a claim")
     check_name(mine, "a claim")

@@ -1,11 +1,10 @@
 """Leader election: a candidate as a reducer on a lease.
 
-Leadership is a lease (`tidegate.leases.lease`) with work under it. The holder of the lease leads,
-its token is the epoch, and the epoch fences the work's writes (Burrows 2006, "The Chubby lock
-service"; Ongaro and Ousterhout 2014 call it a term). `step(state, event)` returns the next state
-and commands. The result of a command arrives as an event, any time later; `event_for` makes it.
-Every event carries the time of the candidate's own monotonic clock, so the first event after a
-stall shows whether the tenure is over.
+The holder of the lease (`tidegate.leases.lease`) leads. Its token is the epoch, which fences the
+work's writes (Burrows 2006, "The Chubby lock service"; Ongaro and Ousterhout 2014 call it a term).
+The result of a command arrives as an event, any time later; `event_for` makes it. Every event
+carries the time of the candidate's own monotonic clock, so the first event after a stall shows
+whether the tenure is over.
 
     Following -- a take was applied --> Leading -- its work has ended --> Following
         |                                  |
@@ -13,17 +12,12 @@ stall shows whether the tenure is over.
 
 A follower reads the lease once per heartbeat, and takes it when allowed: by the store's clock,
 judged in the write, or by its own observation if the store has no clock. A leader renews once per
-heartbeat. Renewal does not depend on the work, so long work does not lose the lease. The work ends
-when the leader must stop, its tenure lapses, another holds the lease, or by itself.
+heartbeat, independent of its work. The work ends when the leader must stop, its tenure lapses,
+another holds the lease, or by itself.
 
-    End        the work must end; a stopping candidate renews until it has, and only then releases
-    WorkEnded  the work has ended: the candidate reads the lease, and releases it if it is still its
-        own
-    StartTimer send `TimerFired` after that time; replaces the timer before
-
-After a request without a reply, the candidate reads the lease. A take that won unnoticed starts a
-tenure from when it was first sent. If that is over, or the candidate must stop, it releases the
-lease.
+A stopping candidate renews until its work has ended, and only then releases. After a request
+without a reply, the candidate reads the lease. A take that won unnoticed starts a tenure from when
+it was first sent. If that is over, or the candidate must stop, it releases the lease.
 
 Laws
     EL1  At no instant do two candidates lead, by the store's clock or by observers'.
@@ -39,11 +33,11 @@ Laws
 
 Known not to work
     - Counting a tenure from the last read that did not find the take: a majority read may be older
-      than a write that is applied but not yet confirmed, and the store counts from the application.
+      than an applied but unconfirmed write, and the store counts from the application.
     - Work that does not end prevents its candidate from stopping, and from leading again.
-    - A take that arrives after its candidate has stopped or crashed holds the lease for one TTL
-      without a leader.
-    - Work that does not check `leads` before it acts, or stalls after it, acts late. The epoch
+    - A take that arrives after its candidate has stopped holds the lease for one TTL without a
+      leader.
+    - Work that does not check `leads` before it acts, or stalls after it, acts late; the epoch
       fences that.
 """
 
@@ -94,12 +88,10 @@ class Look(Effect["Lease | None"]):
 class Swap(Effect["Lease | None"]):
     """Write the record, if it has this version for this time by the store's clock.
 
-    The reply is the record as written, stamped by a store that has a clock, or None if it was not
-    written.
+    The reply is the record as written, or None if it was not.
 
     Attributes:
         version: The version of the record before; 0 without a record.
-        lease: The record to write.
         stood: The required age of the version, in microseconds; 0 for no condition.
     """
 
@@ -206,9 +198,6 @@ def event_for(command: Effect[object], reply: object, at: Instant) -> ElectionEv
         command: The command.
         reply: The reply, or a Failure.
         at: The candidate's own monotonic clock, read AFTER the reply.
-
-    Raises:
-        Misuse: It is not a command of a candidate, not a reply to it, or not a time.
     """
     check_type(at, Instant, "the time")
     match command:
@@ -246,9 +235,7 @@ class Claim:
     """A take of the candidate's own that may hold the lease.
 
     Attributes:
-        request: The id of the take.
-        since: When its tenure begins: its own clock BEFORE sending the first copy that may be
-            applied.
+        since: When its tenure begins: its own clock BEFORE the first copy that may be applied.
         is_over: Its tenure is over; the lease must still be released.
     """
 
@@ -263,11 +250,8 @@ class Following:
     """The candidate does not lead. A new candidate is `Following()`.
 
     Attributes:
-        flight: The request in flight.
-        observation: Its observation of the record.
         claim: A take of its own that may have won unnoticed.
         look_at: When to read the lease next; None for at once.
-        is_stopping: It must stop.
     """
 
     flight: Flight | None = None
@@ -286,9 +270,7 @@ class Leading:
     """The candidate's work runs.
 
     Attributes:
-        tenure: Its tenure.
         next_at: When to send the next request.
-        flight: The request in flight.
         unsure: When the first renewal with an unknown result was sent.
         is_blind: It has not read the lease since.
         is_stopping: It must stop, and renews until its work has ended.
@@ -309,7 +291,6 @@ class Leading:
 
     @property
     def is_ending(self) -> bool:
-        """Whether its work was told to end."""
         return self.is_stopping or self.is_over
 
     def __str__(self) -> str:
@@ -359,14 +340,10 @@ class DoesNotLead:
 @final
 @attrs.frozen
 class Candidate:
-    """A candidate for leadership.
-
-    Invariants: name and life are not empty.
+    """A candidate for leadership. Invariants: name and life are not empty.
 
     Attributes:
-        name: Its name, for people.
         life: An id that is unique for ever; another one after a restart.
-        terms: The terms of the lease. A follower reads the lease once per heartbeat.
     """
 
     name: str
@@ -386,16 +363,8 @@ class Candidate:
     def step(self, state: ElectionState, event: ElectionEvent) -> ElectionStep:
         """Return the next state and commands.
 
-        Args:
-            state: The state before.
-            event: What happened, in the order of its own clock.
-
-        Returns:
-            The state after, and commands in order. A timer that fires early does no harm.
-
-        Raises:
-            Misuse: An argument is of another type, or the event is of another clock than those
-                before.
+        Events come in the order of the candidate's own clock. A timer that fires early does no
+        harm.
         """
         _check_event(event)
         match state:
@@ -409,15 +378,7 @@ class Candidate:
                 raise Misuse(f"{typed(state)} is not a state of a candidate")
 
     def leads(self, state: ElectionState, now: Instant) -> Leads | DoesNotLead:
-        """Return whether the candidate leads. Its work checks this BEFORE each action.
-
-        Args:
-            state: The newest state.
-            now: Its own monotonic clock.
-
-        Raises:
-            Misuse: It is not a state, or now was read on another clock.
-        """
+        """Return whether the candidate leads. Its work checks this BEFORE each action."""
         check_type(state, (Following, Leading, Stopped), "a state of a candidate")
         if not isinstance(state, Leading) or state.is_over:
             return DoesNotLead()
@@ -454,7 +415,6 @@ class Candidate:
         return self._saw(attrs.evolve(state, claim=claim), lease, at)
 
     def _missed(self, state: Following, request: Request, at: Instant) -> ElectionStep:
-        """Read again soon. A stopping candidate reads once more after a take, else stops."""
         if not state.is_stopping:
             return self._settled(attrs.evolve(state, look_at=at + self.pause), at)
         is_take = isinstance(request, Swap) and request.lease.holder is not None
@@ -551,17 +511,14 @@ class Candidate:
         return attrs.evolve(state, tenure=known.tenure, next_at=at, unsure=unsure, is_blind=False)
 
     def _doubted(self, state: Leading, request: Request, sent: Instant, next_at: Instant) -> Leading:
-        """Read the lease next, and again if that gets no reply."""
         unsure = (state.unsure or sent) if isinstance(request, Swap) else state.unsure
         return attrs.evolve(state, flight=None, unsure=unsure, is_blind=True, next_at=next_at)
 
     def _ended(self, state: Leading, at: Instant) -> ElectionStep:
-        """Read the lease to see whether there is anything to release."""
         claim = Claim(state.tenure.lease.request, state.tenure.since, is_over=True)
         return self._settled(Following(flight=state.flight, claim=claim, is_stopping=state.is_stopping), at)
 
     def _led(self, state: Leading, at: Instant, *commands: ElectionCommand) -> ElectionStep:
-        """Renew or read if it is time to."""
         if state.is_over:
             return Step(state, commands)
         left = state.tenure.since + (state.tenure.lease.ttl - self.terms.margin) - at
@@ -576,7 +533,6 @@ _EVENTS: Final = get_args(ElectionEvent)
 
 
 def _check_event(event: ElectionEvent) -> None:
-    """Raise Misuse unless this is an event with fields of the right types."""
     check_type(event, _EVENTS, "an event of a candidate")
     check_type(event.at, Instant, "the time")
     match event:

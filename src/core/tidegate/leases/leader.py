@@ -1,12 +1,12 @@
 """The program of a candidate: it leads, works under an epoch, and hands over, on a document store.
 
-`tidegate.leases.election` and `tidegate.leases.lease` decide. The candidate is a reducer; this
-program executes its commands one by one, with one machine's clock and one document. The filter of a
-write lets the store judge, by its own clock, whether a version is old enough. The work is done in
-pieces. Before each piece the program checks that the candidate still leads; between pieces it
-renews. A piece is a user's program under the epoch. Its targets refuse older epochs, because a
-leader may stall between check and write. A lease write that matches nothing was too late, or is the
-second copy of one that was done: the candidate reads the lease and looks for its own request.
+`tidegate.leases.election` and `tidegate.leases.lease` decide. This program executes the candidate's
+commands one by one, with one machine's clock and one document. The filter of a write lets the store
+judge whether a version is old enough. The work is done in pieces: before each piece the program
+checks that the candidate still leads; between pieces it renews. A piece is a user's program under
+the epoch. Its targets refuse older epochs, because a leader may stall between check and write. A
+lease write that matches nothing was too late, or is a second copy: the candidate reads the lease
+and looks for its own request.
 
     seeds     {_id: key, version: 0} is a lease that was never taken; `new_lease` makes it
     a piece   any program; each write has the filter `fence < epoch + 1` and the update
@@ -21,7 +21,7 @@ Laws
 
 Known not to work
     - Setting a machine's clock back lengthens its leader's belief (LP1); a monotonic clock is never
-      set. The fence does not depend on clocks (LP3).
+      set. The fence does not depend on clocks.
     - A piece that takes longer than the lease is done or refused, and then the candidate has
       lapsed. Make pieces smaller.
     - A piece that raises ends the program; the lease expires by itself.
@@ -78,22 +78,13 @@ BELIEVES: Final = "believes that it leads until"
 
 
 def new_lease(key: str) -> Document:
-    """Return the record of a lease that was never taken, to insert; a taken id means that it
-    exists.
-
-    Raises:
-        Misuse: The key is empty or not a string.
-    """
+    """Return the record of a lease that was never taken, to insert."""
     check_name(key, "a lease")
     return Document.of({"_id": key, "version": 0})
 
 
 def lease_of(record: Document | None) -> Lease | None:
-    """Load a lease; None if it was never taken.
-
-    Raises:
-        Misuse: It is not the record of a lease.
-    """
+    """Load a lease; None if it was never taken."""
     check_type(record, (Document, NoneType), "a document")
     if record is None or record.held(_VERSION) == 0:
         return None
@@ -108,14 +99,7 @@ def lease_of(record: Document | None) -> Lease | None:
 
 
 def fenced(collection: str, key: str, epoch: int, *updates: Update) -> UpdateOne:
-    """Update under an epoch. Returns 0 if a newer epoch has written there, or the document is
-    missing.
-
-    Args:
-        collection: The collection of the document.
-        key: The id of the document.
-        epoch: The token of the lease.
-        updates: The other updates; not of the fence.
+    """Update under an epoch; 0 if a newer epoch has written there, or the document is missing.
 
     Raises:
         Misuse: The epoch is not a token, or an update touches the fence.
@@ -134,12 +118,9 @@ It returns False if a newer epoch's write refused it. A piece without a reply co
 @final
 @attrs.frozen
 class Served:
-    """The candidate has stopped.
+    """The candidate has stopped after this many pieces of work.
 
-    Attributes:
-        pieces: How many pieces of work it has done.
-        is_released: It holds no lease. If False, its last request had no reply, and its lease
-            expires.
+    If not `is_released`, its last request had no reply, and its lease expires.
     """
 
     pieces: int
@@ -150,19 +131,12 @@ class Served:
 
 
 def _unchanged(key: str, swap: Swap) -> Filter:
-    """Match the record if it still has the version that was read, for the required time."""
     parts: tuple[Filter, ...] = (Eq(ID, key), Eq(_VERSION, swap.version))
     return AllOf((*parts, OlderThan(_STAMP, swap.stood)) if swap.stood else parts)
 
 
 async def ask(collection: str, key: str, request: Request) -> Lease | Failure | None:
-    """Execute a candidate's request; return the lease, None, or the failure.
-
-    Args:
-        collection: The collection of the leases.
-        key: The id of the lease.
-        request: The request.
-    """
+    """Execute a candidate's request; return the lease, None, or the failure."""
     try:
         if isinstance(request, Look):
             return lease_of(await find_one(collection, Eq(ID, key)))
@@ -188,14 +162,7 @@ def _changes(lease: Lease) -> tuple[Update, ...]:
 class Leader:
     """A candidate that leads until a number of pieces of work are done, and then hands over.
 
-    Invariants: the key is not empty; 1 <= pieces.
-
-    Attributes:
-        collection: The collection of the leases.
-        key: The id of the lease; its record exists (`new_lease`).
-        candidate: The candidate, with its terms.
-        piece: A piece of its work.
-        pieces: How many pieces to do.
+    Invariants: the key is not empty; 1 <= pieces. The record of the lease exists (`new_lease`).
     """
 
     collection: str
@@ -212,7 +179,6 @@ class Leader:
         check_int(self.pieces, "a number of pieces", 1)
 
     async def run(self) -> Served:
-        """Lead, work and hand over: the program."""
         state: ElectionState = Following()
         done = 0
         believed: Instant | None = None
@@ -251,7 +217,6 @@ class Leader:
                 events = (TimerFired(await Now()),)
 
     def _until(self, state: ElectionState) -> Instant | None:
-        """Return when its tenure ends by its own clock."""
         if not isinstance(state, Leading) or state.is_over:
             return None
         return state.tenure.since + (state.tenure.lease.ttl - self.candidate.terms.margin)

@@ -1,13 +1,12 @@
 """A lease: who holds a record, for how long, and under which fencing token.
 
-A lease is a promise about time: its holder may act until it ends, unless it is renewed (Gray and
-Cheriton 1989, "Leases: an efficient fault-tolerant mechanism for distributed file cache
-consistency"). Clocks and pauses break such promises. So each grant has a fencing token higher than
-all before it, and the protected resource refuses older ones (the sequencer of Burrows 2006, "The
-Chubby lock service"; Kleppmann 2016, "How to do distributed locking").
+The holder of a lease may act until it ends, unless it is renewed (Gray and Cheriton 1989, "Leases:
+an efficient fault-tolerant mechanism for distributed file cache consistency"). Clocks and pauses
+break such promises. So each grant has a higher fencing token, and the protected resource refuses
+older ones (the sequencer of Burrows 2006, "The Chubby lock service"; Kleppmann 2016, "How to do
+distributed locking").
 
-The record is one document. It is changed by compare-and-set on its version alone, and never
-deleted:
+The record is one document, changed by compare-and-set on its version, and never deleted:
 
     {token, version, holder, request, ttl, stamp}
 
@@ -19,27 +18,24 @@ deleted:
 To take a held lease, wait until one version of it is older than its TTL plus the lock delay. Two
 clocks can judge that, each by itself; the clocks of two machines are never compared.
 
-    the store's       it stamps what it writes, and judges in the filter of the write
-                      (`takeover_delay`) or returns its time
-    an observer's     it saw the same version for so long, by its own monotonic clock (`observe`);
-                      for stores without a clock
+    the store's       judges its own stamp in the filter of the write (`takeover_delay`)
+    an observer's     saw the same version that long (`observe`); for stores without a clock
 
 The lock delay is for resources that cannot check a token (Chubby's lock-delay): requests of a
-vanished holder may still arrive. After a release none are in flight, so there is no delay.
+vanished holder may still arrive. After a release there is no delay.
 
-The holder measures its own time (`Tenure`) by its own monotonic clock: from BEFORE it sent the
-granted write, for the TTL less a margin. The record is written after that and judged later still,
-so the holder stops first, at any clock settings. The margin is for clocks that run at different
-rates.
+The holder measures its tenure by its own monotonic clock: from BEFORE it sent the granted write,
+for the TTL less a margin. The record is written after that and judged later still, so the holder
+stops first, at any clock settings. The margin is for different clock rates.
 
     sent ---- applied, stamped ---- seen by others
     |---- TTL - margin ----|  the holder stops
               |---- TTL ----|---- lock_delay ----|  the store lets others take it
                                   |---- TTL ----|---- lock_delay ----|  an observer takes it
 
-A lost reply needs no special case. The caller reads the record and decides the take again under the
-same request: it finds itself in the record, finds the version unchanged and sends the same write
-again, or finds another holder. A renewal is read back.
+After a lost reply the caller reads the record and decides the take again under the same request: it
+finds itself, or the version unchanged and sends the same write again, or another holder. A renewal
+is read back.
 
 Laws
     LE1  Tokens strictly grow: each take makes the next one, only takes make tokens, and each change
@@ -60,13 +56,11 @@ Laws
          second token.
 
 Known not to work
-    - A lease without its token: a holder that stalls after it read the clock acts late. LE8 covers
-      that.
+    - A lease without its token: a holder that stalls after it read the clock acts late.
     - A deleted record begins again with token 1 (LE1): release it instead.
     - After an election the store's clock is another machine's. If it is ahead, a lease ends early
       (LE6); tokens still fence.
-    - Reads that miss majority writes: decisions on them fail at the version, but an observation may
-      be of the past.
+    - An observation by reads that miss majority writes may be of the past.
 """
 
 from __future__ import annotations
@@ -86,20 +80,19 @@ from tidegate.retries.backoff import check_delay
 @final
 @attrs.frozen(kw_only=True)
 class Terms:
-    """How long a lease lasts, and how it is kept.
+    """How long a lease lasts, and how it is kept, in microseconds.
 
     Invariants: 0 < heartbeat; 0 <= margin; heartbeat + margin < ttl <= LONGEST; 0 <= lock_delay <=
     LONGEST.
 
     Attributes:
-        ttl: How long a version is valid, in microseconds. More than the store takes to elect a
-            primary, and some seconds.
-        heartbeat: The interval of renewals, in microseconds. A third of the TTL tolerates one
-            failed renewal.
-        margin: How much sooner than the TTL the holder stops, in microseconds. Two clocks whose
-            rates are off by up to d parts per million each need 2 * d parts per million of the TTL.
-        lock_delay: How long the lease stays closed after a holder vanished, in microseconds; 0 if
-            the resource is fenced.
+        ttl: How long a version is valid. More than the store takes to elect a primary, and some
+            seconds.
+        heartbeat: The interval of renewals. A third of the TTL tolerates one failed renewal.
+        margin: How much sooner than the TTL the holder stops. Two clocks whose rates are off by up
+            to d parts per million each need 2 * d parts per million of the TTL.
+        lock_delay: How long the lease stays closed after a holder vanished; 0 if the resource is
+            fenced.
     """
 
     ttl: Duration = attrs.field(default=30 * SECOND, converter=micros)
@@ -130,11 +123,8 @@ class Lease:
     empty.
 
     Attributes:
-        token: The fencing token of the last grant.
-        version: How many changes there were.
         holder: The holder's name, for people; None once it is released.
         request: The id of the granted take. It is unique, so it identifies the holder.
-        ttl: How long a version is valid, in microseconds.
         stamp: When this version was written, by the store's clock; None if the store has none.
     """
 
@@ -181,9 +171,7 @@ class Observation:
 @final
 @attrs.frozen
 class Tenure:
-    """What a holder knows of its own time.
-
-    Invariant: the lease is held.
+    """What a holder of a lease knows of its own time.
 
     Attributes:
         lease: The lease as last known to be written.
@@ -247,19 +235,9 @@ LeaseStatus: TypeAlias = Vacant | Held | LockDelay | Expired
 
 
 def observe(before: Observation | None, mark: Mark | None, now: Instant) -> Observation | None:
-    """Return an observer's observation after another read.
+    """Return an observer's observation after another read, at `now`, read AFTER the record.
 
-    Args:
-        before: The observation after the read before.
-        mark: The current mark; None if there is none.
-        now: The observer's monotonic clock, read AFTER the record.
-
-    Returns:
-        The observation before if the mark is unchanged, else a new one; None without a mark. If the
-        clock went back, a new one begins.
-
-    Raises:
-        Misuse: An argument is of the wrong type, or the clock is another one than before.
+    It begins again if the mark has changed or the clock went back; None without a mark.
     """
     check_type(before, (Observation, type(None)), "an observation")
     check_type(now, Instant, "the time")
@@ -276,14 +254,10 @@ def status_of(lease: Lease | None, observation: Observation | None, now: Instant
 
     Args:
         lease: The record as read, or None.
-        observation: The judge's observation: `lease.stamped` for the store, `observe` for an
-            observer. With none, or one of another version, the lease counts as written just now.
+        observation: `lease.stamped` for the store, `observe` for an observer. With none, or one of
+            another version, the lease counts as written just now.
         now: The judge's clock.
         lock_delay: How long it stays closed after a holder vanished, in microseconds.
-
-    Raises:
-        Misuse: An argument is of the wrong type, or now was read on another clock than the
-            observation.
     """
     check_type(observation, (Observation, type(None)), "an observation")
     check_type(now, Instant, "the time")
@@ -298,14 +272,10 @@ def status_of(lease: Lease | None, observation: Observation | None, now: Instant
 
 
 def takeover_delay(lease: Lease | None, lock_delay: Duration) -> Duration:
-    """Return how old a version must be before another may take it, in microseconds; 0 if it is not
-    held.
+    """Return how old a version must be before another may take it, in microseconds; 0 if not held.
 
     A store with a clock judges this in the filter of the take: the version is unchanged, and
     `OlderThan(stamp, takeover_delay)`.
-
-    Raises:
-        Misuse: An argument is of the wrong type, or the lock delay is out of range.
     """
     check_type(lease, (Lease, type(None)), "a lease")
     check_delay(lock_delay, "a lock delay in microseconds", 0)
@@ -383,18 +353,10 @@ def decide_take(
     Args:
         lease: The record as read, or None.
         holder: The caller's name, for people.
-        request: The id of this take; unique, and the same when it is decided again after a lost
-            reply.
+        request: The id of this take; unique, and the same after a lost reply.
         terms: The TTL and the lock delay.
         observation: The judge's observation of the record; see `status_of`.
         now: The judge's clock.
-
-    Returns:
-        `Take` with the record to write by compare-and-set on the version (an insert without a
-        record), `Mine` if that has happened, or `Busy`.
-
-    Raises:
-        Misuse: An argument is of the wrong type or empty, or two clocks would be compared.
     """
     check_type(terms, Terms, "the terms of a lease")
     check_name(request, "a request")
@@ -416,29 +378,14 @@ def decide_take(
 
 
 def decide_release(lease: Lease | None, request: str) -> Release | NotHolder:
-    """Decide whether `request` may release the lease.
-
-    Args:
-        lease: The record as read, or as the holder last knew it.
-        request: The id of the granted take.
-
-    Returns:
-        `Release` with the record to write by compare-and-set on the version, or `NotHolder`.
-
-    Raises:
-        Misuse: An argument is of the wrong type or empty.
-    """
+    """Decide whether `request`, the id of the granted take, may release the lease."""
     check_type(lease, (Lease, type(None)), "a lease")
     check_name(request, "a request")
     return Release(_changed(lease, holder=None)) if lease is not None and _holds(lease, request) else NotHolder(lease)
 
 
 def taken(lease: Lease | None, *, holder: str, request: str, ttl: Duration) -> Lease:
-    """Return the record after a take. The store makes its stamp.
-
-    Raises:
-        Misuse: An argument is of the wrong type or empty, or the numbers are used up.
-    """
+    """Return the record after a take. The store makes its stamp."""
     check_type(lease, (Lease, type(None)), "a lease")
     check_name(holder, "a holder")
     before = (0, 0) if lease is None else (lease.token, lease.version)
@@ -446,11 +393,6 @@ def taken(lease: Lease | None, *, holder: str, request: str, ttl: Duration) -> L
 
 
 def renewed(tenure: Tenure) -> Lease:
-    """Return the record after a renewal. The store makes its stamp.
-
-    Raises:
-        Misuse: It is not a tenure.
-    """
     check_type(tenure, Tenure, "a tenure")
     return _changed(tenure.lease, holder=tenure.lease.holder)
 
@@ -496,16 +438,7 @@ class Lapsed:
 def next_action(terms: Terms, tenure: Tenure, now: Instant) -> Rest | Renew | Lapsed:
     """Return what a holder must do, and whether it still holds. Ask BEFORE each piece of work.
 
-    Args:
-        terms: The heartbeat and the margin.
-        tenure: The holder's tenure.
-        now: The holder's own monotonic clock.
-
-    Returns:
-        `Rest`, `Renew` or `Lapsed`. A clock that went back counts as standing still.
-
-    Raises:
-        Misuse: An argument is of the wrong type, or now was read on another clock than the tenure.
+    A clock that went back counts as standing still.
     """
     check_type(terms, Terms, "the terms of a lease")
     check_type(tenure, Tenure, "a tenure")
@@ -537,10 +470,7 @@ def read_back(tenure: Tenure, lease: Lease | None, sent: Instant) -> Kept | NotH
 
     Returns:
         `Kept`: with a tenure from then on if a renewal was applied, else the old one, also after a
-        stale read. `NotHolder` if the record has another token, is released or gone.
-
-    Raises:
-        Misuse: An argument is of the wrong type.
+            stale read. `NotHolder` if the record has another token, is released or gone.
     """
     check_type(tenure, Tenure, "a tenure")
     check_type(lease, (Lease, type(None)), "a lease")
@@ -581,13 +511,6 @@ def decide_fence(highest: int, token: int) -> Admitted | Fenced:
     """Decide whether the protected resource admits an access under `token`.
 
     In MongoDB it is one atomic write: filter `Lt(FENCE, token + 1)` and update `Put(FENCE, token)`.
-
-    Args:
-        highest: The highest admitted token; 0 for none.
-        token: The token of the access.
-
-    Raises:
-        Misuse: A token is not an integer from 1 on.
     """
     check_int(highest, "a token", 0, INT64_MAX)
     check_int(token, "a token", 1, INT64_MAX)
@@ -602,5 +525,4 @@ def _holds(lease: Lease, request: str) -> bool:
 
 
 def _changed(lease: Lease, *, holder: str | None) -> Lease:
-    """Return the record after a renewal or a release: the same token, the next version."""
     return attrs.evolve(lease, version=lease.version + 1, holder=holder, stamp=None)

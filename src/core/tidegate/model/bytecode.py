@@ -1,15 +1,11 @@
 """Analysis of the bytecode of programs, for CPython 3.11 to 3.13.
 
-`suspensions` describes each await: the live locals, the height of the value stack, and which awaits are the same. `outline`
-lists the calls of a function, and how the result of each is used.
-
-CPython compiles some source twice: the condition of a `while` loop (before the loop and at its end), and a `finally` block
-(for each way out of its `try`). The copies behave alike, so a program that is suspended in one of them is in the same state
-as in the other. Two instructions are the same if they have the same name, argument, source position, height of the stack and
-number of handled exceptions, and if their successors and exception handlers are the same: the coarsest such partition is a
-bisimulation (Paige and Tarjan, "Three Partition Refinement Algorithms", 1987). The source position counts because it shows in
-the traceback of an error, and so in what `Raised` says. Only code that reads `f_lasti` or `tb_lasti` itself can tell the
-copies apart.
+CPython compiles some source twice: a `while` condition and a `finally` block. The copies behave
+alike, so a program suspended in one is in the same state as in the other. Two instructions are
+equivalent if they agree in name, argument, source position, stack height and number of handled
+exceptions, and if their successors and handlers are equivalent: the coarsest such partition (Paige
+and Tarjan, "Three Partition Refinement Algorithms", 1987). The source position counts because
+`Raised` contains it. Only code that reads `f_lasti` or `tb_lasti` can distinguish the copies.
 """
 
 from __future__ import annotations
@@ -27,7 +23,6 @@ from tidegate.model.documents import one_line
 from tidegate.model.values import check_int, check_type
 
 PYTHON: Final = ".".join(map(str, sys.version_info[:3]))
-"""Which one runs."""
 _KNOWN_PYTHONS: Final = ((3, 11), (3, 12), (3, 13))
 _ENDS: Final = frozenset({"RETURN_VALUE", "RETURN_CONST", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT",
                          "RAISE_VARARGS", "RERAISE", "INTERPRETER_EXIT"})  # fmt: skip
@@ -39,16 +34,15 @@ _PAIRS: Final = {
     "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
 }
 _LOOKERS: Final = frozenset({"locals", "vars", "dir", "eval", "exec"})
-"""Who calls one of these may read any local."""
+"""A caller of one of these may read any local."""
 
 
 def is_known_python() -> bool:
-    """Whether the bytecode of the Python that runs is known here."""
     return sys.version_info[:2] in _KNOWN_PYTHONS
 
 
 def placed(module: str, code: CodeType, line: int) -> str:
-    """A line, with the file as its module is named and the function: nothing of the directories of the machine."""
+    """A source line as module path, line and function, without the directories of this machine."""
     check_type(module, str, "the name of a module")
     check_type(code, CodeType, "code")
     check_int(line, "a line", 0)
@@ -57,9 +51,9 @@ def placed(module: str, code: CodeType, line: int) -> str:
 
 
 class Suspension(NamedTuple):
-    """What a frame holds at one of its awaits."""
+    """The contents of a frame at one of its awaits."""
 
-    at: int  # the offset that stands for this await and for all that are the same
+    at: int  # the offset of the first equivalent await
     live: tuple[str, ...]
     hidden: int  # values on the stack besides what is awaited
     height: int  # values on the stack
@@ -67,7 +61,7 @@ class Suspension(NamedTuple):
 
 
 class _Flow(NamedTuple):
-    """The instructions of a code object, and how control passes between them, by their index."""
+    """The instructions of a code object and the control flow between them, by index."""
 
     steps: list[dis.Instruction]
     after: list[list[int]]
@@ -90,7 +84,7 @@ def _flow(code: CodeType) -> _Flow:
 
 
 def split_pair(step: dis.Instruction) -> list[dis.Instruction]:
-    """The instructions that one of 3.13 stands for; any other instruction alone."""
+    """The two instructions that a combined one of 3.13 represents; any other is returned alone."""
     check_type(step, dis.Instruction, "an instruction")
     names = _PAIRS.get(step.opname)
     if names is None:
@@ -104,7 +98,6 @@ def split_pair(step: dis.Instruction) -> list[dis.Instruction]:
 
 @cache
 def suspensions(code: CodeType) -> dict[int, Suspension]:
-    """For each await of the code: what is live after it, and how much lies on the value stack."""
     steps, after, caught, depth = flow = _flow(code)
     live = _liveness(steps, [[*near, *(to for to, _ in far)] for near, far in zip(after, caught, strict=True)])
     always = (*code.co_cellvars, *code.co_freevars)  # shared with closures, so never dead
@@ -133,7 +126,6 @@ def _first_of_each_class(
     caught: list[list[tuple[int, int]]],
     depth: dict[int, tuple[int, int]],
 ) -> list[int]:
-    """For each instruction, the first one that is the same."""
     classes = _numbered([(*_meaning(step), depth.get(index)) for index, step in enumerate(steps)])
     awaits = [number for number, step in zip(classes, steps, strict=True) if step.opname == "YIELD_VALUE"]
     if len(set(awaits)) == len(awaits):  # none is compiled twice
@@ -156,16 +148,13 @@ def _first_of_each_class(
 
 
 def _numbered(keys: list[Hashable]) -> list[int]:
-    """Equal keys as equal numbers."""
     numbers: dict[Hashable, int] = {}
     return [numbers.setdefault(key, len(numbers)) for key in keys]
 
 
 def _meaning(step: dis.Instruction) -> tuple[Hashable, ...]:
-    """What an instruction does, without where it jumps to.
-
-    Within one code object equal arguments have equal meanings. A local that need not be checked is bound there, and whether
-    it is bound is part of a suspended program.
+    """Equal arguments have equal meanings within one code object. A checked local equals an
+    unchecked one, because the suspended program already records whether it is bound.
     """
     name = (
         step.opname.replace("_FORWARD_IF", "_IF").replace("_BACKWARD_IF", "_IF").replace("LOAD_FAST_CHECK", "LOAD_FAST")
@@ -180,7 +169,6 @@ def _is_negated(step: dis.Instruction) -> bool:
 
 
 def _past_jumps(index: int, steps: list[dis.Instruction], after: list[list[int]]) -> int:
-    """The first instruction from there on that does something; the last one before a loop that does nothing."""
     passed: set[int] = set()
     while steps[index].opname in _IDLE and after[index] and index not in passed:
         passed.add(index)
@@ -199,7 +187,6 @@ def _successors(index: int, steps: list[dis.Instruction], at: dict[int, int]) ->
 
 
 def _liveness(steps: list[dis.Instruction], after: list[list[int]]) -> list[frozenset[str]]:
-    """The locals that may be read after each instruction begins, by backward data flow."""
     live: list[frozenset[str]] = [frozenset()] * len(steps)
     moved = True
     while moved:
@@ -213,7 +200,6 @@ def _liveness(steps: list[dis.Instruction], after: list[list[int]]) -> list[froz
 
 
 def _uses(step: dis.Instruction) -> tuple[frozenset[str], frozenset[str]]:
-    """The locals that an instruction reads, and those that it writes."""
     none: frozenset[str] = frozenset()
     match step.opname:
         case "LOAD_FAST" | "LOAD_FAST_CHECK":
@@ -229,7 +215,6 @@ def _uses(step: dis.Instruction) -> tuple[frozenset[str], frozenset[str]]:
 def _depths(
     steps: list[dis.Instruction], after: list[list[int]], caught: list[list[tuple[int, int]]]
 ) -> dict[int, tuple[int, int]]:
-    """Of each instruction that can be reached: the height of the value stack before it, and the exceptions handled."""
     found, todo = {0: (0, 0)}, [0]
     while todo:
         index = todo.pop()
@@ -250,22 +235,21 @@ def _depths(
 # --- calls --------------------------------------------------------------------------------------------------------------
 
 Reference: TypeAlias = tuple[str, ...]
-"""How a value is found: "global", "local" or "code" and a name (of "code", the place among the constants), then attributes
-and calls."""
+"""A path to a value: "global", "local" or "code", a name (or an index of a constant),
+attributes.
+"""
 CALLED: Final = "()"
-"""In a path: the result of calling what the path leads to so far."""
+"""In a path: the result of calling the value found so far."""
 
 
 class CallSite(NamedTuple):
-    """A call.
+    """A call in a function.
 
     Attributes:
-        callee: What is called.
-        line: Where.
-        unused: How the result is dropped, in words; "" if it is awaited, passed on, kept, or used in a way not known here.
-        attributes: What is read of the result, if nothing else is done with it: it is kept if it has one of them.
-        caught: Of a call whose result is dropped or never used, what the `except` clauses around it name; None for what is
-            not known, for any error, and for a `with`.
+        unused: How the code drops the result; "" if it is used or that is unknown.
+        attributes: The only use of the result: a class with one of them counts as kept.
+        caught: The names in the `except` clauses around a dropped result. None is an unknown name,
+            a catch-all or a `with`.
     """
 
     callee: Reference
@@ -276,17 +260,13 @@ class CallSite(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """What a function refers to.
+    """The references of a function.
 
     Attributes:
-        calls: Its calls, as far as it is known what they call.
-        mentions: The globals, locals and functions that it loads, with their attributes.
-        locals: What it assigns to its locals; None for one that is assigned to more than once, or what is not known.
-        fields: Likewise for the attributes of its first argument.
-        rebound: Other names that it, or a function in it, assigns to: globals, variables of functions around it, and
-            attributes, with a dot.
-        returns: What it returns, a path for each way out, None for what is not known. It ends in `CALLED` if nobody else
-            has what is returned.
+        locals: None for a local assigned more than once or with an unknown value.
+        fields: The same for attributes of its first argument.
+        rebound: Other assigned names: globals, outer variables and, with a dot, attributes.
+        returns: A path for each return, None if unknown; it ends in `CALLED` for a fresh result.
     """
 
     calls: tuple[CallSite, ...]
@@ -299,7 +279,7 @@ class Outline(NamedTuple):
 
 @cache
 def outline(code: CodeType) -> Outline:  # noqa: PLR0915  one flat match over instructions
-    """What a function calls, defines and returns, and whether results are dropped."""
+    """Outline a function: its calls, assignments and returns."""
     flow = _flow(code)
     targets = {to for index, near in enumerate(flow.after) for to in near if to != index + 1}
     stack: list[Reference | None] = []
@@ -385,7 +365,6 @@ def outline(code: CodeType) -> Outline:  # noqa: PLR0915  one flat match over in
 
 
 def _called(slots: list[Reference | None]) -> Reference | None:
-    """Which of the two places below the arguments holds what is called: the first, unless that is empty."""
     return slots[slots[0] == _NULL] if len(slots) == 2 else None
 
 
@@ -395,23 +374,19 @@ def _argument_count(code: CodeType) -> int:
 
 
 _NULL: Final[Reference] = ("",)
-"""What lies on the stack beside a callable that is not a method."""
 _HAS_PRECALL: Final = "PRECALL" in dis.opmap
-"""3.11."""
 _HAS_METHOD_BIT: Final = "LOAD_METHOD" not in dis.opmap or "CALL_INTRINSIC_1" in dis.opmap
 """Since 3.12 a LOAD_ATTR may load a method."""
 _CALLABLE_FIRST: Final = "CALL_KW" in dis.opmap
-"""Since 3.13 a callable lies below its NULL, and a function has its attributes set one by one."""
+"""Since 3.13 a callable lies below its NULL, and function attributes are set one by one."""
 _TAKERS: Final = frozenset({"POP_TOP", "NOP", "RESUME", "CACHE", "KW_NAMES", "EXTENDED_ARG"})
-"""What leaves alone whatever lies below what it takes, without a result."""
 _PUSHERS: Final = frozenset({"LOAD_CONST", "LOAD_GLOBAL", "LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_DEREF", "PUSH_NULL"})
 _TESTED: Final = "only tested"
 _TRUTH: Final = ("__bool__", "__len__")
-"""What decides whether an object is true; one that has neither always is."""
+"""Without these methods an object is always true."""
 
 
 def _caught(index: int, flow: _Flow) -> tuple[Reference | None, ...]:
-    """What the `except` clauses around an instruction name."""
     found: list[Reference | None] = []
     handlers = [to for to, _ in flow.caught[index]]
     for handler in handlers:  # which grows on the way
@@ -443,21 +418,15 @@ def _caught(index: int, flow: _Flow) -> tuple[Reference | None, ...]:
 _CLAUSE: Final = frozenset(
     {"BUILD_TUPLE", "CHECK_EXC_MATCH", "POP_JUMP_IF_FALSE", "POP_JUMP_FORWARD_IF_FALSE", "NOP", "EXTENDED_ARG"}
 )
-"""What an `except` clause begins with, besides loads."""
 _UNUSED: Final = ("dropped", "never used")
 
 
 def _use(
     index: int, at: int, flow: _Flow, code: CodeType, stores: frozenset[int] = frozenset()
 ) -> tuple[str, tuple[str, ...]]:
-    """How a value is dropped that lies on the stack from an instruction on; "" if it is not, or that is not known.
+    """How the code drops the value at stack position `at`; "" if it is used or that is unknown.
 
-    Args:
-        index: The instruction.
-        at: The place of the value on the stack.
-        flow: The instructions.
-        code: Of these.
-        stores: Instructions that have stored the value in a local on the way: what goes round between locals is used.
+    `stores`: instructions that stored it in a local so far. A cycle between locals counts as a use.
     """
     copies = ""
     while True:
@@ -494,7 +463,6 @@ def _use(
 
 
 def _use_of_local(index: int, flow: _Flow, code: CodeType, stores: frozenset[int]) -> tuple[str, tuple[str, ...]]:
-    """The same for a value that an instruction stores in a local."""
     name = str(flow.steps[index].argval)
     if index in stores or not _LOOKERS.isdisjoint(code.co_names):
         return "", ()
@@ -518,13 +486,13 @@ def _use_of_local(index: int, flow: _Flow, code: CodeType, stores: frozenset[int
 
 
 def assigned(code: CodeType) -> set[str]:
-    """The names that the code assigns to, besides its locals: globals, attributes, and variables of functions around it."""
+    """The names that the code assigns besides locals: globals, attributes and outer variables."""
     check_type(code, CodeType, "code")
     return {step.argval for step in dis.get_instructions(code) if step.opname in _ASSIGNMENTS}
 
 
 def makes_sets(code: CodeType) -> bool:
-    """Whether the code builds a set, or may combine views of dictionaries to one, such as `a.keys() & b.keys()`."""
+    """Whether the code builds a set, also by combining dictionary views (`a.keys() & b.keys()`)."""
     check_type(code, CodeType, "code")
     has_views = not _VIEWS.isdisjoint(code.co_names)
     return any(
@@ -539,17 +507,13 @@ def _begins(step: dis.Instruction) -> tuple[int | None, int | None] | None:
 
 
 class Lookup(NamedTuple):
-    """A name that the code looks up, with the attributes that it looks up from there.
+    """A name that the code looks up.
 
     Attributes:
-        name: The name; of an import, the module.
-        level: Of an import, how many packages it goes up; None for a name.
-        attributes: What is looked up of it.
-        given: With how many arguments the code calls what it finds; None where it does not, -1 where that is not known.
-        kept: The local that the code assigns it to at once; "" where it does not.
-        is_global: It may be a global.
-        depth: How many subscripts are applied to what the name holds (or an attribute of it, if the last one is a method such
-            as `get`) before the result is used in another way; 0 where it is used as it is, or changed.
+        level: The package level of a relative import; None for a name.
+        given: The number of call arguments; None without a call, -1 if unknown.
+        kept: The local that it is assigned to directly; "" for none.
+        depth: How many subscripts (or accessors such as `get`) precede another use.
     """
 
     name: str
@@ -563,7 +527,7 @@ class Lookup(NamedTuple):
 
 @cache
 def lookups(code: CodeType) -> tuple[Lookup, ...]:
-    """The names and the imports of the code, in the order of its lines; nothing of functions within it."""
+    """The names and imports of the code in line order, without nested functions."""
     check_type(code, CodeType, "code")
     steps = [part for step in dis.get_instructions(code) for part in split_pair(step) if part.opname not in _SILENT]
     found: list[Lookup] = []
@@ -638,10 +602,7 @@ def _subscripts(
 
 
 READERS: Final = frozenset({"get", "items", "keys", "values"})
-"""Methods of a dictionary that change nothing."""
 DEEP: Final = 99
-"""A depth beyond that of all containers."""
-
 
 _ASSIGNMENTS: Final = frozenset(
     {f"{what}_{where}" for what in ("STORE", "DELETE") for where in ("GLOBAL", "ATTR", "DEREF")}

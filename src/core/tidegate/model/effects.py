@@ -1,24 +1,23 @@
-"""Effects: what a program may ask of the world, and what the world replies.
+"""Effects: the operations that a program may await, and their replies.
 
 A program is an `async def` that awaits effects and nothing else:
 
     record = await find_one(RECORDS, Eq(ID, key))          # record: Document | None
 
-No event loop is involved. Awaiting runs `Effect.__await__`, which yields the effect itself once and returns the reply,
-typed by the class parameter. Whoever runs the program sends the replies: the drivers, the simulator, a replay. A forgotten
-`await` is an error of the type checkers (`unused-awaitable`), of the simulator and a warning of the drivers
-(`tidegate.model.unawaited`); with generators and `yield from` no type checker would see it.
+No event loop is involved. `Effect.__await__` yields the effect and returns the reply that the
+driver, the simulator or a replay sends. The type checkers (`unused-awaitable`) and
+`tidegate.model.unawaited` detect a forgotten `await`; with `yield from` no type checker would.
+Between two awaits a program holds immutable values only, so it is itself a value
+(`tidegate.sim.fingerprint`).
 
-Between two awaits a program holds immutable values only, so that it is itself a value (`tidegate.sim.fingerprint`).
+Failures are values too, raised into the program. The kind alone decides the next action:
 
-Failures are values too: equal by kind and content, raised into the program so that the straight path reads straight.
-There are five kinds, by what is known of the effect, because the kind alone says what to do next:
-
-    Refused      the world said no, definitely             never try again
-    NotApplied   definitely not done                       trying again is free
-    Ambiguous    it may have been done                     only what carries its own recognition may be tried again
+    Refused      the world refused, definitely             never retry
+    NotApplied   definitely not done                       a retry is free
+    Ambiguous    it may have been done                     retry only if the effect recognises its
+        own repetition
     NotDurable   done, but no majority has confirmed it    assert it again, do not redo it
-    Unreadable   done, but no program can hold the reply   ask for less: the same again is unreadable again
+    Unreadable   done, but no program can hold the reply   request less: a retry is unreadable again
 """
 
 from __future__ import annotations
@@ -37,22 +36,21 @@ T = TypeVar("T")
 
 
 class Effect(Generic[Reply_co]):
-    """One atomic operation of the world; subclasses are frozen attrs values."""
+    """One atomic operation of the world."""
 
     __slots__ = ()
 
     def __await__(self) -> Generator[Effect[object], object, Reply_co]:
-        # On a line of its own: what else lay on the value stack here would be part of the suspended program's state.
+        # On its own line: any other value on the stack here would be part of the suspended
+        # program's state.
         reply = yield self
         return reply  # type: ignore[return-value]  # no cast, which would be a call on the way of each effect
 
 
 Program: TypeAlias = Coroutine[Effect[object], object, T]
-"""A suspended run of an `async def` that awaits effects and returns a T."""
 
 
 def checked_effect(asked: object) -> Effect[object]:
-    """What a program awaited, if it is an effect."""
     if not isinstance(asked, Effect):
         raise UnknownEffect(
             f"a program awaited {typed(asked)}, which is not an effect",
@@ -63,11 +61,7 @@ def checked_effect(asked: object) -> Effect[object]:
 
 
 class Failure(Exception):  # noqa: N818  a reply, not an error: it is caught in the straight path of programs
-    """A reply that is raised into the program.
-
-    Args:
-        reason: What the world said, in one line, without secrets.
-    """
+    """A reply that is raised into the program; `reason` is one line without secrets."""
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
@@ -83,66 +77,65 @@ class Failure(Exception):  # noqa: N818  a reply, not an error: it is caught in 
         return f"{type(self).__name__}({self.reason})"
 
     def fresh(self) -> Failure:
-        """A copy to throw: an exception that was thrown has collected a traceback and a context."""
+        """A copy to raise, because a raised exception collects a traceback and a context."""
         return type(self)(self.reason)
 
 
 @final
 class Refused(Failure):
-    """The world said no, definitely: duplicate key, not authorised, validation."""
+    """The world refused, definitely: duplicate key, not authorised, validation."""
 
 
 DUPLICATE_KEY: Final = "duplicate key"
-"""Why an insert is refused where the id is taken. `is_duplicate` goes by this beginning of the reason, so whoever refuses a
-duplicate begins with it (`duplicate_key`)."""
+"""The reason of a refusal by a unique index begins so; `is_duplicate` relies on it."""
 
 
 def duplicate_key(*fields: str) -> Refused:
-    """The refusal of a write that would give two documents the same values in the fields of a unique index.
+    """A write would duplicate the values of a unique index.
 
-    It names the index: an id that is taken may be one's own earlier request, the value of another index hardly is.
+    The reason names the index: only a taken id may be the caller's own earlier request.
     """
     return Refused(DUPLICATE_KEY if fields == ("_id",) else f"{DUPLICATE_KEY} of the index on {', '.join(fields)}")
 
 
 def is_duplicate(failure: Failure) -> bool:
-    """Tell whether a unique index, that of the ids included, refused the write."""
+    """Whether a unique index, that of the ids included, refused the write."""
     return isinstance(failure, Refused) and failure.reason.startswith(DUPLICATE_KEY)
 
 
 @final
 class NotApplied(Failure):
-    """Definitely not done; a retry is free."""
+    """Definitely not done."""
 
 
 @final
 class Ambiguous(Failure):
-    """It may have been done: reply lost, time-out, garbage."""
+    """It may have been done: reply lost, timeout, garbage."""
 
 
 TOO_LATE: Final = "too late"
-"""Why a write is `Ambiguous` whose time limit at the store ran out; its reason begins so."""
+"""The reason of an `Ambiguous` write begins so if its time limit at the store ran out."""
 
 
 def is_too_late(failure: Failure) -> bool:
-    """Tell whether the store answered that the time limit of a write ran out: it answers, and something held the write up."""
+    """Whether the time limit of a write ran out at the store, which is reachable."""
     return isinstance(failure, Ambiguous) and failure.reason.startswith(TOO_LATE)
 
 
 @final
 class NotDurable(Failure):
-    """Done, but a majority has not confirmed it."""
+    """Done, but not confirmed by a majority."""
 
 
 @final
 class Unreadable(Failure):
-    """Done, but the reply holds what no document of `tidegate.model.documents` can: the reason says what, and where."""
+    """Done, but no document can hold the reply; the reason says what and where."""
 
 
 @final
 @attrs.frozen
 class Now(Effect[Instant]):
-    """Reads the clock of the machine that asks (`WALL`)."""
+    """Read the clock of the calling machine (`WALL`)."""
 
     def __str__(self) -> str:
         return "read the clock"
@@ -151,12 +144,9 @@ class Now(Effect[Instant]):
 @final
 @attrs.frozen
 class Sleep(Effect[None]):
-    """Waits. Invariants: 0 <= duration, in microseconds; 0 <= jitter_ppm <= PPM.
+    """Wait for microseconds. Invariants: 0 <= duration; 0 <= jitter_ppm <= PPM.
 
-    Attributes:
-        duration: For how long.
-        jitter_ppm: Which part of that is left out, at most; how much of it is for whoever runs the program to draw, so
-            that many who wait do not wake together.
+    Up to `jitter_ppm` of the duration is cut off, at random, so that sleepers do not wake together.
     """
 
     duration: Duration
@@ -168,11 +158,9 @@ class Sleep(Effect[None]):
 
     @property
     def least(self) -> Duration:
-        """How long it lasts at least, in microseconds."""
         return self.lasting(PPM)
 
     def lasting(self, draw_ppm: int) -> Duration:
-        """How long it lasts, in microseconds, by a random number from 0 to PPM."""
         return jittered(self.duration, self.jitter_ppm, draw_ppm)
 
     def __str__(self) -> str:
@@ -182,7 +170,7 @@ class Sleep(Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class Cancel(Effect[None]):
-    """Withdraws an effect that this process asked for and that has not happened yet: a timer, a call of user code."""
+    """Cancel an effect that has not happened yet: a timer, a call of user code."""
 
     effect: Effect[object]
 
@@ -196,13 +184,10 @@ class Cancel(Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class Call(Effect[object]):
-    """Calls the user code that is registered under `name`, with values as arguments, and replies its value.
+    """Call the user code registered under `name` and reply its value.
 
-    Attributes:
-        name: Of the user code.
-        arguments: What it is called with.
-        catches: An error of the user code is raised into the program, as `Refused` with its type and its text. Otherwise
-            whoever runs the program gets the error, and the program ends where it stands.
+    With `catches` an error is raised into the program, as `Refused`. Otherwise the program ends and
+    the runner gets the error.
     """
 
     name: str
@@ -221,7 +206,7 @@ class Call(Effect[object]):
 @final
 @attrs.frozen(cache_hash=True)
 class Note(Effect[None]):
-    """A mark that laws can see and adapters ignore: from now on, the process's note `name` is `value`."""
+    """Set the process's note `name` to `value`. Laws read notes; adapters ignore them."""
 
     name: str
     value: object
@@ -235,7 +220,7 @@ class Note(Effect[None]):
 
 
 def _text(value: object) -> str:
-    """What it prints as; a set in order, for how `str` prints it depends on the run."""
+    """A set prints in order, because `str` of a set depends on the run."""
     if not _holds_set(value):
         return str(value)
     from tidegate.model.documents.printing import show  # noqa: PLC0415  documents import this module

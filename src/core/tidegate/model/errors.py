@@ -1,8 +1,7 @@
-"""What tidegate raises when it is used wrongly: what, where, why, and what to do next.
+"""The exceptions of tidegate for wrong use: what, where, why, and what to do next.
 
-Expected outcomes are values and never come as exceptions. What the world answers (refused, not applied, ambiguous,
-not durable) is raised into programs and lives in `tidegate.model.effects`. What is left is misuse: the caller broke a
-contract, and nothing was done.
+Expected outcomes are values, never exceptions; the world's failures are in
+`tidegate.model.effects`.
 """
 
 from __future__ import annotations
@@ -10,25 +9,21 @@ from __future__ import annotations
 from typing import Final, final
 
 _SHOWN_MAX: Final = 120
-"""How many characters of a value a message shows."""
-
 _PLACE_MAX: Final = 500
-"""How many of the name of a place, which may be made of keys that are user data."""
-
 INT64_MAX: Final = 2**63 - 1
-"""The largest integer that a document holds."""
+"""The largest integer in a document."""
 
 NUMBER_MAX: Final = 10**60
-"""The largest number taken anywhere; Python prints no int of more than 4,300 digits, and each must be printable."""
+"""The largest accepted number. Every number must print, and Python prints at most 4,300 digits."""
 
 
 class TidegateError(Exception):
-    """The root of all errors that tidegate raises of its own.
+    """The root of all exceptions that tidegate defines.
 
     Args:
         what: What is wrong, with the offending value, in one line.
-        where: Which object, file or field it was found in; a message cuts it short.
-        why: Which rule it breaks.
+        where: The object, file or field concerned; a message cuts it short.
+        why: The broken rule.
         todo: What the reader can do next.
     """
 
@@ -42,19 +37,12 @@ class TidegateError(Exception):
 
 
 class Misuse(TidegateError, ValueError):  # noqa: N818  the field's word: what the caller did
-    """The caller broke a contract; nothing was done."""
+    """The caller broke a contract, before any effect."""
 
 
 @final
 class MissingExtra(TidegateError, ImportError):  # noqa: N818  it says what is missing
-    """A module needs a package that an extra of tidegate brings.
-
-    Args:
-        module: What was imported.
-        extra: Which extra brings what it needs.
-        why: What was not found.
-        others: Other extras that bring it.
-    """
+    """A module needs the package `why`, which `extra` (or one of `others`) installs."""
 
     def __init__(self, module: str, extra: str, why: ImportError, *others: str) -> None:
         todo = ", or ".join(f"'tidegate[{each}]'" for each in (extra, *others))
@@ -63,11 +51,9 @@ class MissingExtra(TidegateError, ImportError):  # noqa: N818  it says what is m
 
 @final
 class InternalError(TidegateError):
-    """tidegate itself failed: no code of the user's raised an error, and no contract was broken.
+    """tidegate itself failed: no user code raised an error, and no contract was broken.
 
-    Args:
-        error: What was raised.
-        where: What was being done, and the innermost line.
+    `where` names the operation and the innermost line.
     """
 
     def __init__(self, error: BaseException, where: str) -> None:
@@ -82,41 +68,35 @@ class InternalError(TidegateError):
 
 @final
 class UnknownEffect(Misuse):
-    """A program awaited something that is not an effect, or an effect that its handlers do not know."""
+    """A program awaited a value that is not an effect, or an effect unknown to its handlers."""
 
 
 @final
 class Nondeterministic(Misuse):
-    """A program asked for something else when it was run again with the same replies."""
+    """A program awaited other effects in a second run with the same replies."""
 
 
 class ControlFlow(BaseException):
-    """Control flow of the simulator, which passes through code of the user's and is no failure of it."""
+    """Control flow of the simulator, which passes through user code and is no failure of it."""
 
     def __init__(self, *what: object) -> None:
         super().__init__(*what)
 
 
 def check_failure(error: BaseException) -> None:
-    """Raise an error again that is no failure of the user's code which raised it.
+    """Raise the exception again unless it is a failure of the synchronous user code that raised it.
 
-    Everything else is one, of that document, run or trigger: `asyncio.CancelledError`, too, which `future.result()` raises.
-
-    Args:
-        error: What a function of the user's has raised that awaits nothing.
-
-    Raises:
-        KeyboardInterrupt, SystemExit: The process is to end.
-        ControlFlow: It is the simulator's.
+    KeyboardInterrupt, SystemExit and ControlFlow are none. `asyncio.CancelledError` is one, because
+    `future.result()` raises it.
     """
     if isinstance(error, (KeyboardInterrupt, SystemExit, ControlFlow)):
         raise error
 
 
 def shown(value: object) -> str:
-    """A value in a message: as it prints, cut short; its type where it does not print.
+    """A value in a message: its repr, cut short.
 
-    An int of five thousand digits does not print, nor does a tuple of a thousand tuples; a user's `repr` may raise.
+    If the repr fails (an int of five thousand digits, deep nesting, user code), its type.
     """
     try:
         text = repr(value)
@@ -131,7 +111,6 @@ def typed(value: object) -> str:
 
 
 def with_article(noun: str) -> str:
-    """A noun with its article, as far as its first letter tells."""
     if not isinstance(noun, str):
         raise Misuse(f"a noun must be a string, got {type(noun).__name__}")
     return f"{'an' if noun[:1].lower() in set('aeiou') else 'a'} {noun}"

@@ -1,9 +1,9 @@
-"""What is known to be immutable all the way down: what programs ask and are answered, and what a state is made of.
+"""Which values are known to be immutable all the way down: replies of programs and parts of states.
 
-Known are `None`, numbers, texts, bytes, documents, members of enumerations, classes, modules, tuples and frozen sets of known
-values, frozen attrs values and frozen dataclasses of known values, errors that hold nothing else, and functions that close
-over nothing. An object with attributes besides its fields is not known, except for values of `functools.cached_property`;
-neither is a class made in a function that holds data or closures. Everything else counts as mutable.
+Known are scalars, documents, classes, modules, tuples, frozen sets, frozen attrs values and
+dataclasses, errors, and functions without closures over data, if all parts are known. An object
+with attributes besides its fields is not known, except for `functools.cached_property`. A class
+made in a function is not known if it holds data or closures.
 """
 
 from __future__ import annotations
@@ -31,14 +31,13 @@ from tidegate.model.values import check_callable, check_type, error_state, field
 _UNSET: Final = object()
 _ATOMS: Final = (Document, type(None), bool, int, float, str, bytes)
 _CONTENT: Final = (str, int, float, complex, bytes, tuple, frozenset, BaseException, Decimal, date, time, timedelta)
-"""Kinds that hold something besides fields and attributes."""
 _LEAVES: Final = frozenset({type(None), bool, int, float, str, bytes, Decimal, Fraction})
 _PLAIN: Final = frozenset({Document, *_LEAVES})
-"""What most values are; looked for first."""
+"""The most frequent types; checked first."""
 
 
 def must_be_value(item: object, what: str) -> None:
-    """Raise Misuse unless the item is immutable all the way down: replies and events become part of states."""
+    """Raise Misuse unless the item is immutable: replies and events become parts of states."""
     if not is_value(item):
         place, part = mutable_part(item, "")
         holds = f"holds {typed(part)} in `{place.removeprefix('.')}`" if place else f"is {typed(item)}"
@@ -54,7 +53,7 @@ def must_be_value(item: object, what: str) -> None:
 
 
 def mutable_part(item: object, name: str) -> tuple[str, object]:
-    """The first part of an item that is not known to be immutable, after its name: `name.field[2]`; maybe the item itself."""
+    """The path `name.field[2]` of the first part not known to be immutable."""
     check_type(name, str, "a name")
     for _ in range(_NAMED_MAX):
         found = next(((place, part) for place, part in _parts(item, name) if not is_value(part)), None)
@@ -65,7 +64,6 @@ def mutable_part(item: object, name: str) -> tuple[str, object]:
 
 
 _NAMED_MAX: Final = 20
-"""How deep a part lies at most that is named."""
 
 
 def _parts(item: object, name: str) -> Iterator[tuple[str, object]]:
@@ -82,13 +80,12 @@ def _parts(item: object, name: str) -> Iterator[tuple[str, object]]:
 
 def _closed_over(function: FunctionType) -> Iterator[tuple[str, object]]:
     for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        with suppress(ValueError):  # nothing is in it yet
+        with suppress(ValueError):  # the cell is still empty
             if not isinstance(cell.cell_contents, FunctionType):  # which may close over itself
                 yield variable, cell.cell_contents
 
 
 def is_value(item: object) -> bool:
-    """Tell whether the item is known to be immutable all the way down, as far as Python can follow."""
     try:
         return _is_immutable(item)
     except RecursionError:
@@ -97,11 +94,10 @@ def is_value(item: object) -> bool:
 
 @cache
 def frozen_fields(kind: type) -> tuple[str, ...] | None:
-    """The fields of a frozen attrs class or dataclass, or of one that type checkers take for frozen; None for any other.
+    """The fields of a frozen (or sealed) class; None for any other.
 
-    A class below a frozen dataclass may set attributes of its own, unless it is one itself.
-
-    An instant of relative time has none that may be looked at.
+    A subclass of a frozen dataclass may set attributes of its own, unless it is frozen itself. An
+    instant of relative time has no readable fields.
     """
     if Instant in kind.__mro__[1:]:
         return ()
@@ -119,7 +115,7 @@ def frozen_fields(kind: type) -> tuple[str, ...] | None:
 
 
 def field_values(item: object) -> tuple[object, ...] | None:
-    """The values of the fields of an item that can hold nothing else; None if it is of another kind, or a field is not set."""
+    """The field values of an item that can hold nothing else; otherwise None."""
     read = _reader(type(item))  # type: ignore[arg-type]  # a class is hashable
     try:
         return None if read is None else read(item)
@@ -129,7 +125,6 @@ def field_values(item: object) -> tuple[object, ...] | None:
 
 @cache
 def _reader(kind: type) -> Callable[[object], tuple[object, ...]] | None:
-    """What reads the fields of a frozen class whose values can hold nothing else; None for any other."""
     names, (has_dict, slots, _) = frozen_fields(kind), _attributes(kind)
     if not names or has_dict or slots:
         return None
@@ -138,18 +133,16 @@ def _reader(kind: type) -> Callable[[object], tuple[object, ...]] | None:
 
 
 def may_hold_more(item: object) -> bool:
-    """Can the item have attributes besides the fields of its class?"""
     has_dict, slots, _ = _attributes(type(item))  # type: ignore[arg-type]  # a class is hashable
     return has_dict or bool(slots)
 
 
 def holds_more(item: object) -> bool:
-    """Does the item have attributes besides the fields of its class that may change?"""
+    """Whether the item has mutable attributes besides the fields of its class."""
     return may_hold_more(item) and bool(_more(item))
 
 
 def _more(item: object) -> list[str]:
-    """The names of such attributes."""
     kind = type(item)
     has_dict, slots, fields = _attributes(kind)  # type: ignore[arg-type]  # a class is hashable
     more: dict[str, object] = {}
@@ -162,7 +155,6 @@ def _more(item: object) -> list[str]:
 
 
 def _is_cached(kind: type, name: str) -> bool:
-    """Is it where a cached property, or attrs, keeps what it has worked out?"""
     if name == _CACHED_HASH or isinstance(getattr_static(kind, name, None), cached_property):
         return True
     getters = (vars(base).get("__getattr__") for base in kind.__mro__)
@@ -176,7 +168,7 @@ def _is_cached(kind: type, name: str) -> bool:
 
 @cache
 def _attributes(kind: type) -> tuple[bool, dict[str, MemberDescriptorType], frozenset[str]]:
-    """Whether instances have a dictionary, their slots that are no fields (nor a cached hash), and their fields."""
+    """Has a dictionary; slots that are no fields (nor a cached hash); fields."""
     if SEALED in vars(kind) or Instant in kind.__mro__[1:]:
         return False, {}, frozenset()
     fields = frozenset(field_names(kind) or ())
@@ -192,7 +184,6 @@ def _attributes(kind: type) -> tuple[bool, dict[str, MemberDescriptorType], froz
 
 @cache
 def _is_bare(kind: type) -> bool:
-    """Does a class hold nothing that may change: is it found by its name, or does it hold functions that close over nothing?"""
     if "<locals>" not in kind.__qualname__ or issubclass(kind, enum.Enum):
         return True
     held = (getattr(each, "__func__", each) for name, each in vars(kind).items() if not name.startswith("__"))
@@ -236,23 +227,21 @@ def _is_immutable(item: object) -> bool:
 
 
 class MergedError(ValueError):
-    """Two items of a set became one."""
+    """Two items of a set became equal."""
 
     def __init__(self) -> None:
         super().__init__("two items of a set became one")
 
 
 def mapped(value: object, change: Callable[[object], object], name: Callable[[str], str] | None = None) -> object:
-    """The value with each part of it that is no container changed; the very same where nothing changes.
+    """The value with `change` applied to each part that is no container; the same object if nothing
+    changes.
 
-    Args:
-        value: Any value. Documents, tuples, named tuples, frozen sets, errors and frozen attrs values are looked through, and
-            keep their type; no code of their classes runs.
-        change: Part -> what stands in its place.
-        name: Likewise for the keys of documents; None to leave them.
+    Containers keep their type, and no code of their classes runs. `name` maps the keys of
+    documents.
 
     Raises:
-        MergedError: Two items of a set are the same afterwards.
+        MergedError: Two items of a set become equal.
         Misuse: The value is nested too deep.
     """
     check_callable(change, "what changes a part")
@@ -325,7 +314,6 @@ def _each(
 
 
 _CACHED_HASH: Final = "_attrs_cached_hash"
-"""Where attrs keeps the hash of a value that it was told to."""
 
 
 def _all_same(was: tuple[tuple[str, Value], ...], items: tuple[tuple[str, Value], ...]) -> bool:
@@ -333,7 +321,6 @@ def _all_same(was: tuple[tuple[str, Value], ...], items: tuple[tuple[str, Value]
 
 
 def _container(value: tuple[object, ...] | frozenset[object], parts: list[object]) -> object:
-    """A tuple, a named tuple or a frozen set, or an instance of a subclass of one, of these parts."""
     kind = type(value)
     if issubclass(kind, tuple):
         made = tuple.__new__(kind, parts)

@@ -1,24 +1,22 @@
-"""A point in time, on a clock that has a name.
+"""A point in time on a named clock.
 
-Instants and durations are integers in microseconds: floats break slot edges (with 13 runners, a cycle of 300 s and no
-margin, two float windows overlap). An instant is a type of its own. Instant minus instant is a duration, instant plus
-duration is an instant, and there is nothing else. So whatever uses only these two cannot tell when time began, and the
-simulator may keep instants relative to now.
+Instants and durations are integers in microseconds: floats break slot edges (with 13 runners, a
+cycle of 300 s and no margin, two float windows overlap). Fractions are integers too, in parts per
+million. Instants support only a difference and the addition of a duration, so code cannot detect
+when time began, and the simulator may keep instants relative to now.
 
 Laws
     T1  (a + d) - a == d
-    T2  (a - b) is an error when `a` and `b` were read on different clocks: two machines' clocks are never compared.
-    T3  What is reckoned from a reading of the store's clock is never later than what that clock shows, as long as it is slower than
-        the machine's by one in 1,000 at most; and never earlier than that by more than was asked for, as long as it is no faster
-        than by as much.
+    T2  (a - b) is an error if `a` and `b` were read on different clocks: clocks of two machines are
+        never compared.
+    T3  A store time computed from a reading is never later than the store's clock, if that clock is
+        at most 1/1,000 slower than the machine's; and it is at most `behind` earlier, if the
+        store's clock is at most 1/1,000 faster.
 
-Whoever decides when something is due has to know what time it is by the clock that judges, and a request for each decision is one
-that everything waits for. A reading goes on to tell it for a while: as much has passed there as here since it was answered, at
-least. So what is reckoned to be due is due. It is Cristian's clock reading (1989, "Probabilistic clock synchronization"), of which
-the early end alone is used.
-
-Durations are plain integers; `MILLISECOND`, `SECOND` and `MINUTE` are for writing them down. So are fractions, for the
-same reason: in parts per million, of which `PPM` is the whole.
+A request for the store's time before each decision would delay everything. Since the reply at least
+as much time has passed at the store as here, so whatever is due by the computed time is due. It is
+Cristian's clock reading (1989, "Probabilistic clock synchronization"), of which only the early end
+is used.
 """
 
 from __future__ import annotations
@@ -32,15 +30,13 @@ from tidegate.model.errors import NUMBER_MAX, Misuse, shown
 from tidegate.model.values import check_int, check_type
 
 Duration: TypeAlias = Annotated[int, "microseconds"]
-"""A length of time in microseconds; the annotation is for whoever reads one from text."""
-
 ClockName = NewType("ClockName", str)
 
 STORE: Final = ClockName("store")
-"""The store's own clock (`$$NOW` of MongoDB): the one that judges every expiry."""
+"""The store's own clock (`$$NOW` of MongoDB): it alone judges every expiry."""
 
 WALL: Final = ClockName("wall")
-"""The clock of the machine that asks. It only ever decides when to ask, never what has expired."""
+"""The clock of the calling machine. It decides when to send a request, never what has expired."""
 
 MICROSECOND: Final[Duration] = 1
 MILLISECOND: Final[Duration] = 1_000
@@ -48,15 +44,13 @@ SECOND: Final[Duration] = 1_000_000
 MINUTE: Final[Duration] = 60 * SECOND
 
 PPM: Final = 1_000_000
-"""One, in parts per million."""
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @final
 @attrs.frozen
 class Instant:
-    """`at` microseconds after 1970-01-01T00:00:00Z, as `clock` shows it. Invariant: -NUMBER_MAX <= at <= NUMBER_MAX."""
+    """`at` microseconds after 1970-01-01T00:00:00Z. Invariant: -NUMBER_MAX <= at <= NUMBER_MAX."""
 
     at: int
     clock: ClockName = STORE
@@ -90,17 +84,10 @@ class Instant:
 
 
 def instant(moment: datetime, clock: ClockName = STORE) -> Instant:
-    """The instant that `moment` names.
-
-    Args:
-        moment: A date and time with a time zone.
-        clock: The clock it was read on.
-
-    Returns:
-        The instant, exact to the microsecond.
+    """The instant of a datetime, exact to the microsecond.
 
     Raises:
-        Misuse: `moment` has no time zone, or is not a datetime.
+        Misuse: `moment` has no time zone.
     """
     check_type(moment, datetime, "a datetime")
     if moment.tzinfo is None or moment.utcoffset() is None:
@@ -112,7 +99,7 @@ def moment(at: Instant) -> datetime:
     """`at` as a datetime in UTC; the inverse of `instant`.
 
     Raises:
-        Misuse: it lies outside of the years 1 to 9999, or is not an instant.
+        Misuse: It is outside of the years 1 to 9999.
     """
     check_type(at, Instant, "an instant")
     try:
@@ -122,27 +109,22 @@ def moment(at: Instant) -> datetime:
 
 
 def duration(length: timedelta) -> Duration:
-    """`length` in microseconds."""
     check_type(length, timedelta, "a timedelta")
     return length // timedelta(microseconds=1)
 
 
 def micros(length: Duration | timedelta) -> Duration:
-    """`length` in microseconds, which it may be already; whoever takes it checks that."""
+    """A timedelta in microseconds; other values unchanged, unchecked."""
     return duration(length) if isinstance(length, timedelta) else length
 
 
 def as_instant(at: Instant | datetime) -> Instant:
-    """The instant that this is or names; whoever takes it checks that."""
+    """A datetime as an instant; other values unchanged, unchecked."""
     return instant(at) if isinstance(at, datetime) else at
 
 
 def seconds(length: Duration) -> str:
-    """A duration for people: `1.5 s`, `250 ms`, `40 us`.
-
-    Raises:
-        Misuse: It is not an integer, or one of too many digits to be printed.
-    """
+    """A duration for people: `1.5 s`, `250 ms`, `40 us`."""
     check_int(length, "a duration in microseconds", -NUMBER_MAX)
     for unit, name in ((SECOND, "s"), (MILLISECOND, "ms")):  # the largest unit that it reaches; 0 is 0 s
         if length % unit == 0 or abs(length) >= unit:
@@ -153,15 +135,12 @@ def seconds(length: Duration) -> str:
 
 
 def jittered(length: Duration, jitter_ppm: int, draw_ppm: int) -> Duration:
-    """The duration, less that part of the jitter which the draw takes away.
+    """The duration, shortened by a random part of the jitter.
 
     Args:
         length: In microseconds, not negative.
-        jitter_ppm: How much of it may be taken away, in parts per million.
-        draw_ppm: How much of that is, from 0 to PPM: a random number.
-
-    Raises:
-        Misuse: A number is of another type, or outside these bounds.
+        jitter_ppm: The largest part to cut off, in parts per million.
+        draw_ppm: The fraction of the jitter to cut off: a random number from 0 to PPM.
     """
     check_int(length, "a duration in microseconds", 0)
     check_int(jitter_ppm, "a jitter in parts per million", 0, PPM)
@@ -172,18 +151,18 @@ def jittered(length: Duration, jitter_ppm: int, draw_ppm: int) -> Duration:
 # --- another clock ----------------------------------------------------------------------------------------------------
 
 _DRIFT: Final = 1_000
-"""A store's clock that is set right little by little is faster or slower than another one by less than one in so many."""
+"""Gradual correction changes a store's clock by less than one part in this number."""
 
 
 @final
 @attrs.frozen
 class ClockReading:
-    """What a store has said of its time. Invariants: `asked` and `answered` are of one clock, in this order.
+    """A reading of a store's clock.
 
     Attributes:
-        asked: When it was asked, by a clock of this machine that is never set.
-        answered: When its answer was there, by the same.
-        said: What it said: its own time somewhere in between, in whole milliseconds, cut off.
+        asked: When the request was sent, by a monotonic clock of this machine.
+        answered: When the reply arrived, by the same clock; not before `asked`.
+        said: The store's time in between, truncated to milliseconds.
     """
 
     asked: Instant
@@ -199,18 +178,15 @@ class ClockReading:
 
 
 def reckoned(reading: ClockReading, now: Instant, behind: Duration) -> Instant | None:
-    """What the store's clock shows now, or has shown a little before.
+    """The store's time, computed from a reading (T3); None if the reading is too old.
 
     Args:
-        reading: Of that clock.
-        now: The time, by the machine's clock of the reading.
-        behind: How much earlier at most, in microseconds.
-
-    Returns:
-        An instant of the store's, in whole milliseconds; None where the reading does not tell: then ask for it.
+        reading: A reading of the store's clock.
+        now: The time by the machine's clock of the reading.
+        behind: How much too early the result may be, in microseconds; never too late.
 
     Raises:
-        Misuse: The clocks differ, or an argument is of another type.
+        Misuse: The clocks differ.
     """
     check_type(reading, ClockReading, "a reading")
     check_type(now, Instant, "the time")

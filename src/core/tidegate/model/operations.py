@@ -1,36 +1,38 @@
-"""What a program may ask of a document store: each is one command, and what it does to one document is atomic.
+"""The commands of a document store; each is atomic for one document.
 
-    FindOne            a document that matches, or None; all of it, or these fields; the first one of a sort, if there is one
-    FindAll            the documents that match, in the order of a sort or of their ids, as they were at one time; likewise
-    FindOneAndUpdate   the document as it is after the updates, or None if none matched; that is how the most urgent is taken
+    FindOne            a document that matches, or None; in full or these fields; the first of a
+        sort, if given
+    FindAll            the matching documents of one snapshot, in the order of a sort or of their
+        ids; likewise
+    FindOneAndUpdate   the document after the updates, or None if none matched; with a sort, the
+        most urgent one
     UpdateOne          how many documents matched: 0 or 1
-    UpsertOne          the document as it is after the updates; one that the filter describes is inserted if none matched
-    InsertOne          nothing; Refused where the id is taken
+    UpsertOne          the document after the updates; if none matched, the one that the filter
+        describes is inserted
+    InsertOne          no reply; Refused if the id is taken
     InsertMany         how many of the documents were inserted: those whose ids were free
     DeleteOne          how many documents were deleted: 0 or 1
     UpdateMany         how many documents matched; each of them is updated
     DeleteMany         how many documents were deleted: all that matched
-    BulkUpdate         how many of these UpdateOne matched, all together
+    BulkUpdate         how many of these UpdateOne matched, in total
     StoreTime          the store's time
 
-`UpdateMany`, `DeleteMany`, `BulkUpdate` and `InsertMany` are not atomic over documents. A server carries them out one document after the other, in an order of
-its own: others may look, and write, in between, and where it stops midway, a part stays done. So
+`UpdateMany`, `DeleteMany`, `BulkUpdate` and `InsertMany` are not atomic over documents: others may
+read and write in between, and a part may stay done.
 
-    a total        says how many, never which
-    Ambiguous      none, some or all of it may be done; also where one document is refused, for others may be changed
-    Refused        nothing was done
-    NotDurable     all was done, and a majority has not confirmed all of it
+    a total        tells how many, never which
+    Ambiguous      none, some or all may be done; also if one document is refused
+    Refused        no change was made
+    NotDurable     all was done, and no majority has confirmed all of it
 
-and whoever needs to know which looks: each document has to show it, as by a version or the id of a request. No driver sends
-`UpdateMany` or `DeleteMany` a second time. Who does that himself changes again what still matches, so an update of many is
-to change what its filter asks for.
+To learn which, read the documents; a version or a request id must show it. No driver resends
+`UpdateMany` or `DeleteMany`: a second one changes the documents that still match, so an update of
+many should change what its filter tests.
 
-A write is Refused where a unique index (`Unique`) would have the same values twice, as MongoDB has it: a missing field
-counts as null, an array as each of its elements, and numbers are compared by value.
-
-Where several documents match, the first one of the sort is meant, and without a sort the first one in natural order;
-programs that care name an id or a sort.
-What they mean exactly is in `tidegate.sim.world`, their translation in the MongoDB adapter.
+A write is Refused if a unique index would contain the same values twice, as in MongoDB: a missing
+field counts as null, an array as each of its elements, and numbers compare by value. If several
+documents match, the first of the sort is taken, without a sort the first in natural order. The
+exact meaning is in `tidegate.sim.world`.
 """
 
 from __future__ import annotations
@@ -79,32 +81,28 @@ from tidegate.model.instants import MILLISECOND, Duration, Instant, seconds
 from tidegate.model.values import check_int, check_tuple, check_type
 
 _COLLECTION_BYTES_MAX: Final = 191
-"""MongoDB takes 255 for the names of a database and of a collection with a dot between them, 63 of them for the database."""
+"""MongoDB allows 255 bytes for database name (at most 63), dot and collection name."""
 FOUND_MAX: Final = 1_000
-"""How many documents one find replies at most; for more, ask again after the last id (`after`)."""
+"""The most documents in one find; for more, continue with `after`."""
 UPDATES_MAX: Final = FOUND_MAX
-"""How many updates one bulk has at most, so that one find reads back what became of them."""
+"""One find can read the results of a bulk back."""
 INSERTS_MAX: Final = FOUND_MAX
-"""How many documents are inserted in one request at most, likewise."""
-
 Unique: TypeAlias = Mapping[str, tuple[Fields, ...]]
-"""The unique indexes of each collection, besides that of the ids, which every collection has."""
 
 
 @final
 @attrs.frozen
 class Index:
-    """An index that makes a find quick, and changes no answer.
+    """An index that speeds up a find and changes no result.
 
-    It serves a find that is sorted as it is, and asks for the first of its fields to be equal to something, if need be:
-    `Index((Ascending(STATE), Descending(PRIORITY)))` for the most urgent one of a state. Whoever finds by it page by page
-    reads no further than a page.
+    It serves a find with the same sort, optionally with an equality on its first fields:
+    `Index((Ascending(STATE), Descending(PRIORITY)))` finds the most urgent one of a state.
 
-    Invariants: it has a key; what a partial one holds is said by `Eq`, `Lt`, `Le`, `Gt`, `Ge`, `Exists`, and `AllOf` of them.
+    Invariants: it has a key; a partial index uses only `Eq`, `Lt`, `Le`, `Gt`, `Ge`, `Exists`, and
+    `AllOf` of them.
 
     Attributes:
-        keys: What it is sorted by, and behind that by the id.
-        where: The documents that it holds, and that are asked for whenever it is to serve; None for all.
+        where: The documents in it, which a find by it must ask for too; None for all.
     """
 
     keys: Sort
@@ -127,12 +125,10 @@ class Index:
 
 _PARTIAL: Final = (Eq, Lt, Le, Gt, Ge, Exists, AllOf)
 Indexes: TypeAlias = Mapping[str, tuple[Index, ...]]
-"""The other indexes of each collection."""
 NO_INDEXES: Final[Mapping[str, tuple[Never, ...]]] = MappingProxyType({})
 
 
 def check_collection(name: object) -> None:
-    """Raise Misuse unless `name` may name a collection."""
     if not isinstance(name, str):
         raise Misuse(f"{shown(name)} is not a name of a collection", why="it is not a string")
     _check_collection_name(name)
@@ -140,7 +136,7 @@ def check_collection(name: object) -> None:
 
 @cache
 def _check_collection_name(name: str) -> None:
-    """The same for strings; remembered, because every operation is checked and names are few."""
+    """Cached, because every operation is checked and names are few."""
     if has_lone_surrogate(name) or not 1 <= len(name.encode()) <= _COLLECTION_BYTES_MAX:
         raise Misuse(
             f"{shown(name)} is not a name of a collection", why=f"it takes 1 to {_COLLECTION_BYTES_MAX} bytes of UTF-8"
@@ -160,7 +156,6 @@ def _check_within(within: Duration | None) -> None:
 
 
 def _in(within: Duration | None) -> str:
-    """Within which time, for people."""
     return "" if within is None else f" within {seconds(within)}"
 
 
@@ -170,7 +165,6 @@ def _check_fields(fields: object) -> None:
 
 
 def _of(fields: Fields | None) -> str:
-    """Which part of a document is found, for people."""
     if fields is None:
         return ""
     return f"{len(fields)} fields of " if len(fields) > _NAMED_MAX else f"{', '.join(map(str, fields)) or ID.name} of "
@@ -180,12 +174,10 @@ _NAMED_MAX: Final = 6
 
 
 def _by(sort: Sort) -> str:
-    """In which order, for people."""
     return f", {', '.join(map(str, sort))}," if sort else ""
 
 
 def _check_updates(updates: tuple[Update, ...]) -> None:
-    """Raise Misuse unless the updates touch different fields, and not the id."""
     if type(updates) is not tuple or not _UPDATES.issuperset(map(type, updates)):
         check_tuple(updates, UPDATES, "an update")
     names = {update.field.name for update in updates}
@@ -202,7 +194,7 @@ _UPDATES: Final = frozenset(UPDATES)
 
 
 def _check_described(where: Filter) -> None:
-    """Raise Misuse unless the filter says what an upsert is to insert."""
+    """Raise Misuse unless the filter determines the document that an upsert inserts."""
     asked = equalities(where)
     if not any(each.field == ID and is_key(each.value) for each in asked):
         raise Misuse(
@@ -223,7 +215,6 @@ def _check_described(where: Filter) -> None:
 
 
 def _key_of(where: Filter) -> Value:
-    """The id that the filter asks for; Misuse if it asks for none."""
     keys = [each.value for each in equalities(where) if each.field.name == ID.name and is_key(each.value)]
     if not keys:
         raise Misuse(
@@ -235,12 +226,11 @@ def _key_of(where: Filter) -> Value:
 
 
 def is_key(value: object) -> bool:
-    """Tell whether it may be the id of a document."""
     return type(value) in {str, int} or is_object_id(value) or is_uuid(value)
 
 
 def check_key(key: object, what: str) -> None:
-    """Raise Misuse unless the value can be the `_id` of a document that exists: any value that MongoDB allows, but for null and ""."""
+    """Raise Misuse unless MongoDB allows the value as an `_id`, and it is not null or ""."""
     if type(key) is str and key:  # as most are; the filter checks the rest
         return
     checked(key, what)
@@ -253,7 +243,6 @@ def check_key(key: object, what: str) -> None:
 
 
 def check_inserted(doc: Document) -> None:
-    """Raise Misuse unless the document can be inserted: a scalar id, and names that updates can address."""
     check_type(doc, Document, "a document", "make one: Document.of({'_id': ..., ...})")
     if not is_key(doc.held(ID)):
         raise Misuse(
@@ -274,13 +263,9 @@ def check_inserted(doc: Document) -> None:
 @final
 @attrs.frozen(cache_hash=True)
 class FindOne(Effect["Document | None"]):
-    """Replies a document that matches, or None.
+    """Reply a document that matches, or None.
 
-    Attributes:
-        collection: Where it is.
-        where: What it matches.
-        fields: Those that it replies with, besides the id, as far as they are there; None for all.
-        sort: The first one of it, where several match; empty for any.
+    `fields` are returned besides the id, all of them for None. `sort` decides if several match.
     """
 
     collection: str
@@ -300,19 +285,14 @@ class FindOne(Effect["Document | None"]):
 @final
 @attrs.frozen(cache_hash=True)
 class FindAll(Effect["tuple[Document, ...]"]):
-    """Replies the documents that match, in the order of a sort; without one, in the order of their ids.
+    """Reply the documents that match, in the order of a sort over all types, or of their ids.
 
-    The order is that of `tidegate.model.documents.orders`, over values of all types; MongoDB's `$gt` looks at one type only.
-
-    Invariants: 1 <= limit <= FOUND_MAX; a cursor is one of the sort; what is sorted by is found.
+    Invariants: 1 <= limit <= FOUND_MAX; the cursor fits the sort; `fields` includes the sort
+    fields.
 
     Attributes:
-        collection: Where they are.
-        where: What they match.
-        limit: How many at most, the first ones.
-        after: The cursor that they come after, which is an id where there is no sort; empty for none.
-        fields: Those that they are replied with, besides the id, as far as they are there; None for all.
-        sort: In which order.
+        after: The cursor of the document before the page, an id without a sort; empty to start.
+        fields: The fields to return besides the id; None for all.
     """
 
     collection: str
@@ -351,13 +331,8 @@ class FindAll(Effect["tuple[Document, ...]"]):
 @final
 @attrs.frozen(cache_hash=True)
 class FindOneAndUpdate(Effect["Document | None"]):
-    """Replies the document as it is after the updates, or None if none matched.
-
-    Attributes:
-        collection: Where it is.
-        where: What it matches.
-        updates: What is changed.
-        sort: The first one of it, where several match; empty for any.
+    """Update the document that matches, the first of `sort`; reply it as it is afterwards, or
+    None.
     """
 
     collection: str
@@ -378,14 +353,11 @@ class FindOneAndUpdate(Effect["Document | None"]):
 @final
 @attrs.frozen(cache_hash=True)
 class UpdateOne(Effect[int]):
-    """Replies how many documents matched: 0 or 1.
+    """Reply how many documents matched: 0 or 1.
 
     Attributes:
-        collection: Where it is.
-        where: What it matches.
-        updates: What is changed.
-        within: The time limit at the store, in microseconds; None for no limit. A write waits for a transaction that has written
-            the same document, however long that stays open. When the limit runs out the reply is `Ambiguous` (`is_too_late`).
+        within: The time limit at the store in microseconds. A write waits for an open transaction
+            that has written the document; after the limit it is `Ambiguous` (`is_too_late`).
     """
 
     collection: str
@@ -406,16 +378,15 @@ class UpdateOne(Effect[int]):
 @final
 @attrs.frozen(cache_hash=True)
 class UpsertOne(Effect[Document]):
-    """Replies the document as it is after the updates; if none matched, it is inserted first, of what the filter equals.
+    """Update the document that matches, or insert it; reply it as it is afterwards.
 
-    That is what MongoDB does for `update_one` and `find_one_and_update` with `upsert=True`: the new document holds the
-    fields that the filter asks to be equal to something, itself or as a part of `AllOf`, and then the updates are done.
+    As with MongoDB's `upsert=True`, a new document holds the fields of the filter's equalities,
+    alone or in `AllOf`, and then the updates apply. Refused if a document with the id exists and
+    does not match, or was inserted after the server's read; if the filter is the id alone, the
+    server reads again.
 
-    Refused where the id is taken, for two reasons: the document is there and does not match; or it matches, and was not
-    there when the server looked, for it was inserted in between. If the filter is the id alone, the server looks again in the
-    second case.
-
-    Invariants: the filter asks for the id by `Eq`, so that no server makes one up, for no field twice, and for no age.
+    Invariants: the filter has the id in an `Eq`, so that no server invents one, no field twice, and
+    no age.
     """
 
     collection: str
@@ -434,7 +405,7 @@ class UpsertOne(Effect[Document]):
 @final
 @attrs.frozen(cache_hash=True)
 class InsertOne(Effect[None]):
-    """Inserts the document; Refused where its id is taken."""
+    """Insert the document; Refused if its id is taken."""
 
     collection: str
     doc: Document
@@ -450,12 +421,12 @@ class InsertOne(Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class InsertMany(Effect[int]):
-    """Inserts each of the documents whose id is free, in any order, and replies how many they were.
+    """Insert each of the documents whose id is free, in any order, and reply how many.
 
-    Where the id of one is taken, what is there stays; which ones those are, whoever needs to know reads back. One that is
-    refused otherwise keeps none of the others from being inserted: `Refused` where none was, else `Ambiguous`.
+    Another refusal does not stop the other inserts: the reply is `Refused` if none was inserted,
+    else `Ambiguous`.
 
-    Invariants: 1 <= len(docs) <= INSERTS_MAX; each has another id.
+    Invariants: 1 <= len(docs) <= INSERTS_MAX; ids are distinct.
     """
 
     collection: str
@@ -477,7 +448,7 @@ class InsertMany(Effect[int]):
 @final
 @attrs.frozen(cache_hash=True)
 class DeleteOne(Effect[int]):
-    """Replies how many documents were deleted: 0 or 1."""
+    """Reply how many documents were deleted: 0 or 1."""
 
     collection: str
     where: Filter
@@ -492,9 +463,10 @@ class DeleteOne(Effect[int]):
 @final
 @attrs.frozen(cache_hash=True)
 class UpdateMany(Effect[int]):
-    """Updates each document that matches, one after the other, and replies how many matched.
+    """Update each document that matches; reply how many matched.
 
-    Where one of them cannot be changed so, no more are: `Ambiguous`, for those before it are.
+    The first document that cannot be updated stops it: `Ambiguous`, because earlier ones are
+    updated.
     """
 
     collection: str
@@ -512,7 +484,7 @@ class UpdateMany(Effect[int]):
 @final
 @attrs.frozen(cache_hash=True)
 class DeleteMany(Effect[int]):
-    """Deletes each document that matches, one after the other, and replies how many were deleted."""
+    """Delete each document that matches; reply how many."""
 
     collection: str
     where: Filter
@@ -527,15 +499,13 @@ class DeleteMany(Effect[int]):
 @final
 @attrs.frozen(cache_hash=True)
 class BulkUpdate(Effect[int]):
-    """Carries each of the updates out, in any order, and replies how many matched, all together.
+    """Execute each of the updates, in any order; reply how many matched in total.
 
-    One that is refused keeps none of the others from being done: `Refused` where none of them matched, else `Ambiguous`.
+    A refusal does not stop the others: `Refused` if none of them matched, else `Ambiguous`.
+    `within` limits all together; their own limits are ignored.
 
-    Invariants: 1 <= len(updates) <= UPDATES_MAX; all are of one collection; the filter of each asks for another id by `Eq`.
-
-    Attributes:
-        updates: Each of one document; their own time limits count for nothing.
-        within: The time limit of all of them together, as of `UpdateOne`.
+    Invariants: 1 <= len(updates) <= UPDATES_MAX; one collection; each filter has another id in an
+    `Eq`.
     """
 
     updates: tuple[UpdateOne, ...]
@@ -557,7 +527,6 @@ class BulkUpdate(Effect[int]):
 
     @property
     def collection(self) -> str:
-        """Where the documents are."""
         return self.updates[0].collection
 
     def __str__(self) -> str:
@@ -567,11 +536,10 @@ class BulkUpdate(Effect[int]):
 @final
 @attrs.frozen
 class StoreTime(Effect[Instant]):
-    """Replies the store's time (`STORE`), in whole milliseconds: for decisions that store when something is due.
+    """Reply the store's time (`STORE`) in whole milliseconds.
 
-    Attributes:
-        behind: So much earlier than it is the answer may be, in microseconds, and never later: then it need not be asked for each time
-            (`tidegate.model.instants.reckoned`).
+    It may be `behind` microseconds too early, never too late, so a driver need not always request
+    it.
     """
 
     behind: Duration = 0
@@ -584,7 +552,6 @@ class StoreTime(Effect[Instant]):
 
 
 def check_unique(unique: Unique) -> None:
-    """Raise Misuse unless these are unique indexes: each has at least one field, and none of them twice."""
     check_type(unique, Mapping, "unique indexes by collection")
     for collection, indexes in unique.items():
         check_collection(collection)
@@ -596,7 +563,6 @@ def check_unique(unique: Unique) -> None:
 
 
 def check_indexes(indexes: Indexes) -> None:
-    """Raise Misuse unless these are indexes by collection."""
     check_type(indexes, Mapping, "indexes by collection")
     for collection, each in indexes.items():
         check_collection(collection)
@@ -619,14 +585,7 @@ Operation: TypeAlias = (
 
 
 def find_one(collection: str, *where: Filter, fields: Fields | None = None, sort: Sort = ()) -> FindOne:
-    """Ask for a document that all of the filters match.
-
-    Args:
-        collection: Where it is.
-        where: What it matches.
-        fields: Those that it is replied with, besides the id; None for all.
-        sort: The first one of it; empty for any.
-    """
+    """Find a document that matches all filters; for the options see `FindOne`."""
     return FindOne(collection, _together(where), fields, sort)
 
 
@@ -638,67 +597,49 @@ def find_all(
     fields: Fields | None = None,
     sort: Sort = (),
 ) -> FindAll:
-    """Ask for the documents that all of the filters match, in the order of a sort, or of their ids; for all without any.
+    """Find the documents that match all filters; for the options see `FindAll`.
 
-    Args:
-        collection: Where they are.
-        where: What they match.
-        limit: How many at most; the reply does not say whether there are more.
-        after: The cursor that they come after, that of the last one of the reply before, which is its id where there is no
-            sort; empty for none.
-        fields: Those that they are replied with, besides the id; None for all.
-        sort: In which order.
+    The reply does not tell whether there are more.
     """
     return FindAll(collection, _together(where or (Exists(ID),)), limit, after, fields, sort)
 
 
 def find_one_and_update(collection: str, where: Filter, *updates: Update, sort: Sort = ()) -> FindOneAndUpdate:
-    """Ask to update the document that matches, the first one of the sort, and for what it is afterwards."""
+    """Update the document that matches, the first of the sort; reply it as it is afterwards."""
     return FindOneAndUpdate(collection, where, updates, sort)
 
 
 def update_one(collection: str, where: Filter, *updates: Update, within: Duration | None = None) -> UpdateOne:
-    """Ask to update the document that matches, within a time limit at the store if there is one."""
     return UpdateOne(collection, where, updates, within)
 
 
 def upsert_one(collection: str, where: Filter, *updates: Update) -> UpsertOne:
-    """Ask to update the document that matches, or to insert it, and for what it is afterwards."""
+    """Update or insert the document that matches; reply it as it is afterwards."""
     return UpsertOne(collection, where, updates)
 
 
 def insert_one(collection: str, doc: Document) -> InsertOne:
-    """Ask to insert the document."""
     return InsertOne(collection, doc)
 
 
 def insert_many(collection: str, *docs: Document) -> InsertMany:
-    """Ask to insert the documents whose ids are free, and for how many they were."""
     return InsertMany(collection, docs)
 
 
 def delete_one(collection: str, *where: Filter) -> DeleteOne:
-    """Ask to delete the document that all of the filters match."""
     return DeleteOne(collection, _together(where))
 
 
 def update_many(collection: str, where: Filter, *updates: Update) -> UpdateMany:
-    """Ask to update each document that matches, and for how many matched."""
     return UpdateMany(collection, where, updates)
 
 
 def delete_many(collection: str, *where: Filter) -> DeleteMany:
-    """Ask to delete each document that all of the filters match, and for how many they were."""
     return DeleteMany(collection, _together(where))
 
 
 def bulk_update(*updates: UpdateOne, within: Duration | None = None) -> BulkUpdate:
-    """Ask for several updates in one request, each of a document of its own, and for how many of them matched.
-
-    Args:
-        updates: What `update_one` makes, of one collection, each with the id of its document in the filter.
-        within: The time limit at the store, in microseconds; None for no limit.
-    """
+    """Send several results of `update_one` on one collection in one request; see `BulkUpdate`."""
     return BulkUpdate(updates, within)
 
 

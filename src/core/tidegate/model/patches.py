@@ -1,17 +1,17 @@
-r"""What makes one value out of another, as a JSON patch; and values and patches as plain JSON.
+r"""The difference of two values as a JSON patch; and values and patches as plain JSON.
 
-A patch is a tuple of operations of RFC 6902, each at a place named by a JSON pointer (RFC 6901). There is one
-difference, and it is exact (`documents.exactly`): whoever reads a patch can trust that nothing else differs. Whether two
-values count as equal is another question, which MongoDB answers (`documents.equal`) and `snapshot.changed` asks first.
+A patch is a tuple of operations of RFC 6902, each at a JSON pointer (RFC 6901). It is exact
+(`documents.exactly`), unlike MongoDB's equality.
 
-    difference({n: 1, tags: ["a"]}, {n: 2, tags: ["a", "b"]})   replace /n with 2, add "b" at /tags/1
+    difference({n: 1, tags: ["a"]}, {n: 2, tags: ["a", "b"]})   replace /n with 2, add "b" at
+        /tags/1
 
-Keys have an order here, as in MongoDB and unlike in JSON; `Added` puts a new key last, as every JSON library in Python
-does. So where the keys that stay would not stand in the order wanted, all from the first wrong one on are removed and
-added again. Of an array, what begins and what ends alike is left alone, and the rest is compared place by place.
+Keys have an order, and `Added` appends. So if the remaining keys are not in the wanted order, all
+from the first wrong one on are removed and added again. In an array the common beginning and end
+stay, and the rest is compared position by position.
 
-Plain JSON has no bytes, no instants, no NaN, no infinity and none of BSON's other types: these become an object with a
-tag as its only key, and a document that looks like one of those is itself tagged, so that nothing can be mistaken.
+Values that plain JSON lacks become an object with a tag as its only key. A document that resembles
+such an object is itself tagged, so the form is unambiguous.
 
     b"\x00"                   {"$bytes": "00"}
     Instant(1000, STORE)      {"$instant": [1000, "store"]}
@@ -22,14 +22,12 @@ tag as its only key, and a document that looks like one of those is itself tagge
 Laws
     N1  difference(a, b) is empty exactly when `a` and `b` are the same value.
     N2  applied(difference(a, b), a) is exactly `b`, the order of its keys included.
-    N8  from_json(to_json(v)) is exactly `v`, also when it has been text in between; so for patches.
+    N8  from_json(to_json(v)) is exactly `v`, also through text; the same holds for patches.
 
-Known not to work: pointers lead through values, not through their plain JSON, so a JSON patch library can apply our
-patches to `to_json(value)` only where no document needs a tag. A change inside an array that also shifts its elements
-is written place by place, correctly but at length. `move`, `copy`, `test` and the index `-` are never written, so they
-are not read either.
-
-The invariants of operations are checked where a patch comes in: `applied`, `patch_to_json`, `patch_from_json`.
+Known not to work: pointers lead through values, not through their plain JSON, so a JSON patch
+library can apply our patches to `to_json(value)` only if no document needs a tag. A change in an
+array that also shifts elements is correct but long. `move`, `copy`, `test` and the index `-` are
+neither written nor read.
 """
 
 from __future__ import annotations
@@ -57,7 +55,7 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 @final
 @attrs.frozen
 class Added:
-    """A key or an element that was not there; at "" the whole value. Invariant: the path is a JSON pointer."""
+    """A new key or element; at "" the whole value."""
 
     path: str
     value: Value = attrs.field(eq=exactly)
@@ -69,7 +67,7 @@ class Added:
 @final
 @attrs.frozen
 class Removed:
-    """A key or an element that is gone. Invariant: the path is a JSON pointer, and not ""."""
+    """A removed key or element; the path is not ""."""
 
     path: str
 
@@ -80,7 +78,7 @@ class Removed:
 @final
 @attrs.frozen
 class Replaced:
-    """Another value in the same place. Invariant: the path is a JSON pointer."""
+    """Another value in the same place."""
 
     path: str
     value: Value = attrs.field(eq=exactly)
@@ -97,7 +95,6 @@ Patch: TypeAlias = tuple[PatchOperation, ...]
 
 
 def _check_patch(patch: object) -> None:
-    """Raise Misuse unless each is an operation with a path and a value that it may have."""
     check_tuple(patch, (Added, Removed, Replaced), "an operation of a patch")
     for operation in cast("Patch", patch):
         _check_pointer(operation.path)
@@ -116,8 +113,8 @@ def _check_pointer(path: object) -> None:
 
 
 def _check_value(value: object) -> None:
-    """Raise Misuse unless it is a value, on whichever clock its instants were read."""
-    # Level by level and not by recursion: what is nested without end must not end the interpreter's stack first.
+    # Level by level and not by recursion: a deeply nested value must not exhaust the interpreter's
+    # stack.
     todo: list[object] = [value]
     depth = 0
     while todo:
@@ -137,18 +134,7 @@ _KINDS: Final = (bool, int, float, str, bytes, Instant, Foreign, tuple, Document
 
 
 def difference(before: Value, after: Value) -> Patch:
-    """What has to be done to `before` so that it becomes exactly `after`.
-
-    Args:
-        before: The value as it was.
-        after: The value as it is.
-
-    Returns:
-        The operations, in the order in which they are applied; none if the two are the same.
-
-    Raises:
-        Misuse: One of the two is not a value.
-    """
+    """The operations that turn `before` into exactly `after`, in order."""
     _check_value(before)
     _check_value(after)
     return tuple(_difference("", before, after))
@@ -166,7 +152,7 @@ def _difference(path: str, before: Value, after: Value) -> Iterator[PatchOperati
 
 
 def _between_documents(path: str, before: Document, after: Document) -> Iterator[PatchOperation]:
-    # What stays keeps its order, so only a common beginning of both orders can stay where it is.
+    # Kept keys keep their order, so only a common beginning of both orders can stay in place.
     old, new = dict(before.items), dict(after.items)
     kept = [key for key in old if key in new]
     in_place = set(kept[: _alike(kept, list(new))])
@@ -195,7 +181,6 @@ def _between_arrays(path: str, before: tuple[Value, ...], after: tuple[Value, ..
 
 
 def _alike(left: Sequence[T], right: Sequence[T]) -> int:
-    """How many first elements are equal."""
     return sum(takewhile(bool, map(eq, left, right)))
 
 
@@ -211,15 +196,8 @@ _Open: TypeAlias = "bool | int | float | str | bytes | Instant | Foreign | list[
 def applied(patch: Patch, value: Value) -> Value:
     """The value after all operations of the patch.
 
-    Args:
-        patch: What is done, in this order.
-        value: What it is done to; it is left as it is.
-
-    Returns:
-        The new value.
-
     Raises:
-        Misuse: An operation does not fit: the patch was made from another value. Or an argument is of another type.
+        Misuse: An operation does not fit: the patch was made from another value.
     """
     _check_patch(patch)
     _check_value(value)
@@ -260,7 +238,6 @@ def _carry_out(operation: PatchOperation, whole: dict[str, _Open]) -> None:
 
 
 def _is_index(step: str, end: int) -> bool:
-    """Tell whether the step is written as RFC 6901 writes an index, and lies below the end."""
     digits_max = len(str(end))
     return step.isascii() and step.isdigit() and len(step) <= digits_max and str(int(step)) == step and int(step) < end
 
@@ -289,11 +266,7 @@ _DOUBLE: Final = struct.Struct(">d")
 
 
 def to_json(value: Value) -> Json:
-    """The value as plain JSON data; `from_json` is the inverse.
-
-    Raises:
-        Misuse: It is not a value.
-    """
+    """The value as plain JSON data; `from_json` is the inverse."""
     _check_value(value)
     return _to_json(value)
 
@@ -320,30 +293,18 @@ def _to_json(value: Value) -> Json:
 
 
 def from_json(json: object) -> Value:
-    """The value that `to_json` wrote as `json`.
-
-    Raises:
-        Misuse: `to_json` writes no such thing.
-    """
+    """The value that `to_json` wrote; Misuse for other data."""
     return _decoded(json, 0)
 
 
 def patch_to_json(patch: Patch) -> list[Json]:
-    """The patch as RFC 6902 writes it; `patch_from_json` is the inverse.
-
-    Raises:
-        Misuse: It is not a patch.
-    """
+    """The patch as RFC 6902 data; `patch_from_json` is the inverse."""
     _check_patch(patch)
     return [_operation_to_json(operation) for operation in patch]
 
 
 def patch_from_json(json: object) -> Patch:
-    """The patch that `patch_to_json` wrote as `json`; members that an operation does not know are ignored.
-
-    Raises:
-        Misuse: `patch_to_json` writes no such operation, or value.
-    """
+    """The patch that `patch_to_json` wrote; Misuse for other data."""
     if not isinstance(json, list):
         raise Misuse("a patch is a list of operations")
     patch = tuple(map(_operation_from_json, cast("list[object]", json)))
@@ -425,5 +386,4 @@ def _unhexed(digits: str) -> bytes:
 
 
 def _is_tagged(keys: Collection[object]) -> bool:
-    """Tell whether an object with these keys could be taken for a tag and its value."""
     return len(keys) == 1 and all(isinstance(key, str) and key.startswith("$") for key in keys)

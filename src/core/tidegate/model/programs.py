@@ -1,19 +1,17 @@
-"""What programs do with a document store again and again, each in a few operations.
-
-    insert_new    insert a document unless there is one of its id
-    find_every    all documents that match, however many: a page, then those after its last id, and so on
+"""Common programs over a document store.
 
 Laws
-    DP1  insert_new answers True only if the document was inserted by it, and False only if one of its id was there; what
-         another unique index refuses is a refusal like any other.
-    DP2  find_every answers each document that matches all the while exactly once, in the order of the ids.
+    DP1  insert_new returns True only if it inserted the document, and False only if the id existed;
+         a refusal by another unique index is raised.
+    DP2  find_every returns each document that matches throughout exactly once, in the order of the
+         ids.
 
-An insert under an id that is made of what it is for is recognised when it comes again: whoever has no reply asks again,
-and False says that it is there, whoever has made it. The value of another index is never one's own earlier request, so a
-duplicate there is not taken for one.
+A caller without a reply may repeat an insert whose id is derived from its purpose: False means that
+the document exists.
 
 Known not to work
-    - The pages of find_every are read one after the other: what changes meanwhile is seen as it was, or as it is by then.
+    - find_every reads its pages one after the other: a document changed in between appears before
+      or after the change.
 """
 
 from __future__ import annotations
@@ -29,18 +27,10 @@ _KEY: Final = Field[Value](ID.name)
 
 
 async def insert_new(collection: str, doc: Document) -> bool:
-    """Insert a document unless there is one of its id.
-
-    Args:
-        collection: Where.
-        doc: The document.
-
-    Returns:
-        False if one of that id was there; it stays as it is.
+    """Insert a document unless its id exists; False if it does.
 
     Raises:
-        Refused: The store said no, definitely, for another reason: another unique index has its values, for one.
-        Misuse: The document cannot be inserted, or an argument is of the wrong type.
+        Refused: The store refused for another reason, for instance another unique index.
     """
     try:
         await insert_one(collection, doc)
@@ -52,18 +42,8 @@ async def insert_new(collection: str, doc: Document) -> bool:
 
 
 async def find_every(collection: str, *where: Filter, limit: int = FOUND_MAX) -> tuple[Document, ...]:
-    """All documents that match all of the filters.
-
-    Args:
-        collection: Where they are.
-        where: What they match.
-        limit: How many each page has at most.
-
-    Returns:
-        The documents, in the order of their ids.
-
-    Raises:
-        Misuse: An argument is of the wrong type, or the limit is no number of documents that a find may reply.
+    """Find all documents that match all of the filters, in the order of their ids; `limit` is the
+    page size.
     """
     found = await find_all(collection, *where, limit=limit)
     page = found

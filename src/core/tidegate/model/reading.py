@@ -1,8 +1,7 @@
-"""How a program reads a document of its own: a field that it needs is there, and a stored name is one that it knows.
+"""How a program reads its own documents, in a collection that may hold others.
 
-A collection may hold documents that others wrote. What such a document lacks, or names differently, is an error where it is
-read, which says so, and not a KeyError somewhere inside a program. The type of a field is not looked at here: whatever is
-made of its value checks that.
+A missing field or an unknown name raises an error that says so, not a KeyError deep in a program.
+The constructor of the value checks the types.
 """
 
 from __future__ import annotations
@@ -20,11 +19,7 @@ _TODO: Final = "did something else write it? let only the programs of tidegate w
 
 
 def needed(record: Document, field: Field[V]) -> V:
-    """What the field holds.
-
-    Raises:
-        Misuse: It is not a document, or has no such field.
-    """
+    """The value of a required field; Misuse if it is missing."""
     check_type(record, Document, "a record")
     check_type(field, Field, "a field")
     try:
@@ -35,11 +30,7 @@ def needed(record: Document, field: Field[V]) -> V:
 
 
 def one_of(names: type[E], name: object) -> E:
-    """The member of an enumeration that is stored under this name.
-
-    Raises:
-        Misuse: No member is.
-    """
+    """The enumeration member stored under this name; Misuse if there is none."""
     check_type(names, EnumType, "an enumeration")
     check_type(name, str, "a name")
     try:

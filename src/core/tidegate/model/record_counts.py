@@ -1,14 +1,13 @@
-"""How many records of which task have which status, and since when is the oldest of them due? A question to the store.
+"""A query that counts records by task and status, with the oldest due time of each.
 
-`CountRecords` is one query of the store as it is at one time, and answers a `RecordCount` for each task and status, so that
-no records travel. It counts what has the fields `task` and `status`: records of reactive tasks, and invocations. What is none of
-the statuses that are asked for is counted as None: somebody else has written there.
+It counts documents with the fields `task` and `status`, in one snapshot: reactive task records and
+invocations. A status that the query does not name counts as None.
 
 Laws
     CR1  Each record that matches is counted once, and no other.
-    CR2  What is the oldest is due no later than any other of its count.
+    CR2  The oldest record of a count is due no later than any other of it.
 
-Known not to work: no index serves it, as one would cost each write of a record; so it reads what matches.
+Known not to work: the query reads every match, because an index would cost each write of a record.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 
 TASKS_MAX: Final = 1_000
-"""Of how many tasks it is asked at once."""
 _TASK: Final = Field[str]("task")
 _STATUS: Final = Field[str]("status")
 
@@ -33,13 +31,9 @@ _STATUS: Final = Field[str]("status")
 @final
 @attrs.frozen
 class RecordCount:
-    """How many records of a task have a status. Invariant: 1 <= count.
+    """The number of records of a task with a status.
 
-    Attributes:
-        task: The task.
-        status: The status; None for what is none.
-        count: How many there are.
-        oldest: When the oldest of them was due; None where none says so.
+    `status` is None for an unknown one, `oldest` None if no record has a due time.
     """
 
     task: str
@@ -58,16 +52,10 @@ class RecordCount:
 @final
 @attrs.frozen(cache_hash=True)
 class CountRecords(Effect[tuple[RecordCount, ...]]):
-    """Ask how many records of these tasks have which status, by task and status in the order of their names.
+    """Count records by task and status, in the order of their names.
 
-    Invariants: 1 <= len(tasks) <= TASKS_MAX; there is a status.
-
-    Attributes:
-        collection: Where the records are.
-        tasks: The names of the tasks.
-        statuses: The names of the statuses.
-        due: The field that says when a record is due, or was.
-        where: Which records are counted; None for all.
+    Invariants: 1 <= len(tasks) <= TASKS_MAX; at least one status. `due` is the field with the due
+    time.
     """
 
     collection: str
@@ -91,15 +79,7 @@ class CountRecords(Effect[tuple[RecordCount, ...]]):
 
 
 def counted(query: CountRecords, records: tuple[Document, ...]) -> tuple[RecordCount, ...]:
-    """What counting these records answers, each of a task.
-
-    Args:
-        query: What is asked.
-        records: Those that match.
-
-    Raises:
-        Misuse: One of them has no task.
-    """
+    """The reply to the query, computed from the records that match."""
     check_type(query, CountRecords, "a question")
     check_tuple(records, Document, "a record")
     counts: dict[tuple[str, str], RecordCount] = {}

@@ -1,8 +1,4 @@
-"""A record of a topic as a value: what a broker delivers, what user code gets, what sinks and dead letters are made of;
-and what is to become one, `Send`.
-
-What a record carries belongs to the user and may be secret, so neither its text nor its `repr` shows it.
-"""
+"""Records of a topic as values. Contents may be secret, so neither `str` nor `repr` shows them."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from tidegate.model.instants import ClockName, Instant
 from tidegate.model.values import check_int, check_name, check_type
 
 PRODUCER: Final = ClockName("producer")
-"""The clock of whoever produced the record (Kafka's CreateTime)."""
+"""The clock of the producer (Kafka's CreateTime)."""
 
 BROKER: Final = ClockName("broker")
 """The clock of the broker that appended the record (Kafka's LogAppendTime)."""
@@ -27,7 +23,7 @@ BROKER: Final = ClockName("broker")
 @total_ordering
 @attrs.frozen(cache_hash=True)
 class TopicPartition:
-    """A partition of a topic. They are ordered by topic, then by number."""
+    """A partition of a topic, ordered by topic, then by number."""
 
     topic: str
     partition: int
@@ -51,12 +47,8 @@ class Record:
     """A record of a topic.
 
     Attributes:
-        topic: Its topic.
-        partition: The number of its partition.
-        offset: Its offset there.
-        key: What it was partitioned by, if anything.
-        value: What it carries; None is a tombstone.
-        headers: Names with values, in order; a name may come twice.
+        value: None is a tombstone.
+        headers: Names with values, in order; a name may occur twice.
         timestamp: When it was produced (by PRODUCER) or appended (by BROKER); None if it has none.
     """
 
@@ -79,7 +71,6 @@ class Record:
 
     @property
     def of(self) -> TopicPartition:
-        """The partition that it stands in."""
         return TopicPartition(self.topic, self.partition)
 
     def __str__(self) -> str:
@@ -89,14 +80,12 @@ class Record:
 @final
 @attrs.frozen
 class Send:
-    """A record that is to be sent.
+    """A record to send.
 
     Attributes:
-        topic: Where to.
-        value: What it carries; None is a tombstone.
-        key: What it is partitioned by, if anything.
-        headers: Names with values, in order; a name may come twice.
-        partition: The number of its partition; None to let the key decide, or chance where there is none.
+        value: None is a tombstone.
+        headers: Names with values, in order; a name may occur twice.
+        partition: None lets the key decide, or chance if there is no key.
     """
 
     topic: str
@@ -124,7 +113,6 @@ def _check_headers(headers: tuple[tuple[str, bytes | None], ...]) -> None:
 
 
 def _check_header(header: tuple[str, bytes | None]) -> None:
-    """Raise Misuse unless it is a name, which may be empty, with a value."""
     check_type(header, tuple, "a header")
     if len(header) != 2:
         raise Misuse(f"a header of {len(header)} parts", why="it is a name with a value")

@@ -1,9 +1,10 @@
-"""Values that nobody changes because type checkers forbid it: what reducers make anew at each step.
+"""Values that only type checkers protect from changes: the states that reducers construct at each
+step.
 
-A frozen class of attrs sets each field by a call, which takes five times as long as an assignment. The parts of a state are
-made for each event and by reducers only, so for them it is enough that type checkers see them as frozen, as the documentation
-of attrs proposes ("How does it work? Immutability"). They are hashed and compared as frozen ones are, and the simulator takes
-them for immutable (`tidegate.model.immutable`). What users make, and what they are asked for, is frozen for good.
+A frozen attrs class sets each field by a call, which takes five times as long as an assignment. For
+values of reducers type checkers suffice, as the attrs documentation proposes ("How does it work?
+Immutability"). The simulator considers them immutable. Values that users construct are really
+frozen.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
 else:
 
     def sealed(kind: type) -> type:
-        """A class whose values are frozen for type checkers, and quick to make."""
+        """Make a class frozen for type checkers only, and fast to construct."""
         made = attrs.define(kind, unsafe_hash=True)
         setattr(made, SEALED, True)
         return made
 
     def evolve(value: object, **changes: object) -> object:
-        """A sealed value with these changes, as of `attrs.evolve`, which takes three times as long."""
+        """As `attrs.evolve` for a sealed value, in a third of the time."""
         made = type(value)(*_fields_of(type(value))(value))
         for name, each in changes.items():
             setattr(made, name, each)
@@ -41,4 +42,3 @@ else:
 __all__ = ["SEALED", "evolve", "sealed"]
 
 SEALED: Final = "_is_sealed"
-"""What such a class has."""

@@ -1,35 +1,41 @@
-"""Several operations on documents that are seen together, once, or not at all: a transaction of a document store.
+"""Transactions of a document store: several operations that take effect together, once, or not at
+all.
 
-    InTransaction       carries one operation in the transaction, and replies what that does; the first one begins it
-    CommitTransaction   whether it is committed; False: it never will be, for the store has no such transaction any more
-    AbortTransaction    nothing: it is over, unless it was committed
+    InTransaction       executes one operation in the transaction and returns its reply; the first
+        one begins it
+    CommitTransaction   whether it is committed; False: never, because the store no longer has the
+        transaction
+    AbortTransaction    no reply: the transaction is over, unless it was committed
 
-A transaction has the name of its session, which is its owner's choice as the id of a request is, and a number in it that
-grows. So programs stay values and no handle travels; and the store knows an attempt from the one after it: what is late of an
-earlier one is refused. A session is used by one run of a program, and never again.
+A transaction is named by its session, which its owner chooses like a request id, and a growing
+number in it. So programs stay values and pass no handle, and the store refuses late requests of an
+earlier attempt. Exactly one run of a program uses a session.
 
-It sees the documents as they were when it began (a snapshot) and what it has written itself. What it writes nobody sees
-before it is committed. There are no locks to wait for: a write of a document that another transaction has written, or
-anybody since it began, is a write conflict at once. Whoever writes such a document beside transactions waits.
+A transaction reads a snapshot of its beginning plus its own writes; others see its writes after the
+commit. A write of a document that was written since the beginning, or by another open transaction,
+is a write conflict at once. A write outside of transactions waits instead.
 
-A failure of a statement is the end of the transaction, whatever it is: nothing of it will be seen. That is why the whole of it
-may be tried again after anything but a refusal, and why a statement after a failed one is never the beginning of another
-transaction: only the first says that it begins one.
+Any failure of a statement ends the transaction, and none of it becomes visible. So the whole may be
+retried after anything but a refusal.
 
-    a statement is    NotApplied   a write conflict, or the transaction is gone      begin anew
-                      Ambiguous    no reply                                          end it, begin anew
+    a statement is    NotApplied   a write conflict, or the transaction is gone      begin again
+                      Ambiguous    no reply                                          end it, begin
+                          again
                       Refused      never                                             end it
-    a commit is       False        not committed, and never will be                  begin anew
-                      Ambiguous    perhaps committed                                 ask for this commit again, and nothing else
-                      NotDurable   committed, and no majority has confirmed it       ask for this commit again
+    a commit is       False        not committed, and never will be                  begin again
+                      Ambiguous    perhaps committed                                 only repeat
+                          this commit
+                      NotDurable   committed, and no majority has confirmed it       only repeat
+                          this commit
 
-The server ends a transaction that nobody ends (MongoDB after 60 s), and all that are open when another primary is elected.
-`tidegate.transactions.transacting` carries a program in one.
+The server ends an abandoned transaction (MongoDB after 60 s), and all open ones when another
+primary is elected. `tidegate.transactions.transacting` runs a program in a transaction.
 
 Known not to work
-    - Snapshot isolation is not serialisable: two transactions that each read what the other one writes may both be committed
-      (write skew). Let them write what they rely on.
-    - Who writes beside one's own open transaction what that has written waits for oneself, until the server ends it.
+    - Snapshot isolation is not serialisable: two transactions that each read what the other writes
+      may both commit (write skew). Let them write what they rely on.
+    - A write outside one's own open transaction, to a document that the transaction has written,
+      waits for itself until the server ends the transaction.
 """
 
 from __future__ import annotations
@@ -49,12 +55,7 @@ Reply_co = TypeVar("Reply_co", covariant=True)
 @final
 @attrs.frozen(cache_hash=True)
 class Transaction:
-    """Which one. Invariant: 1 <= number.
-
-    Attributes:
-        session: Used by one run of a program alone.
-        number: Of the transaction in its session; each later one has a larger one.
-    """
+    """The name of a transaction: a session of one program run, and a number that grows from 1."""
 
     session: str
     number: int
@@ -70,14 +71,9 @@ class Transaction:
 @final
 @attrs.frozen(cache_hash=True)
 class InTransaction(Effect[Reply_co]):
-    """Carries the operation out in a transaction, and replies what it replies.
+    """Execute the operation in a transaction and return its reply; the first one `begins` it.
 
-    A write of many that is refused is so as a whole, for what was done before it is undone.
-
-    Attributes:
-        transaction: Which one.
-        operation: One of `tidegate.model.operations`.
-        begins: Whether it is the first one, so that the transaction begins with it.
+    A refusal of a write of many undoes all of it.
     """
 
     transaction: Transaction
@@ -102,10 +98,7 @@ class InTransaction(Effect[Reply_co]):
 @final
 @attrs.frozen(cache_hash=True)
 class CommitTransaction(Effect[bool]):
-    """Commits, and replies whether it is committed; it may be asked for any number of times.
-
-    False is for good: the store has ended the transaction, or lost it with its primary.
-    """
+    """Commit, and reply whether it is committed; repeatable. False is final."""
 
     transaction: Transaction
 
@@ -119,7 +112,7 @@ class CommitTransaction(Effect[bool]):
 @final
 @attrs.frozen(cache_hash=True)
 class AbortTransaction(Effect[None]):
-    """Ends the transaction if it is open; nothing, if it was committed or is gone."""
+    """End the transaction if it is open; no effect if it was committed or is gone."""
 
     transaction: Transaction
 

@@ -1,26 +1,27 @@
-"""Calls in a program whose effect, or whose coroutine, is never awaited.
+"""Detects calls in a program whose effect or coroutine is never awaited.
 
-    update_one("jobs", Eq(ID, key), Put(STATUS, DONE))       # no await: nothing is written, and no error is raised
+    update_one("jobs", Eq(ID, key), Put(STATUS, DONE))       # no await: no write, and no error
 
-An effect is a value, so Python raises no RuntimeWarning, and mypy reports it only with `unused-awaitable`. The functions that
-a program calls are read instead, as compiled (`tidegate.model.bytecode.outline`): a result is forgotten if it is dropped, if it
-is assigned to a local that is never used, or if it is only used as a reply would be (tested, subscripted, iterated, or read
-for an attribute, while nothing of its class can be). A result that is passed on, returned, stored or compared is kept.
+An effect is a value, so Python raises no RuntimeWarning, and mypy reports it only with
+`unused-awaitable`. This module reads the compiled functions that a program calls
+(`tidegate.model.bytecode.outline`), branches that no run takes included. A result is forgotten if
+it is dropped, assigned to a local that is never used, or only used as a reply would be (tested,
+subscripted, iterated, or read for an attribute that its class cannot have).
 
-A call makes an effect if it calls a class of effects, or a function whose body makes a new one on each return and keeps none
-of them. It makes a coroutine if it calls an `async def`. Annotations are not used: a method may be overridden, and what it
-returns may be kept. What a name refers to is looked up in the globals, the closure, the arguments of the program and their
-attributes, and in locals that are assigned to once, unless a function or a method that is read assigns to the name or the
-attribute. Nothing of the user's is called, and nothing of it is kept.
+A call creates an effect if it calls a class of effects, or a function whose body creates a new one
+on each return and keeps none. Annotations are not used: an override may keep its result. Names are
+resolved in globals, closures, the arguments of the program and their attributes, and in locals that
+are assigned once, unless a read function rebinds them. The check calls no user code and keeps no
+reference to it.
 
-An effect that is made and dropped in a `try` may be a check of its arguments, unless the handlers only catch a Failure.
+An effect dropped in a `try` may be a check of its arguments, unless the handlers only catch a
+Failure. Reducers are not read, because their commands are values.
 
-Branches that no run takes are read as well. Commands of reducers are values, and reducers are not read.
-
-Not found: an effect that is stored where nobody awaits it (an attribute, a list); what is called through a value of unknown
-type, such as a local that is assigned to twice, an argument of a function, `super()` or a property; what is dropped in a `with`,
-which may suppress the error of a check; a plain function in a module that imports nothing
-of tidegate; anything in a compiled extension, or under a Python whose bytecode is not known.
+Not found: an effect stored where no one awaits it (an attribute, a list); a call through a value of
+unknown type, such as a local assigned twice, an argument of a function, `super()` or a property; an
+effect dropped in a `with`, which may suppress the error of a check; a plain function in a module
+that imports nothing of tidegate; code in a compiled extension, or under a Python with unknown
+bytecode.
 """
 
 from __future__ import annotations
@@ -40,17 +41,15 @@ from tidegate.model.errors import Misuse
 _IS_COROUTINE: Final = 0x80
 _IS_GENERATOR: Final = 0x20 | 0x100 | 0x200  # plain, `types.coroutine`, asynchronous
 _DEPTH_MAX: Final = 5
-"""How many functions and locals are followed to find out what a name refers to."""
+"""How many functions and locals are followed to resolve a name."""
 
 
 class Unawaited(NamedTuple):
     """A call whose effect or coroutine is never awaited.
 
     Attributes:
-        call: What is called.
         makes: "an effect" or "a coroutine".
         unused: How its result is dropped.
-        where: The file, the line and the function.
     """
 
     call: str
@@ -63,7 +62,7 @@ class Unawaited(NamedTuple):
 
 
 def check_awaited(program: Coroutine[Effect[object], object, object]) -> None:
-    """Raise Misuse, and close the program, if a call in it, or in what it calls, makes an effect that is never awaited."""
+    """Raise Misuse, and close the program, if it forgets to await an effect."""
     found = forgotten(program)
     if found:
         program.close()
@@ -78,7 +77,9 @@ def check_awaited(program: Coroutine[Effect[object], object, object]) -> None:
 
 
 def forgotten(program: Coroutine[Effect[object], object, object]) -> tuple[Unawaited, ...]:
-    """The calls in a program that has not begun, and in what it calls, that make an effect or a coroutine that is never awaited."""
+    """The forgotten effects and coroutines of a program that has not started, and of its
+    callees.
+    """
     if not isinstance(program, CoroutineType) or program.cr_frame is None or not is_known_python():
         return ()
     frame = program.cr_frame
@@ -102,26 +103,18 @@ def forgotten(program: Coroutine[Effect[object], object, object]) -> tuple[Unawa
 
 
 class _Known(NamedTuple):
-    """A class, a function or a module."""
-
     value: object
 
 
 class _Object(NamedTuple):
-    """Any other object."""
-
     held: object
 
 
 class _Instance(NamedTuple):
-    """A new object of exactly this class."""
-
     kind: type
 
 
 class _Method(NamedTuple):
-    """A function, and what its first argument is, if that is known."""
-
     function: FunctionType
     owner: _Value | None
 
@@ -129,7 +122,7 @@ class _Method(NamedTuple):
 @final
 @attrs.frozen(eq=False)
 class _Scope:
-    """A function in another one, or the program itself: its code, and what its names refer to."""
+    """A nested function or the program itself: its code and the values of its names."""
 
     code: CodeType
     names: Mapping[str, object]
@@ -147,7 +140,7 @@ _Value: TypeAlias = _Known | _Object | _Instance | _Method | _Scope
 
 
 def _key(value: _Value | None) -> object:
-    """What tells values apart, without a hash of the user's."""
+    """An identity for values that does not call a user's hash."""
     match value:
         case _Known(held) | _Object(held):
             return id(held)
@@ -199,7 +192,6 @@ def _scope_of(method: _Method) -> _Scope:
 
 
 def _dropped(scope: _Scope, rebound: frozenset[str]) -> Iterator[Unawaited]:
-    """What a function forgets; not by names and attributes that some function assigns to."""
     for call in scope.read.calls:
         is_known = rebound.isdisjoint((call.callee[1], *(f".{part}" for part in call.callee[2:])))
         made = _resolved((*call.callee, CALLED), scope) if call.unused and is_known else None
@@ -212,7 +204,7 @@ def _dropped(scope: _Scope, rebound: frozenset[str]) -> Iterator[Unawaited]:
 
 
 def _is_check(call: CallSite, scope: _Scope) -> bool:
-    """May an error of the call itself be what a `try` is about? What an effect answers with is a Failure."""
+    """Whether a `try` may catch an error of the call itself; an effect fails with a Failure."""
     caught = (None if path is None else _resolved(path, scope) for path in call.caught)
     return any(
         not (isinstance(each, _Known) and isinstance(each.value, type) and issubclass(each.value, Failure))
@@ -221,7 +213,6 @@ def _is_check(call: CallSite, scope: _Scope) -> bool:
 
 
 def _named(scope: _Scope) -> Iterator[_Scope | _Method]:
-    """The functions in a function, and those that it refers to."""
     for code in scope.code.co_consts:
         if isinstance(code, CodeType):
             yield _inside(code, scope)
@@ -240,7 +231,6 @@ def _inside(code: CodeType, scope: _Scope) -> _Scope:
 
 
 def _makes(value: _Value | None, attributes: tuple[str, ...] = ()) -> str:
-    """Whether a value must be awaited, in words; "" if not, or if it may have one of the attributes."""
     kind = type(value.held) if isinstance(value, _Object) else value.kind if isinstance(value, _Instance) else object
     if attributes and not (_is_closed(kind) and all(_static(kind, name) is None for name in attributes)):
         return ""
@@ -248,13 +238,11 @@ def _makes(value: _Value | None, attributes: tuple[str, ...] = ()) -> str:
 
 
 def _is_closed(kind: type) -> bool:
-    """Are the attributes of the class all that its objects have?"""
     is_last = kind is CoroutineType or _static(kind, "__final__") is True
     return is_last and not kind.__dictoffset__ and _static(kind, "__getattr__") is None
 
 
 def _resolved(path: Reference, scope: _Scope, depth: int = 0) -> _Value | None:
-    """What a path leads to; None if it is not known."""
     kind, name, *rest = path
     found: _Value | None = None
     rebound = scope.read.rebound
@@ -303,7 +291,6 @@ def _attribute(of: _Value | None, name: str) -> _Value | None:
 
 
 def _of_class(found: object, of: _Value, kind: type) -> _Value | None:
-    """What an attribute of a class is for the class, or for an object of it."""
     if isinstance(found, staticmethod):
         return _value_of(found.__func__)
     if isinstance(found, classmethod):
@@ -314,7 +301,6 @@ def _of_class(found: object, of: _Value, kind: type) -> _Value | None:
 
 
 def _may_differ(kind: type, name: str, *but: str) -> bool:
-    """Do methods of the class, but for some, assign to an attribute of its objects, or look it up in a way of their own?"""
     methods = (each for base in kind.__mro__ for each in vars(base).values() if isinstance(each, FunctionType))
     return isinstance(_static(kind, "__getattribute__"), FunctionType) or any(
         _mentions(each.__code__, name) and f".{name}" in outline(each.__code__).rebound
@@ -324,12 +310,11 @@ def _may_differ(kind: type, name: str, *but: str) -> bool:
 
 
 def _mentions(code: CodeType, name: str) -> bool:
-    """Is it among the names of a function, or of one in it? A quick look, for most are not."""
+    """A cheap check first, because most names are not there."""
     return name in code.co_names or any(isinstance(each, CodeType) and _mentions(each, name) for each in code.co_consts)
 
 
 def _static(kind: type, name: str) -> object:
-    """An attribute of a class, without calling anything."""
     return next((vars(each)[name] for each in kind.__mro__ if name in vars(each)), None)
 
 
@@ -348,17 +333,15 @@ def _result(of: _Value | None, depth: int) -> _Value | None:
 
 
 def _is_kept(read: Outline) -> bool:
-    """Does a function return what others have as well: an argument, an attribute, what it has stored somewhere?"""
+    """Whether others hold the result: an argument, an attribute, a stored value."""
     return any(path is not None and path[-1] != CALLED for path in read.returns)
 
 
 def _makes_its_own(kind: type) -> bool:
-    """Does a call of the class make an object of it?"""
     return _static(type(kind), "__call__") is type.__call__ and _static(kind, "__new__") is object.__new__
 
 
 def _returned(scope: _Scope, depth: int) -> _Value | None:
-    """What a function returns, by its body."""
     if scope.code.co_flags & _IS_COROUTINE:
         return _COROUTINE
     if scope.code.co_flags & _IS_GENERATOR or depth == _DEPTH_MAX:

@@ -1,7 +1,7 @@
-"""Checks of arguments, for public functions and for values that users construct: a wrong one is Misuse, at the entrance.
+"""Checks of arguments of public functions and constructors; a wrong one is Misuse.
 
-Where type checkers are used they find it first. Where they are not, a wrong type must be an error that says what is wrong,
-not an AttributeError somewhere inside. Messages about types show short numbers, and no other value: it may be secret.
+Type checkers find a wrong type first, if used. Otherwise the error must say what is wrong. Messages
+show short numbers and no other value, because it may be secret.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ _MADE_BY: Final[Mapping[tuple[str, str], str]] = {
     ("dict", "Put"): "write Put(field, value) for $set, Add for $inc, Remove for $unset",
     ("function", "Scenario"): "call it, if it makes a scenario; a program becomes one by Scenario(actors=(Process(name, factory(program)),), ...)",
 }  # fmt: skip
-"""By the type of a value and that which is wanted: how the one becomes the other."""
 _CALLED: Final[Mapping[type, str]] = {
     int: "an integer",
     bool: "True or False",
@@ -45,11 +44,11 @@ _CALLED: Final[Mapping[type, str]] = {
 _NAMED_MAX: Final = 8
 _ARTICLES_MAX: Final = 3
 _SHOWN_MAX: Final = 8
-"""How many characters of a number are shown: more may be a secret."""
+"""The most characters of a number in a message: a longer one may be a secret."""
 
 
 def got(value: object) -> str:
-    """A value of a wrong type, as a message shows it: its type, and a short number itself."""
+    """A value of a wrong type in a message: its type, and a short number itself."""
     return "None" if value is None else f"{type(value).__name__} {_short(value)}".rstrip()
 
 
@@ -67,7 +66,6 @@ def _wanted(kinds: tuple[type, ...]) -> str:
 
 
 def _remedy(value: object, kinds: tuple[type, ...]) -> str:
-    """What to write instead, as far as the wanted types tell."""
     for kind in kinds:
         if found := _MADE_BY.get((type(value).__name__, kind.__name__)):
             return found
@@ -81,7 +79,7 @@ def _remedy(value: object, kinds: tuple[type, ...]) -> str:
 
 
 def check_types(values: object, kinds: type | tuple[type, ...], what: str) -> None:
-    """Raise Misuse unless `values` is a collection (not a string) of instances of one of `kinds`."""
+    """Raise Misuse unless `values` is a collection (not a string) of instances of `kinds`."""
     if not isinstance(values, Collection) or isinstance(values, (str, bytes)):
         raise Misuse(f"{got(values)} is not a collection", todo=f"pass a list or a tuple, each item {what}")
     for value in values:
@@ -89,7 +87,7 @@ def check_types(values: object, kinds: type | tuple[type, ...], what: str) -> No
 
 
 def check_tuple(values: object, kinds: type | tuple[type, ...], what: str) -> None:
-    """Raise Misuse unless `values` is a tuple of instances of one of `kinds`."""
+    """Raise Misuse unless `values` is a tuple of instances of `kinds`."""
     if not isinstance(values, tuple):
         raise Misuse(f"{got(values)} is not a tuple", todo=f"pass a tuple, each item {what}")
     for value in values:
@@ -98,7 +96,6 @@ def check_tuple(values: object, kinds: type | tuple[type, ...], what: str) -> No
 
 
 def check_callable(value: object, what: str, todo: str = "") -> None:
-    """Raise Misuse unless `value` can be called."""
     if not callable(value):
         raise Misuse(f"{what} must be callable, got {got(value)}", todo=todo)
 
@@ -132,7 +129,9 @@ def _field_names(kind: type) -> tuple[str, ...] | None:
 
 
 def error_state(error: BaseException) -> Mapping[str, object]:
-    """What an error holds besides its `args`: its attributes, its slots, and what Python keeps, such as `OSError.filename`."""
+    """What an error holds besides its `args`: attributes, slots, `OSError.filename` and the
+    like.
+    """
     check_type(error, BaseException, "an error")
     state: dict[str, object] = dict(vars(error))
     for name, slot in _error_slots(type(error)):  # type: ignore[arg-type]  # a class is hashable
@@ -153,7 +152,7 @@ def _error_slots(kind: type[BaseException]) -> tuple[tuple[str, MemberDescriptor
 
 
 def is_run(items: tuple[object, ...]) -> bool:
-    """Whether these are whole numbers, each one more than the one before."""
+    """Whether these are consecutive whole numbers."""
     check_type(items, tuple, "a tuple")
     if not items:
         return False

@@ -1,8 +1,7 @@
-"""A payload in three chunks is replaced by one in two while somebody reads it and somebody sweeps what is left over.
+"""A payload in three chunks is replaced by one in two, during a read and a sweep.
 
-Writers crash, and all of their requests may meet the faults of the network, as may what a sweep deletes. Sweeps take any
-upload for dead, and keep what was replaced for nobody: how long they wait makes both rare, and nothing else. When all is
-quiet, there is a last one.
+Writers crash, and their requests and the sweep's deletes may meet network faults. Sweeps do not
+wait before they undo and remove. A last sweep follows at rest.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ DELETING: Final = Faults.of(Fault.PARTLY_DONE, Fault.DROPPED, Fault.LOST_REPLY, 
 PAYLOADS: Final = {"old": (b"an ", b"old ", b"one"), "w": (b"a ", b"new one"), "v": (b"another",), "u": (b"small",)}
 PUT: Final = tuple(b"".join(pieces) for pieces in PAYLOADS.values())
 INLINE: Final = ("u",)
-"""Which of them are in their records."""
+"""The payloads stored in their records."""
 
 
 def read_so_far(who: str) -> Cell[int]:
@@ -71,7 +70,7 @@ def read_so_far(who: str) -> Cell[int]:
 
 
 def got(who: str) -> Cell[tuple[bytes, ...]]:
-    """What a reader was given since it began."""
+    """The chunks that a reader has received since its begin."""
     return Cell(("got", who), ())
 
 
@@ -82,7 +81,7 @@ def content_of(upload: str) -> Content:
 
 
 def calls(effect: Effect[object], world: World, who: str) -> Outcomes:
-    """What those do who hand payloads in, and take them."""
+    """The user code of writers and readers."""
     match effect:
         case Call("whole"):
             yield world, PAYLOADS[who][0] if who in INLINE else None
@@ -114,7 +113,7 @@ def there(state: State) -> tuple[str, ...]:
 
 
 def has_read(state: State, reader: str) -> str | None:
-    """The upload whose payload it has read to the end."""
+    """The upload whose payload it has read completely."""
     match state.status(reader):
         case Returned(Content(upload)):
             return upload
@@ -158,7 +157,7 @@ def changes_right(before: State, after: State) -> bool:
 
 
 async def sweeps(made: ModuleType, store: PayloadStore, early: int) -> None:
-    """Sweep at any time, and when all is quiet."""
+    """Sweep at any time, and at rest."""
     for _ in range(early):
         await made.sweep(store, 0)
     await QUIET
@@ -177,19 +176,6 @@ def payloads(
     faults: Faults = FAULTS,
     same_id: bool = False,
 ) -> Scenario:
-    """The scenario.
-
-    Args:
-        made: The module of the programs, or a faulty variant of it.
-        summary: One line for people.
-        writers: Who replaces the payload, a letter each.
-        readers: How many read it.
-        attempts: How often each of them tries.
-        early: How many sweeps there are while they do.
-        budget: How many faults may strike.
-        faults: Which may strike writers.
-        same_id: Whether all uploads have one id.
-    """
     store = PayloadStore(RECORDS, CHUNKS, attempts)
     old = (chunk_document("old", number, KEY, data) for number, data in enumerate(PAYLOADS["old"]))
     first: Document = new_record(KEY).put(CONTENT, content_of("old").document())

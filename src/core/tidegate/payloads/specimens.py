@@ -1,4 +1,4 @@
-"""Ways to replace a large payload wrongly."""
+"""Faulty replacements of a large payload."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from tidegate.sim.variants import variant
 
 
 def bug(name: str, law: str, says: str, source: str, *replacements: tuple[str, str], **names: object) -> Specimen:
-    """Of the programs."""
     return specimen(
         name, law, says, source, partial(variant, uploads, *replacements, **names), make=payloads, of="payloads"
     )

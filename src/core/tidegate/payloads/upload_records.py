@@ -1,36 +1,36 @@
-"""How does a payload of any size come into a record while it is read, and which chunks may be removed?
+"""The record of a payload of any size: the writes that replace it, and the removable chunks.
 
-The payload arrives piece by piece and is never there as a whole, so neither its length nor its digest is known before its
-end, and it cannot be read a second time. Each upload has an id that is never used again, and its chunks have ids that are
-made of that and of their numbers: two uploads never mix, and a chunk whose insert had no reply is inserted again.
+The payload arrives piece by piece, is never complete in memory, and cannot be read twice. Each
+upload has a unique id, and its chunk ids consist of that and their numbers. So two uploads never
+mix, and a chunk whose insert had no reply is inserted again.
 
-    1  announce   the upload's id, in the record of the key                if the record is at the version that was read
-    2  insert     chunk after chunk; after each one, the record is touched if the upload is announced still
-    3  switch     the content comes in, the announcement goes, version + 1 if it is at a version at which that was announced
+    1  announce   store the upload's id in the record, if that is at the version that was read
+    2  insert     insert the chunks; touch the record after each while the upload is announced
+    3  switch     set the content, remove the announcement, version + 1, if the record is at a
+                  version that was read with the announcement
 
-What fits into the record is switched in at once, without chunks. A payload is deleted by switching in nothing.
+Readers see the old content or the new one, with all its chunks. Of concurrent uploads the last
+switch wins. After a lost reply the history of the record tells the outcome of a switch.
 
-Readers see the old content or the new one, and the chunks of both are there. Concurrent uploads of a key do not disturb
-each other: each is switched in whole, and the last one stays. A lost reply of a switch is read back, for the record
-remembers who made its last versions (`tidegate.model.history`).
-
-An upload is needed while the record has its content or its announcement. Once it has neither, it never will again: the
-announcement is made before the first chunk, and its late copies, and those of a switch, find another version. So whoever
-has seen a chunk, and THEN reads a record that does not need its upload, may remove it whenever he likes. He waits for
-those who read the content that was replaced: the first chunk that is there is marked with the time (`retire`), and all are
-removed once that is long enough ago. An upload that stands is guessed to be dead by the time of the last touch; undoing
-makes a version without announcements, so a wrong guess costs the upload, and never the payload.
+The record needs an upload while it has its content or its announcement. After that it never needs
+it again: the announcement precedes the first chunk, and late copies of it and of a switch find
+another version. So a sweep that has seen a chunk, and THEN reads a record without its upload, may
+remove it at any time. For readers of the replaced content it marks the first chunk with the time
+(`retire`) and waits. An announced upload counts as dead some time after the last touch. Undoing
+makes a new version, so a wrong guess costs the upload, never the payload.
 
 Laws
-    UR1  A record's content changes only by a switch that was decided on the version before, and that of an upload in chunks
-         only while it is announced.
-    UR2  No content refers to a chunk that is not there.
+    UR1  A record's content changes only by a switch that was decided on the version before, and
+         that of an upload in chunks only while it is announced.
+    UR2  No content refers to a missing chunk.
     UR3  At rest, after undoing and sweeping, only chunks that a content refers to are left.
-    UR4  The data of a chunk is what was inserted, or it is said to be something else.
+    UR4  The data of a chunk is what was inserted, or is reported as damaged.
 
 Known not to work
-    - A record stays when its payload is deleted: made anew, it would be at version 0 again, where late writes may match.
-    - All uploads of a key are touched together: the announcement of a dead one goes when nobody uploads to that key.
+    - A record stays when its payload is deleted: a new one would start at version 0, where late
+      writes may match.
+    - A touch renews all uploads of a key: the announcement of a dead one stays while others upload
+      to that key.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ PENDING: Final = Field[tuple[str, ...]]("pending")
 HISTORY: Final = Field[tuple[Document, ...]]("history")
 TOUCHED: Final = Field[Instant]("touched")
 FACTS: Final = (VERSION, CONTENT, PENDING, HISTORY)
-"""What is read of a record where the payload in it is not needed."""
+"""The fields to read if the payload in the record is not needed."""
 
 KEY: Final = Field[str]("key")
 DATA: Final = Field[bytes]("data")
@@ -90,7 +90,9 @@ _SWITCHED: Final = "switched"
 _SEPARATOR: Final = "/"
 _DIGITS: Final = 10
 KEPT_FOR: Final[Duration] = 24 * 60 * 60 * 1_000_000
-"""How long what was replaced is kept for its readers, and an upload that stands is not taken for dead: a day."""
+"""How long replaced chunks stay for their readers, and an untouched upload counts as alive: a
+day.
+"""
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -99,14 +101,13 @@ KEPT_FOR: Final[Duration] = 24 * 60 * 60 * 1_000_000
 @final
 @attrs.frozen
 class Content:
-    """What a record says of its payload.
+    """A record's description of its payload.
 
     Attributes:
-        upload: The id of the upload that brought it.
-        chunks: How many there are; 0 if the payload is in the record.
-        length: How many bytes the payload has, before it was made smaller.
-        digest: The SHA-256 of them, in hexadecimal.
-        codec: How the bytes in the chunks were made smaller; a name that means something to whoever does that.
+        chunks: Their number; 0 if the payload is in the record.
+        length: The bytes of the payload before compression.
+        digest: Their SHA-256, in hexadecimal.
+        codec: The compression of the chunks, a name for user code.
     """
 
     upload: str
@@ -123,7 +124,6 @@ class Content:
         check_name(self.codec, "a codec")
 
     def document(self) -> Document:
-        """What is stored of it."""
         counted = Document().put(_UPLOAD, self.upload).put(_CHUNKS, self.chunks).put(_LENGTH, self.length)
         return counted.put(DIGEST, self.digest).put(_CODEC, self.codec)
 
@@ -131,12 +131,7 @@ class Content:
 @final
 @attrs.frozen
 class Found:
-    """A payload as it is in its record. Invariant: it is inline, or in chunks.
-
-    Attributes:
-        content: What the record says of it.
-        inline: The payload, if it has no chunks.
-    """
+    """A payload as found in its record. `inline` holds it if it has no chunks."""
 
     content: Content
     inline: bytes | None = attrs.field(default=None, repr=False)
@@ -151,13 +146,11 @@ class Found:
 @final
 @attrs.frozen
 class UploadRecord:
-    """What is kept under a key; a new one has nothing.
+    """The record of a key; a new one is empty.
 
     Attributes:
-        version: How many switches and undos there were.
-        content: What was switched in last; None if nothing was, or if it was deleted.
-        pending: The uploads that are announced.
-        history: Who made its last versions, newest last.
+        version: The number of switches and undos.
+        pending: The announced uploads.
     """
 
     version: int = 0
@@ -172,19 +165,14 @@ class UploadRecord:
         check_tuple(self.history, Change, "a change")
 
     def needs(self, upload: str) -> bool:
-        """Tell whether chunks of this upload must stay."""
+        """Whether chunks of this upload must stay."""
         return upload in self.pending or (self.content is not None and self.content.upload == upload)
 
 
 @final
 @attrs.frozen
 class Damaged:
-    """What is stored is not what was stored.
-
-    Attributes:
-        where: The id of the chunk, or the record.
-        why: What is wrong with it; nothing of what it holds.
-    """
+    """The stored data is corrupt; `why` quotes none of it."""
 
     where: str
     why: str
@@ -194,22 +182,14 @@ class Damaged:
 
 
 def new_record(key: str) -> Document:
-    """The record of a key that has none, to insert: where the id is taken, another did.
-
-    Raises:
-        Misuse: The key is empty or no string.
-    """
+    """The record of a new key, to insert."""
     check_name(key, "a payload")
     empty = Document().put(ID, key).put(VERSION, 0).put(CONTENT, None).put(INLINE, None)
     return empty.put(PENDING, ()).put(HISTORY, ())
 
 
 def upload_record_of(found: Document) -> UploadRecord | Damaged:
-    """The record that a document holds, or what is wrong with it.
-
-    Raises:
-        Misuse: It is not a document.
-    """
+    """Parse a record; or return `Damaged`."""
     check_type(found, Document, "a record")
     try:
         content = needed(found, CONTENT)
@@ -234,42 +214,25 @@ def _content_of(stored: Document) -> Content:
 
 
 def chunk_id(upload: str, number: int) -> str:
-    """The id of a chunk. Ids are in the order of the numbers, and those of an upload stand together.
-
-    Raises:
-        Misuse: The upload cannot have that id, or the number is none of a chunk.
-    """
+    """The id of a chunk. Ids sort by number, and those of an upload are contiguous."""
     _check_upload(upload)
     check_int(number, "the number of a chunk", 0, 10**_DIGITS - 1)
     return f"{upload}{_SEPARATOR}{number:0{_DIGITS}}"
 
 
 def upload_of(chunk: str) -> str:
-    """The upload that a chunk of this id is of.
-
-    Raises:
-        Misuse: It is no id.
-    """
+    """The upload of a chunk id."""
     check_name(chunk, "a chunk")
     return chunk.rpartition(_SEPARATOR)[0]
 
 
 def end_of(upload: str) -> str:
-    """What the ids of all its chunks come before, and those of no other upload lie between.
-
-    Raises:
-        Misuse: The upload cannot have that id.
-    """
+    """An upper bound of the chunk ids of an upload, below those of any other."""
     _check_upload(upload)
-    return f"{upload}{_SEPARATOR}:"  # the character after the digits
+    return f"{upload}{_SEPARATOR}:"  # ":" follows the digits
 
 
 def chunk_document(upload: str, number: int, key: str, data: bytes) -> Document:
-    """What is stored of a chunk.
-
-    Raises:
-        Misuse: An argument is of the wrong type, or a name is empty.
-    """
     check_type(data, bytes, "the data of a chunk")
     check_name(key, "a payload")
     named = Document().put(ID, chunk_id(upload, number)).put(KEY, key)
@@ -277,11 +240,7 @@ def chunk_document(upload: str, number: int, key: str, data: bytes) -> Document:
 
 
 def chunk_data(found: Document) -> bytes | Damaged:
-    """The data of a chunk (UR4).
-
-    Raises:
-        Misuse: It is not a document.
-    """
+    """The data of a chunk (UR4)."""
     check_type(found, Document, "a chunk")
     data, digest = found.held(DATA), found.held(DIGEST)
     if not isinstance(data, bytes) or sha256(data).hexdigest() != digest:
@@ -299,16 +258,12 @@ def announce(records: str, key: str, version: int, upload: str) -> UpdateOne:
 
 
 def touch(records: str, key: str, upload: str) -> UpdateOne:
-    """Say that the upload goes on; it matches nothing where that is in vain."""
+    """Renew the upload; has no match if it is no longer announced."""
     return update_one(records, AllOf((Eq(ID, key), Contains(PENDING, upload))), PutServerTime(TOUCHED))
 
 
 def switch(records: str, key: str, version: int, upload: str, payload: Found | None) -> UpdateOne:
-    """Let a payload in, AFTER all of its chunks; None deletes what is there.
-
-    Raises:
-        Misuse: An argument is of the wrong type, or a name is empty.
-    """
+    """Set the payload, AFTER all of its chunks; None deletes it."""
     check_type(payload, (Found, type(None)), "a payload")
     _check_upload(upload)
     content, inline = (None, None) if payload is None else (payload.content.document(), payload.inline)
@@ -317,23 +272,23 @@ def switch(records: str, key: str, version: int, upload: str, payload: Found | N
 
 
 def undo(records: str, key: str, version: int, age: Duration) -> UpdateOne:
-    """Make a version without announcements, if none of them was touched for so long."""
+    """Remove the announcements, as a new version, if none was touched for that long."""
     still = AllOf((_unchanged(key, version), OlderThan(TOUCHED, age)))
     return update_one(records, still, Put(PENDING, ()), *_next_version(version, UNDONE, UNDONE))
 
 
 def retire(chunks: str, chunk: str) -> UpdateOne:
-    """Note when the upload of this chunk was needed no longer, unless that is noted."""
+    """Mark this chunk with the time when its upload was no longer needed, unless it is marked."""
     return update_one(chunks, AllOf((Eq(ID, chunk), Not(Exists(RETIRED)))), PutServerTime(RETIRED))
 
 
 def has_retired(chunk: str, age: Duration) -> Filter:
-    """Whether that was so long ago: the filter of the chunk."""
+    """A filter: the chunk was marked at least `age` ago."""
     return AllOf((Eq(ID, chunk), OlderThan(RETIRED, age)))
 
 
 def are_abandoned(age: Duration) -> Filter:
-    """Which records have announcements that were not touched for so long: their filter."""
+    """A filter: records with announcements not touched for `age`."""
     return AllOf((Ne(PENDING, ()), OlderThan(TOUCHED, age)))
 
 

@@ -1,34 +1,29 @@
-"""A payload of any size is put, read piece by piece, deleted, and what is left over is swept.
+"""Programs that put, find, read, get and delete payloads of any size, and sweep.
 
-What is decided is in `tidegate.payloads.upload_records`; this is what is asked of the store, and in which order. The payload
-itself is handed in as it is read, and out as it is found, so that a few chunks are in memory at a time:
+User code passes the payload in and out, so only a few chunks are in memory at a time:
 
-    Call("whole")    the payload, if it is small enough to be in its record, or None
+    Call("whole")    the payload, if it is small enough for its record, or None
     Call("chunk")    the next bytes to store, or none after the last ones
-    Call("facts")    how many bytes there were, and their digest; asked after the last chunk
+    Call("facts")    the number of bytes and their digest; after the last chunk
 
-    Call("begin")    what comes now is the payload of this content; nothing that came before is
-    Call("keep")     the next bytes, as they were stored
+    Call("begin")    the payload of this content follows; discard earlier bytes
+    Call("keep")     the next bytes, as stored
 
-    put         announce; insert each chunk, and touch; switch. What matches nothing, or has no answer, is read back
-                or asked again: of a switch the record's history tells whether it was done
-    find        read the record
-    read        one chunk of what was found. One that is missing sends to the record: was it replaced?
-    get         find, and read each chunk; begin again where it was replaced
-    delete      switch in nothing
-    sweep       undo what was not touched for long; remove the chunks of uploads that were not needed for long
+A step without a match or a reply is read back or repeated; the record's history tells the outcome
+of a switch (`tidegate.payloads.upload_records`).
 
 Laws
-    UP1  Who has read all chunks of a content has read a payload that was put, whole.
-    UP2  No content refers to a chunk that is not there.
-    UP3  A record's content changes by a switch that was decided on the version before, and by nothing else.
-    UP4  Who answers `Stored` has switched, at that version; what answers `Abandoned` was never in, and never will be.
+    UP1  A reader of all chunks of a content has read a complete payload that was put.
+    UP2  No content refers to a missing chunk.
+    UP3  A record's content changes by a switch that was decided on the version before.
+    UP4  After `Stored` the switch is done, at that version; after `Abandoned` it never was and
+         never will be.
     UP5  At rest, after a sweep, only chunks that a content refers to are left.
 
 Known not to work
-    - Who gives up (`Unanswered`) does not know whether the last switch will be done, if that had no answer.
-    - What was replaced so long ago that it was swept is `Replaced` in the middle of a download: begin again.
-    - A record that cannot be read may need any upload: the chunks of its key stay.
+    - After `Unanswered` the last switch may still be done, if it had no reply.
+    - A payload replaced and swept during a download is `Replaced`: start again.
+    - An unreadable record may need any upload: the chunks of its key stay.
 """
 
 from __future__ import annotations
@@ -86,7 +81,7 @@ _ID: Final = Field[str](ID.name)
 @final
 @attrs.frozen
 class Stored:
-    """The payload is in, at that version."""
+    """The payload is stored, at that version."""
 
     version: int
 
@@ -94,13 +89,15 @@ class Stored:
 @final
 @attrs.frozen
 class Abandoned:
-    """The upload was taken for dead, and is not in: it was not touched for longer than a sweep waits."""
+    """A sweep undid the upload: it was not touched for too long."""
 
 
 @final
 @attrs.frozen
 class Unanswered(Attempted):
-    """Nobody answered, or others were faster, often enough. If a switch was sent without an answer, it may be done."""
+    """The attempts are used up by lost replies or conflicts. A switch without a reply may be
+    done.
+    """
 
     attempts: int
 
@@ -120,18 +117,13 @@ class Replaced:
 @final
 @attrs.frozen
 class Deleted:
-    """There was a payload, and there is none any more."""
+    """The payload was deleted."""
 
 
 @final
 @attrs.frozen
 class Swept:
-    """What a sweep has done.
-
-    Attributes:
-        abandoned: How many records had uploads that were taken for dead.
-        removed: How many uploads are gone that nothing refers to. What was done without a reply is not counted in either.
-    """
+    """The result of a sweep: undone and removed uploads, without changes whose reply was lost."""
 
     abandoned: int
     removed: int
@@ -144,12 +136,12 @@ PutOutcome: TypeAlias = Stored | Abandoned | Damaged | Unanswered
 
 
 async def _insert(chunks: str, chunk: Document) -> bool:
-    """Insert a chunk; one that is there is this one, and is written again, for a majority may not have it."""
+    """An existing chunk is the same; it is written again, because a majority may not have it."""
     return await insert_new(chunks, chunk) or await update_one(chunks, Eq(ID, chunk[ID]), Put(KEY, chunk[KEY])) > 0
 
 
 async def _why_missing(records: str, key: str, content: Content, number: int) -> Damaged | Replaced:
-    """Why a chunk is not there, by the record as it is AFTER that."""
+    """Why a chunk is missing, by a read of the record AFTER that."""
     found = await find_one(records, Eq(ID, key), fields=FACTS)
     record = None if found is None else upload_record_of(found)
     is_still_in = isinstance(record, UploadRecord) and record.content == content
@@ -159,14 +151,12 @@ async def _why_missing(records: str, key: str, content: Content, number: int) ->
 @final
 @attrs.frozen
 class PayloadStore:
-    """Where payloads are, and how patient the programs are.
+    """The collections, and the patience of the programs.
 
     Attributes:
-        records: The collection of the records, one a key.
-        chunks: That of the chunks.
-        attempts: How often to try each step before giving up; None for any number. Of a sweep, each record and each upload is
-            one.
-        pauses: How long to wait in between.
+        records: The collection of the records, one per key.
+        attempts: The most attempts of each step (in a sweep, of each record and upload); None for
+            no limit.
     """
 
     records: str
@@ -186,17 +176,9 @@ class PayloadStore:
 
 
 async def put(store: PayloadStore, key: str, upload: str, codec: str) -> PutOutcome:
-    """Put a payload under a key, in the place of what is there: a program.
+    """Put a payload under a key and replace the old one.
 
-    Args:
-        store: Where.
-        key: Its id.
-        upload: An id that is used for this only.
-        codec: How the chunks are made smaller.
-
-    Raises:
-        Misuse: An argument is of the wrong type, or what was called answers something else than it should.
-        Refused: The store said no, definitely.
+    `upload` is an id for this upload only, `codec` the compression of the chunks.
     """
     check_type(store, PayloadStore, "a store of payloads")
     check_name(key, "a payload")
@@ -222,17 +204,7 @@ async def put(store: PayloadStore, key: str, upload: str, codec: str) -> PutOutc
 
 
 async def delete(store: PayloadStore, key: str, request: str) -> Deleted | Absent | Damaged | Unanswered:
-    """Delete the payload of a key: a program.
-
-    Args:
-        store: Where.
-        key: Its id.
-        request: An id that is used for this only.
-
-    Raises:
-        Misuse: An argument is of the wrong type.
-        Refused: The store said no, definitely.
-    """
+    """Delete the payload of a key; `request` is an id for this call only."""
     check_type(store, PayloadStore, "a store of payloads")
     check_name(key, "a payload")
     outcome = await _switched(store, key, request, None)
@@ -246,7 +218,7 @@ async def _looked(store: PayloadStore, key: str) -> UploadRecord | Damaged | Non
 
 
 async def _made(store: PayloadStore, key: str) -> UploadRecord | Damaged:
-    """The record of a key; there is one afterwards, and if it is not this one, its version tells."""
+    """The record of a key, created if missing; a stale one shows by its version."""
     record = await _looked(store, key)
     if record is None:
         await insert_new(store.records, new_record(key))
@@ -254,7 +226,7 @@ async def _made(store: PayloadStore, key: str) -> UploadRecord | Damaged:
 
 
 async def _announced(store: PayloadStore, key: str, upload: str) -> Damaged | Unanswered | None:
-    """None once it is."""
+    """None for success."""
     since = await begins(store.pauses)
     attempt = 0
     while True:
@@ -273,7 +245,7 @@ async def _announced(store: PayloadStore, key: str, upload: str) -> Damaged | Un
 
 
 async def _kept(store: PayloadStore, key: str, upload: str, chunk: Document) -> Abandoned | Unanswered | None:
-    """None once the chunk is there, and the upload announced still."""
+    """None if the chunk is stored and the upload still announced."""
     since = await begins(store.pauses)
     attempt = 0
     while True:
@@ -292,8 +264,8 @@ async def _kept(store: PayloadStore, key: str, upload: str, chunk: Document) -> 
 
 
 async def _switched(store: PayloadStore, key: str, upload: str, payload: Found | None) -> PutOutcome | Absent:
-    """Switch a payload in; `Absent` where nothing is to be in, and nothing is."""
-    sent: UploadRecord | None = None  # what the last switch was decided on
+    """`Absent` for a delete without a payload."""
+    sent: UploadRecord | None = None  # the record on which the last switch was decided
     since = await begins(store.pauses)
     attempt = 0
     while True:
@@ -325,7 +297,7 @@ async def _switched(store: PayloadStore, key: str, upload: str, payload: Found |
 
 
 async def _stored(store: PayloadStore, version: int, replaced: Content | None) -> Stored:
-    """It is in; from now on the chunks of what was replaced are kept for a while. Where that fails, a sweep sees to it."""
+    """Mark the replaced chunks, which stay for a while; if that fails, a sweep does it."""
     if replaced is not None and replaced.chunks:
         try:  # noqa: SIM105  an await in a `with` would not be merged
             await retire(store.chunks, chunk_id(replaced.upload, 0))
@@ -338,12 +310,7 @@ async def _stored(store: PayloadStore, version: int, replaced: Content | None) -
 
 
 async def find(store: PayloadStore, key: str) -> Found | Absent | Damaged | Unanswered:
-    """What there is to read under a key: a program.
-
-    Raises:
-        Misuse: An argument is of the wrong type.
-        Refused: The store said no, definitely.
-    """
+    """Find the payload of a key."""
     check_type(store, PayloadStore, "a store of payloads")
     check_name(key, "a payload")
     since = await begins(store.pauses)
@@ -369,18 +336,7 @@ async def find(store: PayloadStore, key: str) -> Found | Absent | Damaged | Unan
 
 
 async def read(store: PayloadStore, key: str, content: Content, number: int) -> bytes | Replaced | Damaged | Unanswered:
-    """One chunk of what was found: a program.
-
-    Args:
-        store: Where.
-        key: The payload's.
-        content: What was found.
-        number: Of the chunk, from 0.
-
-    Raises:
-        Misuse: An argument is of the wrong type, or there is no such chunk.
-        Refused: The store said no, definitely.
-    """
+    """Read one chunk of a found content, numbered from 0."""
     check_type(store, PayloadStore, "a store of payloads")
     check_type(content, Content, "a content")
     check_int(number, "the number of a chunk", 0, content.chunks - 1)
@@ -401,12 +357,7 @@ async def read(store: PayloadStore, key: str, content: Content, number: int) -> 
 
 
 async def get(store: PayloadStore, key: str) -> Content | Absent | Replaced | Damaged | Unanswered:
-    """Read a payload to its end, and begin again where it was replaced meanwhile: a program.
-
-    Raises:
-        Misuse: An argument is of the wrong type.
-        Refused: The store said no, definitely.
-    """
+    """Read a payload completely, and start again if it was replaced."""
     check_type(store, PayloadStore, "a store of payloads")
     since = await begins(store.pauses)
     attempt = 0
@@ -439,21 +390,15 @@ async def get(store: PayloadStore, key: str) -> Content | Absent | Replaced | Da
 
 
 async def sweep(store: PayloadStore, age: Duration = KEPT_FOR) -> Swept | Unanswered:
-    """Remove what nothing refers to: a program. Any number may sweep at any time.
+    """Remove unreferenced chunks. Sweeps may run concurrently at any time.
 
-    Args:
-        store: Where.
-        age: For how long an upload must not have been touched to be taken for dead, and how long what was replaced is kept
-            for those who read it, in microseconds, by the store's clock.
-
-    Raises:
-        Misuse: An argument is of the wrong type.
-        Refused: The store said no, definitely.
+    Uploads untouched for `age` microseconds (store's clock) count as dead, and replaced chunks stay
+    as long.
     """
     check_type(store, PayloadStore, "a store of payloads")
     check_int(age, "an age in microseconds", 0, INT64_MAX)
     abandoned = removed = attempt = 0
-    record: tuple[str, ...] = ()  # up to where it is done
+    record: tuple[str, ...] = ()  # the last record that was swept
     chunk: tuple[str, ...] = ()
     since = await begins(store.pauses)
     while True:
@@ -482,7 +427,7 @@ async def _undone(store: PayloadStore, found: Document, age: Duration) -> int:
 
 
 async def _removed(store: PayloadStore, chunk: Document, age: Duration) -> int:
-    """One chunk of each upload is looked at, THEN the record that may need it."""
+    """Reads one chunk of each upload, THEN the record that may need it."""
     first, key = needed(chunk, _ID), needed(chunk, KEY)
     found = await find_one(store.records, Eq(ID, key), fields=FACTS)
     record = UploadRecord() if found is None else upload_record_of(found)
@@ -496,6 +441,6 @@ async def _removed(store: PayloadStore, chunk: Document, age: Duration) -> int:
 
 
 async def _remove(store: PayloadStore, first: str) -> None:
-    """All chunks of an upload; the one that says when it was needed no longer goes last."""
+    """The marked chunk goes last."""
     await delete_many(store.chunks, Gt(_ID, first), Lt(_ID, end_of(upload_of(first))))
     await delete_one(store.chunks, Eq(ID, first))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from tidegate.consumer.fanout import Tasks
 from tidegate.pipeline.effects import Output, TaskSpec
@@ -10,7 +11,7 @@ from tidegate.pipeline.identity import KEY_MAX
 
 
 def is_answered(wanted: Collection[str], settled: Collection[str], *, has_letter: bool) -> bool:
-    """Law PL1, of a record that counts as done: its outputs are settled, or it is itself.
+    """Law PN1, of a record that counts as done: its outputs are settled, or it is itself.
 
     Args:
         wanted: The keys of its outputs.
@@ -21,12 +22,12 @@ def is_answered(wanted: Collection[str], settled: Collection[str], *, has_letter
 
 
 def has_no_end_without_answer(is_at_rest: bool, open_requests: int) -> bool:
-    """Law PL2: at rest no request waits for an answer."""
+    """Law PN2: at rest no request waits for an answer."""
     return not is_at_rest or open_requests == 0
 
 
 def is_not_delivered_again(attempts: Sequence[Collection[Output]], failed: Sequence[Collection[Output]]) -> bool:
-    """Law PL3: each attempt of a program takes only outputs that the one before it has failed at.
+    """Law PN3: each attempt of a program takes only outputs that the one before it has failed at.
 
     Args:
         attempts: The outputs of each `Deliver` of one hook call, in order.
@@ -36,20 +37,20 @@ def is_not_delivered_again(attempts: Sequence[Collection[Output]], failed: Seque
 
 
 def calls_are_bounded(calls: int, records: int, retries: int) -> bool:
-    """Law PL4, of one request: each hook is called at most once, plus its retries, plus once for
+    """Law PN4, of one request: each hook is called at most once, plus its retries, plus once for
     each record.
     """
     return calls <= 1 + retries + records
 
 
 def fails_alone(tasks: Tasks, bad: Collection[int], good: Collection[int]) -> bool:
-    """Law PL5: what stands for failed records is for one record each, and for no other record."""
+    """Law PN5: what stands for failed records is for one record each, and for no other record."""
     failed = [tasks.offsets[number] for number in tasks.failed]
     return {(offset,) for offset in bad} <= set(failed) and not any((offset,) in failed for offset in good)
 
 
 def is_numbered(tasks: Tasks, specs: Sequence[TaskSpec]) -> bool:
-    """Law PL6, where no result is given."""
+    """Law PN6, where no result is given."""
     own, others = tasks.offsets[: len(specs)], range(len(specs), len(tasks.offsets))
     return own == tuple(each.offsets for each in specs) and tasks.failed == tuple(others)
 
@@ -66,7 +67,7 @@ def keeps_numbers(before: Sequence[object], made: Sequence[object], after: Seque
     return list(after) in ([*before], [*before, *made])
 
 
-def keys_differ(keys: Mapping[tuple[object, ...], str]) -> bool:
+def keys_differ(keys: Mapping[Any, str]) -> bool:
     """Laws ID1 and ID3, of keys or ids by their parts."""
     return len({*keys.values()}) == len(keys)
 

@@ -17,16 +17,16 @@ dead letters. It never gives an output up by itself. A revocation cancels it; th
 partition begins anew, and the outputs of both have the same keys (`tidegate.pipeline.identity`).
 
 Laws
-    PL1  A record counts as done only after each of its outputs was delivered, dead-lettered with a
+    PN1  A record counts as done only after each of its outputs was delivered, dead-lettered with a
          confirmation, or skipped by a decision; or after the record itself was.
-    PL2  Every request has an answer: whatever a hook raises, its records are settled, unless the
+    PN2  Every request has an answer: whatever a hook raises, its records are settled, unless the
          rules say STOP. No partition waits for a hook that raised.
-    PL3  An output whose delivery was confirmed, skipped or dead-lettered is not delivered again by
+    PN3  An output whose delivery was confirmed, skipped or dead-lettered is not delivered again by
          the same program.
-    PL4  Retries of hooks and deliveries wait in between, and hooks are called a bounded number of
+    PN4  Retries of hooks and deliveries wait in between, and hooks are called a bounded number of
          times for one request.
-    PL5  A record that cannot be decoded or arranged fails alone.
-    PL6  The tasks of a window are numbered in the order of the calls of arrange, then those that
+    PN5  A record that cannot be decoded or arranged fails alone.
+    PN6  The tasks of a window are numbered in the order of the calls of arrange, then those that
          stand for failed records.
 
 Known not to work

@@ -301,6 +301,7 @@ LOST: Final[Mapping[Fault, Which]] = {Fault.LOST_REPLY: is_commit}
 SINK_FAILS: Final[Mapping[Fault, Which]] = {
     Fault.SINK_FAILED: is_delivery, Fault.LOST_REPLY: is_delivery, Fault.DEAD_LETTER_FAILED: is_letter,
 }  # fmt: skip
+UNANSWERED: Final[Mapping[Fault, Which]] = {Fault.SINK_FAILED: is_delivery, Fault.LOST_REPLY: is_delivery}
 _NO_FAULTS: Final[Mapping[Fault, Which]] = {}
 _NO_GOALS: Final[Mapping[str, Law]] = {}
 
@@ -365,7 +366,7 @@ def pipeline(
         budgets={Fault.CRASH_BEFORE: crashes} if crashes else {},
         always={ANSWERED: partial(_is_answered, hooks, users.outputs), ONE_KEY: _has_one_key},
         eventually={ALL: partial(_is_done, records, stops=stops)},
-        sometimes={**({"the partition moves": _moves} if rebalances else {}), **goals},
+        sometimes={**({"the partition moves": _moves} if rebalances else _COMMITTED), **goals},
     )
 
 
@@ -401,6 +402,11 @@ def has_letter(state: State) -> bool:
     return bool(state.read(LETTERS))
 
 
+def is_committed(state: State) -> bool:
+    return state.read(committed(0)) > 0
+
+
+_COMMITTED: Final[Mapping[str, Law]] = {"a record is committed": is_committed}
 _LETTER: Final[Mapping[str, Law]] = {"something is dead-lettered or skipped": has_letter}
 
 
@@ -475,7 +481,9 @@ stopping = partial(
 SCENARIOS: Final = (
     Shipped("pipeline", crashed, partial(crashed, executors=2), partial(crashed, records=3, budget=2, executors=2)),
     Shipped("pipeline.hook_raises", raising, partial(raising, budget=2), partial(raising, budget=2, rebalances=1)),
-    Shipped("pipeline.sink_fails", sinking, partial(sinking, budget=2), partial(sinking, budget=3, records=3)),
+    Shipped(
+        "pipeline.sink_fails", partial(sinking, kinds=UNANSWERED), partial(sinking, budget=2),
+        partial(sinking, budget=3, records=3)),
     Shipped(
         "pipeline.sink_refuses", partial(refusing, goals=_LETTER), partial(refusing, rebalances=1),
         partial(refusing, rebalances=1, records=3, budget=2)),

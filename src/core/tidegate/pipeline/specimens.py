@@ -89,19 +89,19 @@ SPECIMENS: Final = (
         "Planted: the outputs that it would have returned are nowhere.",
         _programs("events.append(TasksReported(window, raised, attempt, Report.UNDELIVERED))",
                   "events.append(TasksReported(window, raised, attempt, Report.DELIVERED))"),
-        make=raising, of="pipeline.hook_raises"),
+        make=partial(raising, records=1), of="pipeline.hook_raises"),
     specimen(
         "pipeline.record_done_is_lost", ANSWERED,
         "A record at which record_done raises counts as done.",
         "Drakkar 0.11.1: the error is logged, and the offset is committed.",
         _programs("        left = raised\n", "        left = ()\n        done = offsets\n"),
-        make=raising, of="pipeline.hook_raises"),
+        make=partial(raising, records=1), of="pipeline.hook_raises"),
     specimen(
         "pipeline.window_done_is_lost", ANSWERED,
         "A window at which window_done raises counts as done.",
         "Drakkar 0.11.1 loses its error in a background task.",
         _programs(_WINDOW_RAISES, _WINDOW_RAISES + "            pass\n        if True:\n"),
-        make=raising, of="pipeline.hook_raises"),
+        make=partial(raising, records=1), of="pipeline.hook_raises"),
     specimen(
         "pipeline.task_error_freezes", ALL,
         "Task_error is called again and again until it does not raise.",

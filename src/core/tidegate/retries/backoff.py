@@ -1,30 +1,25 @@
 """Decides when a failed attempt is repeated, and when to give up.
 
-A policy has delays and an optional maximum of attempts, of time, or of both. Delays count from 1,
-after the first failure. A length of time is microseconds or a timedelta:
+Delays count from 1, after the first failure, in microseconds or as a timedelta:
 
     fixed        interval                                    linear    min(cap, interval * n)
     exponential  min(cap, floor(first * factor^(n-1)))       series    intervals[n-1], then the last
     cron         the first instant after now, through a port
 
-Jitter shortens a delay: delay - delay * jitter * draw. The random `draw` is an argument. A jitter
-of 1 is the "full jitter" of MongoDB's drivers (Brooker 2015, "Exponential Backoff And Jitter").
-`tidegate.retries.failures` decides whether a failure may be tried again at all.
+Jitter shortens a delay: delay - delay * jitter * draw, with a random `draw` as argument. A jitter
+of 1 is the "full jitter" of Brooker 2015 ("Exponential Backoff And Jitter").
 
 Laws
     BO1  A policy allows no more attempts than its maximum.
     BO2  No attempt begins later than the maximum duration after the first one.
-    BO3  Delays follow the formula at any number of attempts. Except in a series they never fall.
-         None passes the cap.
+    BO3  Delays follow the formula. Except in a series they never fall. None passes the cap.
     BO4  Jitter takes at most its part: delay * (1 - jitter) <= delay with jitter <= delay.
-    BO5  The next attempt is exactly the delay after now. For a cron it is the first instant that
-         the port names.
+    BO5  The next attempt is exactly the delay after now, for a cron the instant of the port.
     BO6  A policy gives up only at one of its limits, or when its cron names no next instant.
     BO7  Moving all instants by the same time moves the next attempt, and changes nothing else.
 
 Known not to work
-    - A clock that is set back lengthens the maximum duration. One that leaps forward ends it.
-      Attempts still count.
+    - A clock that is set back lengthens the maximum duration; one that leaps forward ends it.
 """
 
 from __future__ import annotations
@@ -44,14 +39,11 @@ from tidegate.retries.schedule import NextAfter
 
 DAY: Final[Duration] = 24 * 60 * MINUTE
 LONGEST: Final[Duration] = 36_525 * DAY
-"""A century: the maximum of every delay."""
-
 FACTOR_LEAST: Final = 1_010_000
 """In parts per million. A smaller factor takes thousands of steps to reach its cap."""
 
 
 def check_delay(delay: object, what: str, least: Duration) -> None:
-    """Raise Misuse unless `delay` is a number of microseconds from `least` to a century."""
     check_int(delay, what, least, LONGEST)
 
 
@@ -136,8 +128,6 @@ class Cron:
 
 
 Delays: TypeAlias = Fixed | Linear | Exponential | Series
-"""Back-offs that compute their own delays."""
-
 Backoff: TypeAlias = Delays | Cron
 
 
@@ -146,15 +136,13 @@ Backoff: TypeAlias = Delays | Cron
 class Policy:
     """When to try again, and when to give up.
 
-    Invariants: 1 <= attempts_max, or None; the delay after the first failure is at most
-    elapsed_max; jitter_ppm <= PPM, and 0 for a cron, whose times are exact; without a maximum of
-    attempts the last delay is not 0.
+    Invariants: 1 <= attempts_max, or None; the first delay is at most elapsed_max; jitter_ppm <=
+    PPM, and 0 for a cron; without attempts_max the last delay is not 0.
 
     Attributes:
-        backoff: The delays.
         attempts_max: The maximum of attempts, the first included; None for no limit.
-        elapsed_max: The latest start of an attempt, in microseconds after the first one; None for
-            no limit.
+        elapsed_max: The latest start of an attempt, in microseconds after the first; None for no
+            limit.
         jitter_ppm: The part of a delay that jitter may take away.
     """
 
@@ -233,12 +221,6 @@ def decide(policy: Policy, attempts: int, since: Instant, now: Instant, draw_ppm
         since: When the first attempt began or failed; the maximum duration counts from here.
         now: The time, on the same clock.
         draw_ppm: A random number from 0 to PPM: the part of the jitter that applies.
-
-    Returns:
-        `Retry` with the instant and the delay in microseconds, or `GiveUp` with the reason.
-
-    Raises:
-        Misuse: No attempt was made, the draw is outside 0 to PPM, or the clocks differ.
     """
     check_type(policy, Policy, "a policy")
     check_int(attempts, "a number of attempts that were made", 1)
@@ -261,17 +243,10 @@ def decide(policy: Policy, attempts: int, since: Instant, now: Instant, draw_ppm
 
 
 def delay_after(backoff: Delays, attempts: int) -> Duration:
-    """The delay after a number of failed attempts, without jitter.
-
-    Args:
-        backoff: Any but a cron, which has no delays of its own.
-        attempts: How many were made; any number from 1.
-
-    Returns:
-        The delay in microseconds.
+    """The delay after a number of failed attempts, without jitter, in microseconds.
 
     Raises:
-        Misuse: The back-off is a cron or of another type, or no attempt was made.
+        Misuse: The back-off is a cron, or no attempt was made.
     """
     check_type(backoff, get_args(Delays), "a back-off with delays of its own")
     check_int(attempts, "a number of attempts that were made", 1)
@@ -292,14 +267,7 @@ def delay_after(backoff: Delays, attempts: int) -> Duration:
 
 
 def draw_of(text: str) -> int:
-    """A deterministic draw for callers without a random generator; different texts scatter.
-
-    Args:
-        text: The caller and the attempt.
-
-    Returns:
-        A number from 0 to PPM.
-    """
+    """A deterministic draw (0 to PPM) for callers without a random generator; texts scatter."""
     check_type(text, str, "a text")
     return int.from_bytes(sha256(text.encode(errors="replace")).digest()) % (PPM + 1)
 

@@ -1,10 +1,9 @@
 """Limits the retries of one client, so that they do not keep an overloaded server down.
 
-When a server is overloaded or gone, all its clients retry, and their retries keep it down. Each
-client therefore pays for retries from one bucket of tokens. Only answered attempts fill it. In
-normal operation every failure may be retried; in an outage the bucket is soon empty. First attempts
-are free. The design follows the client backpressure of MongoDB's drivers and the retry quota of the
-AWS SDKs. The defaults are MongoDB's: 1,000 retries at once, a tenth of one back for each success.
+Each client pays for retries from one bucket of tokens, which only answered attempts fill. In normal
+operation every failure may be retried; in an outage the bucket is soon empty. First attempts are
+free. The design and the defaults follow the client backpressure of MongoDB's drivers: 1,000 retries
+at once, a tenth of one back for each success.
 
     a retry                            takes `cost`; it is not sent if fewer tokens are left
     an attempt is answered             adds `refund`
@@ -30,12 +29,8 @@ from tidegate.model.values import check_int, check_type
 @final
 @attrs.frozen(kw_only=True)
 class Budget:
-    """The limits on retries. Invariant: 1 <= refund <= cost <= capacity.
-
-    Attributes:
-        capacity: The size of the bucket in tokens; it starts full.
-        cost: Tokens that a retry takes.
-        refund: Tokens that an answer adds.
+    """The limits on retries, in tokens; the bucket starts full. Invariant: 1 <= refund <= cost <=
+    capacity.
     """
 
     capacity: int = 10_000
@@ -51,7 +46,7 @@ class Budget:
 @final
 @attrs.frozen
 class Paid:
-    """Send the retry; `left` tokens remain."""
+    """Send the retry."""
 
     left: int
 
@@ -59,7 +54,7 @@ class Paid:
 @final
 @attrs.frozen
 class Overspent:
-    """Do not send the retry: too few tokens remain."""
+    """Do not send the retry."""
 
     left: int
 
@@ -71,33 +66,13 @@ BudgetVerdict: TypeAlias = Paid | Overspent
 
 
 def pay(budget: Budget, left: int) -> BudgetVerdict:
-    """Decide whether a retry may be sent.
-
-    Args:
-        budget: The rules.
-        left: Tokens in the bucket.
-
-    Returns:
-        `Paid` with the remaining tokens, or `Overspent`.
-
-    Raises:
-        Misuse: An argument is of another type or out of range.
-    """
+    """Decide whether a retry may be sent with `left` tokens in the bucket."""
     _check(budget, left)
     return Paid(left - budget.cost) if left >= budget.cost else Overspent(left)
 
 
 def answered(budget: Budget, left: int, *, is_retry: bool) -> int:
-    """Count the tokens after an answered attempt; a refusal is an answer too.
-
-    Args:
-        budget: The rules.
-        left: Tokens in the bucket before.
-        is_retry: Whether the attempt was paid for.
-
-    Raises:
-        Misuse: An argument is of another type or out of range.
-    """
+    """The tokens after an answered attempt; a refusal is an answer too."""
     _check(budget, left)
     return min(budget.capacity, left + budget.refund + (budget.cost if is_retry else 0))
 

@@ -1,9 +1,7 @@
 """Classifies a failure as definite, ambiguous or lasting, and decides whether to retry the effect.
 
-A failed call was refused, met a blip, or met an outage. A missing reply does not tell a blip from
-an outage; only another attempt does. The strategy is that of "How To Write Resilient MongoDB
-Applications" (Davis 2016): retry a network error once, never retry a command error, and make sure
-that a retry does not count twice.
+The strategy is that of "How To Write Resilient MongoDB Applications" (Davis 2016): retry a network
+error once, never retry a command error, and make sure that a retry does not count twice.
 
     failure       class         remedy
     Refused       definite      none: pass it on
@@ -13,14 +11,11 @@ that a retry does not count twice.
     Unreadable    ambiguous     likewise: it was done, and its reply was lost on the way
     any of the last four, once the policy gives up        lasting: pass it on
 
-Knowledge of an effect covers all its attempts together: a refusal says nothing about the attempt
-before it. Knowledge is therefore joined, `NOT_DONE < PERHAPS_DONE < DONE`, and never falls. The
-policy decides when to try again (`tidegate.retries.backoff`).
+Knowledge of an effect covers all its attempts, because a refusal says nothing about the attempt
+before it. It is joined, `NOT_DONE < PERHAPS_DONE < DONE`, and never falls.
 
-Use this module to send the very same effect again: one insert, one message, a call of another
-system. The shipped programs do not use it. After a failure and a pause (`tidegate.retries.pauses`)
-they read again, find their own request or not, and decide on the current state. That tells more
-than the failure; a refusal of a decision on an old version says nothing.
+Use this module to send the very same effect again. The shipped programs instead read again after a
+pause, find their own request or not, and decide on the current state. That is more reliable.
 
 Laws
     FA1  A refused effect is not sent again, whatever the operation and the policy.
@@ -30,8 +25,8 @@ Laws
     FA5  A failure is definite if refused, lasting if the policy gave up, ambiguous otherwise.
 
 Known not to work
-    - If others remove the inserted document and insert theirs under the same id, the duplicate
-      counts as another's, although the caller's insert was done.
+    - If others replace the inserted document under the same id, the duplicate counts as another's,
+      although the caller's insert was done.
 """
 
 from __future__ import annotations
@@ -48,11 +43,11 @@ from tidegate.model.values import check_name, check_type
 from tidegate.retries.backoff import Fixed, GiveUp, GiveUpReason, Policy, Retry, decide
 
 ARTICLE: Final = Policy(backoff=Fixed(0), attempts_max=2, elapsed_max=29 * SECOND)
-"""Retry once, at once; but not after an attempt in which the driver sought a primary for 30 s."""
+"""Retry once, unless the driver already sought a primary for 30 s."""
 
 
 class Operation(Enum):
-    """What an effect does if it is applied twice."""
+    """The effect of a second application."""
 
     READ = "a read"
     RECOGNISED = "a write that is recognised when it comes again"
@@ -61,7 +56,7 @@ class Operation(Enum):
 
 
 class Knowledge(IntEnum):
-    """What is known of an effect; higher is more."""
+    """The knowledge of an effect; higher is more."""
 
     NOT_DONE = 0
     PERHAPS_DONE = 1
@@ -75,7 +70,7 @@ _KNOWN: Final[Mapping[type[Failure], Knowledge]] = {
     NotDurable: Knowledge.DONE,
     Unreadable: Knowledge.DONE,
 }
-"""What a failure says of its own attempt; an unlisted one says nothing: PERHAPS_DONE."""
+"""The knowledge from one failure; an unlisted one means PERHAPS_DONE."""
 
 
 class Remedy(Enum):
@@ -110,16 +105,7 @@ STEPS: Final[Mapping[Operation, Mapping[Knowledge, Remedy]]] = {
 @final
 @attrs.frozen
 class Tried:
-    """The attempts so far and their result.
-
-    Invariants: 1 <= attempts; known is not less than the last failure says.
-
-    Attributes:
-        failure: The last failure.
-        attempts: How many were made.
-        since: When the first one began.
-        known: The joint knowledge of all attempts.
-    """
+    """The attempts so far and their joint knowledge, not less than the last failure says."""
 
     failure: Failure
     attempts: int
@@ -128,19 +114,7 @@ class Tried:
 
 
 def failed(failure: Failure, since: Instant, before: Tried | None = None) -> Tried:
-    """Add a failure to the attempts so far.
-
-    Args:
-        failure: How the last attempt ended.
-        since: When the first attempt began; ignored if `before` is given.
-        before: The earlier attempts; None for none.
-
-    Returns:
-        One attempt more, and at least as much knowledge.
-
-    Raises:
-        Misuse: An argument is of a wrong type.
-    """
+    """Add a failure to the attempts `before`; `since` is the start of the first attempt."""
     check_type(failure, Failure, "a failure")
     check_type(since, Instant, "the time of the first attempt")
     if before is None:
@@ -172,14 +146,14 @@ class ReadBack:
 
 
 class NotRetryable(Enum):
-    """Why an effect is not retried, whatever the policy says."""
+    """Why an effect is not retried."""
 
     REFUSED = "it was refused"
     MIGHT_COUNT_TWICE = "it may have been done, and would count twice"
 
 
 class ErrorClass(Enum):
-    """The kind of an error, as far as known."""
+    """The kind of an error."""
 
     DEFINITE = "definite"
     AMBIGUOUS = "ambiguous"
@@ -224,13 +198,6 @@ def decide_failure(
         tried: The attempts, the last failure included: `failed(...)`.
         now: The time, on the clock of `tried.since`.
         draw_ppm: A random number from 0 to PPM.
-
-    Returns:
-        `SendAgain` or `AssertAgain` with the time, `ReadBack`, or `PassOn` with the reason and the
-        knowledge.
-
-    Raises:
-        Misuse: An argument is of a wrong type, or as in `decide`.
     """
     check_type(operation, Operation, "an operation")
     check_type(tried, Tried, "what was tried")
@@ -256,18 +223,9 @@ class Duplicate(Enum):
 
 
 def decide_duplicate(request: str, made_by: str | None) -> Duplicate:
-    """Decide what a duplicate key means for an insert under the caller's own id and request.
+    """Decide what a duplicate key means for an insert of `request` under the caller's own id.
 
-    Args:
-        request: The request that the insert carries.
-        made_by: The request that made the stored document, from a read that sees all majority
-            writes; None if there is no document.
-
-    Returns:
-        Whose document it is.
-
-    Raises:
-        Misuse: A request is empty or no string.
+    `made_by` is the request of the stored document, read by majority; None for no document.
     """
     check_name(request, "a request")
     if made_by is None:

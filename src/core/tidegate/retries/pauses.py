@@ -1,34 +1,25 @@
 """How long a program waits between attempts.
 
-A program retries when it loses a race, gets no reply, or finds a record missing. Retrying at once
-collides with the same competitors, exhausts the attempts, and hammers a store that is electing a
-primary. So a program waits, twice as long each time up to a cap, for a random part of that:
-exponential back-off with full jitter, as Brooker 2015 ("Exponential Backoff And Jitter") measured
-for writes that compare and set.
+A program that lost a race or got no reply must not retry at once: it would meet the same
+competitors, exhaust the attempts, and hammer a store that is electing a primary. So it waits by
+exponential back-off with full jitter (Brooker 2015, "Exponential Backoff And Jitter"). The default
+is that of MongoDB's drivers for an overloaded server: 100 ms, doubled, up to 10 s (specification
+"Client Backpressure"). Eight attempts have at most 12.7 s between them, half of that on average.
+MongoDB elects a primary within 12 s.
 
-    attempts made    1          2          3          n
-    pause            delay(1)   delay(2)   delay(3)   delay(n), less a part that the runtime draws
-
-The default is that of MongoDB's drivers for an overloaded server: 100 ms, doubled, up to 10 s, full
-jitter (specification "Client Backpressure"). Eight attempts have at most 12.7 s between them, half
-of that on average. MongoDB elects a primary within 12 s.
-
-Each program takes a number of attempts (`attempts`; None for no limit) and its `pauses`, which may
-end it sooner: no attempt begins after `elapsed_max`. The store limits how long one attempt takes: a
-client waits for a reply until its deadline, and the failure ends the attempt.
+Each program takes a number of attempts (None for no limit) and its `pauses`. The store limits how
+long one attempt takes.
 
 Laws
-    PA1  A contender does not retry early: at least the delay less its jitter lies between two
-         attempts.
+    PA1  At least the delay less its jitter lies between two attempts.
     PA2  The pause after n attempts is the delay after n, with that jitter.
     PA3  No attempt begins later than the maximum duration after the first one, unless a sleep lasts
          longer than requested. No attempt is missing before that, unless its whole delay would not
          fit.
 
 Known not to work
-    - Attempts of a program in a program multiply: each outer pause follows all inner ones, and each
-      program has a maximum duration of its own.
-    - A clock that is set back lengthens the maximum duration. One that leaps forward ends it.
+    - Attempts of a program in a program multiply, and each has a maximum duration of its own.
+    - A clock that is set back lengthens the maximum duration; one that leaps forward ends it.
 """
 
 from __future__ import annotations
@@ -45,10 +36,7 @@ from tidegate.retries.backoff import Delays, Exponential, check_delay, delay_aft
 
 
 class Attempted:
-    """A result of a retrying program.
-
-    The runtime logs it (`tidegate_adapters.runtime.driver`).
-    """
+    """A result of a retrying program, for the log of the runtime."""
 
     __slots__ = ()
 
@@ -69,8 +57,6 @@ class Pauses:
     Invariants: 0 <= jitter_ppm <= PPM; the first delay fits into elapsed_max.
 
     Attributes:
-        delays: The wait by number of attempts.
-        jitter_ppm: The part of it that may be taken away; all of it by default.
         elapsed_max: The latest start of an attempt after the first one, in microseconds or a
             timedelta; None for no limit.
     """
@@ -92,11 +78,7 @@ class Pauses:
                 )
 
     def after(self, attempts: int) -> Sleep:
-        """The pause after that many attempts, as an effect.
-
-        Raises:
-            Misuse: No attempt was made.
-        """
+        """The pause after that many attempts, as an effect."""
         return Sleep(delay_after(self.delays, attempts), self.jitter_ppm)
 
 
@@ -104,24 +86,15 @@ PAUSES: Final = Pauses()
 
 
 async def pause(pauses: Pauses, attempts: int) -> None:
-    """Wait before the next attempt: a program.
-
-    It returns at once before the first attempt, or if the delay is 0.
-
-    Args:
-        pauses: How long.
-        attempts: How many were made.
-    """
+    """Wait before the next attempt; not before the first one."""
     if attempts and (sleep := pauses.after(attempts)).duration:
         await sleep
 
 
 def check_attempts(attempts: object, pauses: object) -> None:
-    """Raise Misuse unless these are a number of attempts and the pauses between them.
+    """Raise Misuse unless these are a number of attempts from 1, or None, and their pauses.
 
-    Args:
-        attempts: A number from 1; None for no limit.
-        pauses: Their last delay must not be 0 if attempts are unlimited: the loop would never end.
+    Without a limit the last delay must not be 0: the loop would never end.
     """
     if attempts is not None:
         check_int(attempts, "a number of attempts", 1)
@@ -136,24 +109,15 @@ def check_attempts(attempts: object, pauses: object) -> None:
 
 
 async def begins(pauses: Pauses) -> Instant | None:
-    """When the first attempt begins, or None if there is no maximum duration: a program."""
+    """When the first attempt begins; None if there is no maximum duration."""
     return None if pauses.elapsed_max is None else await Now()
 
 
 async def goes_on(pauses: Pauses, attempts: int | None, made: int, since: Instant | None) -> bool:
-    """Wait before the next attempt, if there is one: a program.
+    """Wait before the next attempt, if one follows; return whether it does.
 
     Call it in one place, `while True: if not await goes_on(...): break`. A `while await` compiles
     into two places, which keep equal states apart.
-
-    Args:
-        pauses: The pauses, and the maximum duration.
-        attempts: The maximum of attempts; None for no limit.
-        made: How many were made.
-        since: When the first one began (`begins`).
-
-    Returns:
-        Whether another attempt follows.
     """
     if attempts is not None and made >= attempts:
         return False

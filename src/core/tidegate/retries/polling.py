@@ -1,27 +1,23 @@
 """When to poll a source that sends no notifications: less and less often while it is empty.
 
-A poller pays either in idle queries or in delay, so the interval adapts. It starts at `least`,
-doubles with each poll up to `most`, and returns to `least` after a find or an announcement. This is
-binary exponential back-off (Metcalfe and Boggs 1976, "Ethernet"). A little jitter keeps processes
-that started together from polling together for ever.
+The interval starts at `least`, doubles with each poll up to `most`, and returns to `least` after a
+find or an announcement. This is binary exponential back-off (Metcalfe and Boggs 1976, "Ethernet").
+Jitter keeps processes that started together from polling together.
 
-Each source has a pace: when the next poll is due, and the interval after it. All workers of a
-process share the pace. A worker takes a turn in one step, and polls only afterwards:
+Each source has a pace, which all workers of a process share. A worker takes a turn in one step, and
+polls only afterwards:
 
     turn     Ask(source, pace)    store the pace: due = now + interval + jitter, interval doubled;
                                   THEN poll
              Wait(until)          sleep until then, or until woken
     woken    a poll found something, or it was announced: due now, and the interval is `least`
 
-A poll that finds nothing changes no pace afterwards. Its reply may be older than an announcement
-made during the poll, so it does not overwrite that one: the source is polled again. A worker that
-finds something wakes one sleeper, which polls and, if it finds something, wakes the next. So as
-many workers are awake as there is work for.
+A poll that finds nothing changes no pace, because its reply may be older than an announcement. A
+worker that finds something wakes one sleeper. So as many workers are awake as there is work for.
 
 Laws
     PO1  least <= interval <= most, and a poll is due within most + jitter, whatever was done.
-    PO2  Without a wake-up the gaps are least, 2 * least, 4 * least, ... up to most, each plus its
-         jitter.
+    PO2  Without a wake-up the gaps are least, 2 * least, ... up to most, each plus its jitter.
     PO3  An announced source is due until it is polled, whatever earlier polls return. A wake-up
          never makes a source wait longer.
     PO4  The polled source is one of those due longest. No source is polled before it is due.
@@ -30,8 +26,7 @@ Laws
     PO7  A clock that is set back delays no poll: a source due later than possible counts as due.
 
 Known not to work
-    - A wake-up cannot name a later time. A record due at a known time is found by a poll, at most
-      most + jitter late.
+    - A wake-up cannot name a later time: a record due then is found at most most + jitter late.
     - Wake-ups do not cross processes; there, the interval is the delay.
     - Threads need a lock to read a pace, decide, and write it back in one step.
 """
@@ -55,12 +50,9 @@ S = TypeVar("S")
 @final
 @attrs.frozen(kw_only=True)
 class PollingBounds:
-    """How often to poll. Invariants: 0 < least <= most <= LONGEST; 0 <= jitter <= LONGEST.
+    """How often to poll, in microseconds.
 
-    Attributes:
-        least: The interval after a find, in microseconds.
-        most: The longest interval without a find, in microseconds.
-        jitter: The maximum random addition, in microseconds.
+    Invariants: 0 < least <= most <= LONGEST; 0 <= jitter <= LONGEST.
     """
 
     least: Duration = attrs.field(default=200 * MILLISECOND, converter=micros)
@@ -74,7 +66,6 @@ class PollingBounds:
 
     @property
     def longest(self) -> Duration:
-        """The longest time between two polls, in microseconds."""
         return self.most + self.jitter
 
 
@@ -88,11 +79,7 @@ class Pace:
 
 
 def fresh(bounds: PollingBounds, now: Instant) -> Pace:
-    """The pace of a source that was never polled: due now.
-
-    Raises:
-        Misuse: An argument is of another type.
-    """
+    """The pace of a source that was never polled: due now."""
     check_type(bounds, PollingBounds, "the bounds of an interval")
     check_type(now, Instant, "the time")
     return Pace(now, bounds.least)
@@ -146,20 +133,13 @@ Turn: TypeAlias = Ask[S] | Wait | NoSource
 
 
 def turn(bounds: PollingBounds, paces: Mapping[S, Pace], now: Instant, draw_ppm: int = 0) -> Turn[S]:
-    """Decide what an idle worker does next.
+    """Decide the next action of an idle worker.
 
     Args:
         bounds: How often to poll.
         paces: The pace of each source; among those due equally long, the first is polled.
         now: The time, on the clock of the paces.
         draw_ppm: A random number from 0 to PPM: the part of the jitter that is added.
-
-    Returns:
-        `Ask` with the source and its new pace, `Wait` with the instant and the time until then, or
-        `NoSource`.
-
-    Raises:
-        Misuse: An argument is of another type, the draw is outside 0 to PPM, or the clocks differ.
     """
     check_type(bounds, PollingBounds, "the bounds of an interval")
     check_type(paces, Mapping, "the paces of the sources")
@@ -179,18 +159,9 @@ def turn(bounds: PollingBounds, paces: Mapping[S, Pace], now: Instant, draw_ppm:
 
 
 def woken(bounds: PollingBounds, pace: Pace, now: Instant) -> Pace:
-    """The pace after a find or an announcement in its source. The caller wakes one sleeper.
+    """The pace after a find or an announcement in its source; the caller wakes one sleeper.
 
-    Args:
-        bounds: How often to poll.
-        pace: The current pace, which may differ from the one stored at the poll.
-        now: The time, on the clock of the pace.
-
-    Returns:
-        The pace: due now, or since it was due, and with the least interval.
-
-    Raises:
-        Misuse: An argument is of another type, or the clocks differ.
+    `pace` is the current one, which may differ from the one stored at the poll.
     """
     check_type(bounds, PollingBounds, "the bounds of an interval")
     check_type(pace, Pace, "the pace of a source")

@@ -1,9 +1,6 @@
 """Runs an idempotent program again from its start until it succeeds.
 
-A program that only reads, or whose repetition is harmless, need not end with the first request
-without a reply: a primary steps down, or a new collection has no snapshot yet. `repeat` runs it
-again after a pause (`tidegate.retries.pauses`). It restarts the whole program, because its earlier
-reads may be older than its next ones.
+It restarts the whole program, because its earlier reads may be older than its next ones.
 
     end of a run                         what follows
     it returns                           `repeat` returns that value
@@ -16,7 +13,6 @@ Laws
     AN3  Such a failure is raised only where no attempt follows (`tidegate.retries.pauses`, PA3).
 
 Known not to work
-    - A change during a run may be seen by a part of it, as in any program with several reads.
     - A repeated program within a repeated one multiplies the attempts: repeat the inner ones.
 """
 
@@ -36,22 +32,14 @@ T = TypeVar("T")
 ATTEMPTS: Final = 8
 """The default number of attempts: with `PAUSES`, they outlast an election."""
 PASSING: Final = (NotApplied, Ambiguous, NotDurable)
-"""Failures that another attempt may not meet."""
 
 
 async def repeat(make: Callable[[], Awaitable[T]], attempts: int | None = ATTEMPTS, pauses: Pauses = PAUSES) -> T:
-    """Run a program until it succeeds: a program.
+    """Run a program until it succeeds, and return its result.
 
-    Args:
-        make: Makes a new program, or one effect, for each run; it must be safe to repeat.
-        attempts: The maximum of runs; None for no limit.
-        pauses: The pauses between runs.
-
-    Returns:
-        What the program returns.
+    `make` makes a new program, or one effect, for each run; it must be safe to repeat.
 
     Raises:
-        Misuse: An argument is of a wrong type.
         Failure: The last attempt failed, or the store refuses.
     """
     check_callable(make, "what makes a program")
@@ -69,14 +57,7 @@ async def repeat(make: Callable[[], Awaitable[T]], attempts: int | None = ATTEMP
 
 
 def repeated(program: Callable[P, Program[T]]) -> Callable[P, Program[T]]:
-    """Decorate a program that is safe to repeat, so that each call repeats it.
-
-    Args:
-        program: An `async def` of effects.
-
-    Raises:
-        Misuse: It is not callable.
-    """
+    """Decorate a program that is safe to repeat, so that each call repeats it."""
     check_callable(program, "a program")
 
     @wraps(program)  # logs name it

@@ -1,8 +1,6 @@
-"""Sends one effect again until its outcome is known.
+"""Sends one effect again until its outcome is known, by the decisions of `failures`.
 
-This carries out the decisions of `tidegate.retries.failures`: the strategy of "How To Write
-Resilient MongoDB Applications" (Davis 2016) for a caller that sends the very same again. There are
-three outcomes. The third is not a failure to be hidden:
+There are three outcomes:
 
     Done       it was done, and a majority has it
     NotDone    no request for it was done, or will be
@@ -10,9 +8,8 @@ three outcomes. The third is not a failure to be hidden:
                failover may roll it back
 
 A duplicate insert under the caller's own id is recognised by the stored document. The caller's own
-content is a success. Content of others is a refusal if no earlier request may have been done. If
-one may have been, the outcome is unknown: others may have changed the caller's document since. It
-is also unknown if the document cannot be read, because an earlier call may have inserted it.
+content is a success. Content of others is a refusal if no earlier request may have been done.
+Otherwise the outcome is unknown: others may have changed the caller's document since.
 
 Laws
     RS1  Done is returned only for an effect that was done.
@@ -59,12 +56,7 @@ RETRIES: Final = Policy(
 @final
 @attrs.frozen
 class Done(Generic[T]):
-    """The effect was done, and a majority has it.
-
-    Attributes:
-        reply: The reply to the last attempt; an earlier attempt may have done the work.
-        attempts: How many were made. The kit also counts the driver's own retries.
-    """
+    """The effect was done, and a majority has it; an earlier attempt may have done the work."""
 
     reply: T
     attempts: int = 1
@@ -76,7 +68,7 @@ class Done(Generic[T]):
 @final
 @attrs.frozen
 class NotDone(Attempted):
-    """No request for it was done, or will be: the last failure says why."""
+    """No request for it was done, or will be."""
 
     failure: Failure
     attempts: int = 1
@@ -120,22 +112,13 @@ class Unknown(Attempted):
 Sent: TypeAlias = Done[T] | NotDone | Unknown
 
 LookUp: TypeAlias = Callable[[], Program[Duplicate]]
-"""A program that reads, by majority, whose document has the id of an insert; `GONE` for none."""
+"""Reads, by majority, the owner of the document with the id of an insert; `GONE` for none."""
 
 
 async def send(effect: Effect[T], operation: Operation, policy: Policy = RETRIES) -> Sent[T]:
-    """Send an effect until it is answered, refused, or given up.
+    """Send an effect until it is answered, refused, or given up; for an insert use `insert`.
 
-    Args:
-        effect: Any but an insert; use `insert` for those.
-        operation: The kind of effect; FA2 limits its retries.
-        policy: When to try again, and when to give up.
-
-    Returns:
-        What is known of it.
-
-    Raises:
-        Misuse: An argument is of a wrong type.
+    FA2 limits the retries of an `operation`.
     """
     _check(effect, policy)
     check_type(operation, Operation, "an operation")
@@ -159,16 +142,7 @@ async def send(effect: Effect[T], operation: Operation, policy: Policy = RETRIES
 async def insert(effect: Effect[object], look: LookUp, policy: Policy = RETRIES) -> Sent[None]:
     """Send an insert under the caller's own id until its outcome is known.
 
-    Args:
-        effect: The insert; the store refuses it as a duplicate key if its id is taken.
-        look: Reads whose document has the id.
-        policy: When to try again, and when to give up.
-
-    Returns:
-        What is known of it: also `Done` if the caller's own content was there before.
-
-    Raises:
-        Misuse: An argument is of a wrong type.
+    `look` reads the owner of the document with the id. The caller's own earlier content is `Done`.
     """
     _check(effect, policy)
     check_callable(look, "a program that looks whose document is there")
@@ -199,7 +173,7 @@ async def insert(effect: Effect[object], look: LookUp, policy: Policy = RETRIES)
 
 
 async def _looked(look: LookUp) -> Duplicate | None:
-    """Whose document a majority has; None if the read fails."""
+    """The owner by a majority read; None if the read fails."""
     try:
         return await look()
     except Failure:

@@ -1,36 +1,30 @@
 """When a cron is due, and which missed instants it makes up for.
 
-A cron expression names instants; a port returns the next one after a given instant. The cell of a
-cron stores how far the cron was checked, `last`, and the instants due but not fired yet, `pending`.
-Both are one document, changed by one compare-and-set on its version. So of all processes that read
-the same version one moves the cell, and no instant is checked twice. A crash loses no instant: it
-stays in the cell until it is fired.
+A port returns the next instant of a cron expression. The cell of a cron stores how far the cron was
+checked, `last`, and the instants due but not fired yet, `pending`. One compare-and-set changes
+both. So of all processes that read the same version one moves the cell, no instant is checked
+twice, and a crash loses none.
 
     look     what the port names after `last`, and the new cell
     closed   the cell without the fired instants
 
 No check asks whether now is "about" a scheduled minute. Every instant after the first sight is
-checked, however rarely `look` runs. A late instant is made up for as the schedule says: every one,
-or one for all that were missed. It is skipped if it is older than the schedule allows, and `look`
-then returns that.
+checked, however rarely `look` runs.
 
 Laws
-    SC1  Every instant after the first sight is checked once: the spans of looks are adjacent.
+    SC1  Every instant after the first sight is checked once: checked spans are adjacent.
     SC2  A due instant is the first instant of the schedule after `last`, and not in the future.
     SC3  Nothing is due at first sight.
-    SC4  An instant is skipped only if it is older than the schedule allows, and the look says so.
-    SC5  A look moves a cell by one version or not at all. `last` never falls, and pending instants
+    SC4  A skipped instant is older than the schedule allows, and the check reports it.
+    SC5  A check moves a cell by one version or not at all. `last` never falls, and pending instants
          leave only by `closed`.
     SC6  Where every instant is made up for, each is due exactly once.
-    SC7  A look returns whatever the port does. A port that fails or returns nonsense changes
-         nothing.
+    SC7  A port that fails or returns nonsense changes nothing; the check still returns.
 
 Known not to work
     - A clock that runs ahead fires instants early for the others; use the store's clock.
-    - An instant that the port names only later (a changed time zone) may lie before `last`. It is
-      never checked.
-    - A cell that is not checked while its cron is unregistered would make up for that time: drop it
-      (`trigger`).
+    - An instant before `last` that the port names later (a changed time zone) is never checked.
+    - A cell kept while its cron is unregistered would make up for that time: drop it (`trigger`).
 """
 
 from __future__ import annotations
@@ -48,17 +42,16 @@ from tidegate.model.instants import MICROSECOND, Duration, Instant
 from tidegate.model.values import check_callable, check_int, check_tuple, check_type, check_types
 
 PENDING_MAX: Final = 100
-"""How many instants may be pending before a cell waits: a document must hold them."""
+"""More pending instants make a cell wait: a document must hold them."""
 
 ZONE: Final = "CRON_TZ="
 """Precedes a time zone before the fields, as in cronie and Kubernetes."""
 
 _FIELDS: Final = (5, 6)
-"""Minute, hour, day of month, month, day of week; six with the second first."""
 
 
 class Missed(Enum):
-    """How to make up for several instants since the last look."""
+    """How to make up for several instants since the last check."""
 
     ONCE = "once"
     """One firing, for the first of them, makes up for all."""
@@ -74,8 +67,7 @@ class Schedule:
     Invariants: the expression has five fields, or six with the second; 0 <= late_max.
 
     Attributes:
-        expression: The cron expression, optionally after `CRON_TZ=` and a time zone; spaces between
-            fields are normalised.
+        expression: The cron expression, optionally after `CRON_TZ=` and a time zone.
         missed: How to make up for missed instants.
         late_max: Skip an instant that is later than this, in microseconds; None to skip none.
     """
@@ -110,14 +102,9 @@ NextAfter: TypeAlias = Callable[[str, Instant], Instant | None]
 @final
 @attrs.frozen
 class ScheduleCell:
-    """How far a cron was checked.
+    """How far a cron was checked: through `last`; pending instants are due but not fired yet.
 
     Invariants: 1 <= version; pending instants are sorted, none twice or after `last`.
-
-    Attributes:
-        last: All instants up to and including this one were checked.
-        version: How often the cell was written.
-        pending: Instants due but not fired yet, oldest first.
     """
 
     last: Instant
@@ -174,7 +161,7 @@ class Due:
 @final
 @attrs.frozen
 class TooLate:
-    """The instants from `since` to the new `last` are too old: write the cell, THEN look again."""
+    """The instants from `since` to the new `last` are too old: write the cell, THEN check again."""
 
     since: Instant
     cell: ScheduleCell
@@ -205,19 +192,8 @@ Look: TypeAlias = FirstSeen | Waiting | Never | Due | TooLate | Full | Broken
 def look(schedule: Schedule, next_after: NextAfter, cell: ScheduleCell | None, now: Instant) -> Look:
     """Decide which instant of a cron is due, and the new cell.
 
-    After `Due` and `TooLate` there may be more: look again, at the written cell.
-
-    Args:
-        schedule: The cron.
-        next_after: The port.
-        cell: The cell as it was read; None if there is none yet.
-        now: The time, on the clock that all processes use.
-
-    Returns:
-        What is due, or until when nothing is.
-
-    Raises:
-        Misuse: An argument is of the wrong type, or `now` is of another clock than the cell.
+    After `Due` and `TooLate` there may be more: check again, with the written cell. `now` is on the
+    clock that all processes use; `cell` is None if there is none yet.
     """
     check_type(schedule, Schedule, "a schedule")
     check_callable(next_after, "a port that names the next instant")
@@ -244,17 +220,9 @@ def look(schedule: Schedule, next_after: NextAfter, cell: ScheduleCell | None, n
 
 
 def closed(cell: ScheduleCell, fired: Collection[Instant]) -> ScheduleCell:
-    """The cell without instants that were fired, or given up with a reason.
+    """The cell without fired (or given up) instants; the same object if nothing changes.
 
-    Args:
-        cell: As it was read.
-        fired: Those instants; others than pending ones are ignored.
-
-    Returns:
-        The cell to write if the version is unchanged; the same object if nothing changes.
-
-    Raises:
-        Misuse: An argument is of the wrong type.
+    Write it if the version is unchanged.
     """
     check_type(cell, ScheduleCell, "a cell")
     check_types(fired, Instant, "an instant")

@@ -1,10 +1,8 @@
 """Which due records a worker claims while other workers poll for the same ones.
 
-All workers find the same records, those due longest. If each claims the first ones, they all meet
-there, and all but one lose. A worker that lost claims therefore finds more records than it takes,
-and draws from them by its own scores. This is rendezvous hashing (Thaler and Ravishankar 1998): a
-score depends on the worker, the record and the time of the poll. Two workers then overlap only by
-chance, and a later poll draws a record that this one skipped.
+If each worker claims the records due longest, all but one lose. A worker that lost claims therefore
+finds more records than it takes, and draws from them by rendezvous hashing (Thaler and Ravishankar
+1998): a score depends on the worker, the record and the time of the poll.
 
     widened    how many records the next poll draws from: doubled if more claims were lost than won,
                halved if none was lost
@@ -32,13 +30,7 @@ FACTOR_MAX: Final = 8
 
 
 def widened(factor: int, won: int, lost: int) -> int:
-    """The factor between the records that the next poll finds and those it takes.
-
-    Args:
-        factor: The factor of this poll; 1 <= factor <= FACTOR_MAX.
-        won: How many claims the worker won.
-        lost: How many it lost to others.
-    """
+    """The next factor between found and taken records, by the claims won and lost."""
     check_int(factor, "a factor", 1, FACTOR_MAX)
     check_int(won, "a number of claims", 0)
     check_int(lost, "a number of claims", 0)
@@ -48,16 +40,10 @@ def widened(factor: int, won: int, lost: int) -> int:
 
 
 def drawn(records: tuple[str, ...], most: int, draw: str, whose: tuple[str | None, ...] = ()) -> tuple[int, ...]:
-    """Choose which found records to claim, in the order in which they were found.
+    """The positions of the records to claim, at most `most`, in the order found.
 
-    Args:
-        records: Their ids, the one due longest first.
-        most: The maximum number of claims.
-        draw: Seeds the scores: the worker and the time of its poll.
-        whose: The owner of each record, so that owners share the draws; empty to ignore owners.
-
-    Returns:
-        Their positions; all of them if no more than `most` were found.
+    `records` are ids, due longest first. `draw` names the worker and the time of its poll. Owners
+    in `whose` share the draws.
     """
     check_tuple(records, str, "the id of a record")
     check_int(most, "a number of records", 1)

@@ -1,10 +1,9 @@
 """Decides which runner may start. Runners divide a cycle of time into slots, so that one runs at a
 time.
 
-All runners know the time and the same list of runners in the same order, so they agree without a
-message. The view of a cycle is the list of the runners alive when it began. A new runner waits for
-the next cycle; the slot of one that leaves or dies stays empty until then. A list that changed
-within a cycle would move the slots of waiting runners.
+All runners know the time and the same ordered list of runners, so they agree without a message. The
+view of a cycle is the list of the runners alive when it began. A new runner waits for the next
+cycle; the slot of one that leaves or dies stays empty until then.
 
 The cycle has as many slots as runners. The runner at position p may start in the window that begins
 with slot p and ends one margin before the next slot. This is time-division multiple access over a
@@ -17,9 +16,9 @@ systems"); the margin is its guard time.
     window(p) = [edge(p), edge(p + 1) - M)              [0, I) for a single runner, without a margin
 
 All values are whole microseconds. Floating-point edges make two windows overlap (13 runners, 300 s,
-no margin) or leave instants between two windows (17 runners). The assigned p comes from the same
-edges: edge(p) <= t holds exactly if p * I / N < t + 1, so it is the largest such p, ((t + 1) * N -
-1) // I. (t * N // I would be wrong at an edge that was rounded down.)
+no margin) or leave instants between two windows (17 runners). edge(p) <= t holds exactly if p * I /
+N < t + 1, so the assigned p is the largest such p, ((t + 1) * N - 1) // I. (t * N // I would be
+wrong at an edge that was rounded down.)
 
 The checks, in order:
 
@@ -31,14 +30,13 @@ The checks, in order:
     6  more than start_fraction of the window is gone        LateStart
     7  otherwise                                             Assigned
 
-`tolerance` and `check_start_up` compute the limits of a configuration from the shortest slot s = I
-// N:
+`tolerance` and `check_start_up` compute limits from the shortest slot s = I // N:
 
     windows     while s > M                          for up to I // (M + 1) runners
-    clocks      s - 1 - (the last start in a window)  may lie between two clocks: M without a late
-    guard
+    clocks      s - 1 - (the last start in a window) may lie between two clocks: M without late
+        guard
     polls       from one poll to the next, the window has an instant that starts a run with time to
-    work
+        work
 
 Laws
     A1  At any instant at most one runner of a view is cleared, even if clocks differ by up to the
@@ -58,18 +56,16 @@ Laws
         with its margin left; with one runner more, one can be missed.
 
 Known not to work
-    - Runners with different views may be cleared together: the decision knows one view. Lists read
-      at the exact start of a cycle can differ. So a run also needs a write that only one of them
-      can make, and a fencing token if work may outlive its window (both in `executions`).
+    - Runners with different views may be cleared together. Lists read at the exact start of a cycle
+      can differ. So a run also needs a write that only one of them can make, and a fencing token if
+      work may outlive its window (both in `executions`).
     - Using the current list instead of the one at the start: a runner whose slot moved behind now
       loses its turn, in every cycle if a runner joins in the second half of each.
-    - The decision limits neither how long work takes nor how often it runs: a single runner is
-      cleared at each poll in its part of the cycle.
+    - The decision limits neither how long work takes nor how often it runs.
     - Dead runners count until the cycle after they are found dead, so a restart can stop all
       services for that long. If no runner was alive at the start of a cycle, none is cleared in it.
-    - The late guard is a fraction of the window, not of the slot: of three runners with the
-      defaults one is late after 20 s, half of its window of 40 s. Half of its slot (100 s) would be
-      beyond the window.
+    - The late guard is a fraction of the window, not of the slot: half of a slot of 100 s would be
+      beyond its window of 40 s.
     - Of two runners with one id, only the first counts.
     - Cycles are counted from the epoch, so a scenario with this decision needs absolute instants.
 """
@@ -118,14 +114,11 @@ def _stabilisation(given: Duration | timedelta) -> Duration:
 @final
 @attrs.frozen(kw_only=True)
 class AtomicService:
-    """How runners share the time.
+    """How runners share the time, in microseconds or as timedeltas.
 
     Invariants: 0 < interval; 0 <= spread < interval; 0 <= stabilisation; 0 <= start_fraction_ppm <=
-    PPM.
-
-    Pass times as timedeltas; the attributes are microseconds. A number also counts microseconds,
-    and is refused if it can only be meant in seconds: an interval below 100 ms, another time below
-    1 ms.
+    PPM. A number that can only be meant in seconds is refused: an interval below 100 ms, another
+    time below 1 ms.
 
     Attributes:
         interval: One cycle.
@@ -151,7 +144,6 @@ class AtomicService:
             )
 
     def cycle_start(self, now: Instant | datetime) -> Instant:
-        """Return the start of the cycle of an instant; cycles are counted from the epoch."""
         now = as_instant(now)
         check_type(now, Instant, "now", _AWARE)
         return now + -(now.at % self.interval)
@@ -160,12 +152,7 @@ class AtomicService:
 @final
 @attrs.frozen
 class Runner:
-    """A runner that may be cleared. Invariant: the id is not empty.
-
-    Attributes:
-        id: The runner.
-        created: When it was first seen; an instant or an aware datetime.
-    """
+    """A runner that may be cleared, first seen at `created`. Invariant: the id is not empty."""
 
     id: str
     created: Instant = attrs.field(converter=as_instant)
@@ -275,11 +262,7 @@ ClaimVerdict: TypeAlias = (
 @final
 @attrs.frozen
 class Alone:
-    """At most one runner, so clock differences do not matter.
-
-    Attributes:
-        runners_max: How many runners have windows.
-    """
+    """At most one runner, so clock differences do not matter."""
 
     runners_max: int
 
@@ -290,13 +273,7 @@ class Alone:
 @final
 @attrs.frozen
 class Shared:
-    """Several runners.
-
-    Attributes:
-        clock_difference: The clock difference up to which no two runners are cleared, in
-            microseconds.
-        runners_max: How many runners have windows.
-    """
+    """Several runners, cleared one at a time up to this clock difference, in microseconds."""
 
     clock_difference: Duration
     runners_max: int
@@ -308,11 +285,7 @@ class Shared:
 @final
 @attrs.frozen
 class Crowded:
-    """More runners than have windows, so none is ever cleared.
-
-    Attributes:
-        runners_max: How many runners have windows.
-    """
+    """More runners than have windows, so none is ever cleared."""
 
     runners_max: int
 
@@ -331,16 +304,13 @@ class AtomicServiceClaim:
     Invariant: position < runners.
 
     Attributes:
-        runner_id: The caller.
         verdict: Whether it may start, or why not.
-        cycle_start: When the current cycle began.
-        runners: How many runners share it.
+        runners: How many runners share the cycle.
         assigned: The runner whose slot it is, margin included; None without runners.
         position: The caller's position among the runners, from 0; None if it is not in the list.
         window: When the caller may start in this cycle; None if it never may.
         owner_now: The slot is the caller's and has a window. True in the margin after the window
             too.
-        tolerance: How many runners and which clock difference the configuration allows.
     """
 
     runner_id: str
@@ -371,9 +341,8 @@ def decide_atomic_service_claim(
     Args:
         service: How runners share the time; the same for all.
         runner_id: The caller.
-        runners: The runners of this cycle, in the agreed order (creation, then id): those alive
-            when it began (`tidegate.services.membership.runners`). Neither sorted nor filtered
-            here.
+        runners: The runners alive when the cycle began, in the agreed order (creation, then id):
+            `tidegate.services.membership.runners`. Neither sorted nor filtered here.
         now: The time on the clock that judges for all, ideally the store's; an instant or aware
             datetime.
         run_id: The id of the run if it is cleared; unique, made by the caller.
@@ -382,8 +351,8 @@ def decide_atomic_service_claim(
         The claim; `claim.verdict` is `Assigned(run)` if the caller may start.
 
     Raises:
-        Misuse: An id is empty or not a string, an argument is of the wrong type, or there is a
-            stabilisation and the assigned runner was created on another clock than `now`.
+        Misuse: There is a stabilisation and the assigned runner was created on another clock than
+            `now`.
     """
     check_type(service, AtomicService, "an atomic service")
     check_name(runner_id, "a runner")
@@ -433,18 +402,8 @@ def decide_atomic_service_claim(
 
 
 def tolerance(service: AtomicService, runners: int) -> Tolerance:
-    """Return how many runners a configuration allows, and how far their clocks may differ.
-
-    Args:
-        service: How runners share the time.
-        runners: How many there are.
-
-    Returns:
-        The most runners that have windows and, for several runners, the largest clock difference in
-        microseconds at which no two of them are cleared.
-
-    Raises:
-        Misuse: The number is negative or not an integer, or an argument is of the wrong type.
+    """Return the most runners that have windows, and the clock difference at which no two are
+    cleared.
     """
     check_type(service, AtomicService, "an atomic service")
     check_int(runners, "a number of runners", 0)
@@ -460,14 +419,14 @@ def tolerance(service: AtomicService, runners: int) -> Tolerance:
 @final
 @attrs.frozen(kw_only=True)
 class Claiming:
-    """How often a runner polls, and how much time a run needs.
+    """How often a runner polls, and how much time a run needs, in microseconds.
 
     Invariants: 0 < check_interval; 0 <= loop_sleep; 0 <= run_margin_min.
 
     Attributes:
-        check_interval: The least time between two claims of a runner, in microseconds.
-        loop_sleep: The sleep of its loop, in microseconds: a claim may be that late.
-        run_margin_min: The least time left of a window when a run has begun, in microseconds.
+        check_interval: The least time between two claims of a runner.
+        loop_sleep: The sleep of its loop: a claim may be that late.
+        run_margin_min: The least time left of a window when a run has begun.
     """
 
     check_interval: Duration = attrs.field(default=30 * SECOND, converter=micros)
@@ -546,20 +505,7 @@ class StartUp:
 def check_start_up(service: AtomicService, claiming: Claiming, runners: int) -> StartUp:
     """Check a configuration before this number of runners start.
 
-    Impossible settings (an interval of 0, a spread as long as the interval) are refused at
-    construction.
-
-    Args:
-        service: How runners share the time.
-        claiming: How often each polls.
-        runners: How many there will be; include those left behind by a restart until they are found
-            dead.
-
-    Returns:
-        The limits, and any concerns.
-
-    Raises:
-        Misuse: The number is below 1 or not an integer, or an argument is of the wrong type.
+    Count the runners left behind by a restart until they are found dead.
     """
     check_type(service, AtomicService, "an atomic service")
     check_type(claiming, Claiming, "how a runner claims")
@@ -579,7 +525,6 @@ def check_start_up(service: AtomicService, claiming: Claiming, runners: int) -> 
 
 
 def _most_runners(service: AtomicService, window: Duration) -> int:
-    """Return the most runners with a shortest window of this length; 0 if a cycle is shorter."""
     several = service.interval // (window + service.spread)
     return several if several > 1 else int(service.interval >= window)
 
@@ -594,7 +539,6 @@ def _window_needed(service: AtomicService, claiming: Claiming) -> Duration:
 
 
 def _last_start(service: AtomicService, window: Duration) -> Duration:
-    """Return how far into a window of this length a runner is still cleared."""
     limit = service.start_fraction_ppm
     return limit * window // PPM if 0 < limit < PPM else window - 1
 

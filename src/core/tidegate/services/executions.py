@@ -1,17 +1,14 @@
 """The gate that admits one run at a time, the margin of a run, and the history of runs.
 
-The slots of `atomic_service` keep runners apart while they see one list of runners and one time. If
-a runner joins, or two lists differ, two can be cleared at once. So a gate backs the slots: one
-document with the active run and a token that grows with each admitted run, changed by
-compare-and-set on both. The token is a fencing token: stores refuse a run's writes once they saw a
-greater one. A history records, for people, how each run ended.
+If a runner joins, or two lists differ, `atomic_service` can clear two runners at once. So a gate
+backs the slots: one document with the active run and a fencing token that grows with each admitted
+run, changed by compare-and-set on both. A history records, for people, how each run ended.
 
 The steps of a claim, each decided here:
 
     1  `skipped`     a claim that was not cleared leaves a row, if people should know why
     2  `admit`       the gate admits a cleared run, in place of one whose runner is gone (read AFTER
-                     the gate); the history records that first. Only the run in the gate is reaped,
-                     because no other is under way
+       the gate); the history records that first
     3  `margin`      AFTER the gate was written, on a new reading of the clock: is there time to
        work?
     4  `ended`       when the work is over, however it ended: first into the history,
@@ -24,17 +21,15 @@ Laws
     EX3  A run of a gone runner blocks no other.
     EX4  A run that another one replaces in the gate is recorded as abandoned.
     EX5  The first end of a run counts; a finished execution never changes.
-    EX6  Reaping ends exactly the runs under way of gone runners; a repetition finds none.
-         (`admit` reaps the run in the gate; `reaped` also serves histories that have rows of runs
-         under way.)
+    EX6  Reaping ends exactly the runs under way of gone runners; a repetition finds none. (`admit`
+         reaps the run in the gate; `reaped` also serves histories with rows of runs under way.)
     EX7  No work starts with less than the least margin left of the window.
     EX8  A range holds exactly what overlaps it, newest first, up to the limit.
     EX9  Only the run that is in the gate leaves it, and only under its token.
 
 Known not to work
-    - A living runner whose work never ends blocks all others: the gate does not know how long work
-      may take. The rows of the blocked runs name it.
-    - A living runner that gives up step 5 blocks itself and all others.
+    - A living runner whose work never ends, or that gives up step 5, blocks all others. The rows of
+      the blocked runs name it.
     - A run id is used once: the gate admits it again after it has ended.
 """
 
@@ -77,18 +72,10 @@ NO_MARGIN: Final = "no_margin"
 @final
 @attrs.frozen(kw_only=True)
 class Execution:
-    """One row of the history.
+    """One row of the history, of a run that began or was blocked at `start`.
 
     Invariants: `end` is None exactly while running; start <= end, on one clock; a blocked run ends
     as it starts.
-
-    Attributes:
-        id: The id of the run.
-        runner_id: The runner of the run.
-        start: When it began, or was blocked.
-        status: The status.
-        end: When it ended; None while it is running.
-        reason: Why it was abandoned or blocked; may be empty.
     """
 
     id: str
@@ -110,7 +97,6 @@ class Execution:
 
     @property
     def row(self) -> Row:
-        """The fields that retention needs."""
         return Row(self.id, self.start, self.end)
 
     @property
@@ -129,18 +115,8 @@ class Execution:
 def skipped(claim: AtomicServiceClaim, *, run_id: str, now: Instant) -> tuple[Execution, ...]:
     """Return the history rows of a claim that was not cleared.
 
-    Args:
-        claim: The decision.
-        run_id: The id that the run would have had.
-        now: When it was decided.
-
-    Returns:
-        A blocked execution if people should know: no window is long enough, the scheduled runner is
-            new, or
-        the start is late. Empty if the claim was cleared, or it is another runner's turn.
-
-    Raises:
-        Misuse: An id is empty or not a string, or an argument is of the wrong type.
+    A blocked execution if people should know: no window is long enough, the scheduled runner is
+    new, or the start is late. Empty if the claim was cleared, or it is another runner's turn.
     """
     check_type(claim, AtomicServiceClaim, "a claim")
     check_name(run_id, "a run")
@@ -156,12 +132,9 @@ def skipped(claim: AtomicServiceClaim, *, run_id: str, now: Instant) -> tuple[Ex
 @final
 @attrs.frozen
 class Gate:
-    """The active run, if any. Invariants: 0 <= token; an active run is running, and then 1 <=
-    token.
+    """The active run, if any, and the token of the last admitted run.
 
-    Attributes:
-        token: The token of the last admitted run; the next one is greater.
-        active: The active run.
+    Invariants: 0 <= token; an active run is running, and then 1 <= token.
     """
 
     token: int = 0
@@ -181,8 +154,7 @@ class Admitted:
 
     Attributes:
         gate: What to write if the gate is unchanged; its token is the run's.
-        reaped: The row to write BEFORE the gate: the replaced run of a dead runner, if there was
-            one. (By `ended`, an earlier end counts.)
+        reaped: The row to write BEFORE the gate: the replaced run of a dead runner, if any.
     """
 
     gate: Gate
@@ -192,11 +164,7 @@ class Admitted:
 @final
 @attrs.frozen
 class Blocked:
-    """Another run is active, and its runner is alive.
-
-    Attributes:
-        execution: The row that says so.
-    """
+    """Another run is active, and its runner is alive; write this row."""
 
     execution: Execution
 
@@ -207,20 +175,14 @@ GateVerdict: TypeAlias = Admitted | Blocked
 def admit(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], now: Instant) -> GateVerdict:
     """Decide whether the gate admits a cleared run.
 
+    The gate is unchanged if the run is already in it, after a lost reply.
+
     Args:
         gate: The gate as read.
         run: The run.
         live: The ids of the living runners, read AFTER the gate; otherwise a runner that joined and
             entered in between would seem gone.
         now: The time, on the clock that judges for all.
-
-    Returns:
-        `Admitted` with the gate to write. The gate is unchanged if the run is already in it, after
-        a lost reply. Otherwise `Blocked`.
-
-    Raises:
-        Misuse: An argument is of the wrong type, or `now` was read on another clock than the start
-            of the active run.
     """
     check_type(gate, Gate, "a gate")
     check_type(run, AtomicServiceRun, "a run")
@@ -236,19 +198,7 @@ def admit(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], now: Inst
 
 
 def reaped(executions: Collection[Execution], *, live: Collection[str], now: Instant) -> tuple[Execution, ...]:
-    """Return the executions that become abandoned because their runners are gone.
-
-    Args:
-        executions: The history.
-        live: The ids of the living runners.
-        now: The time, on the clock of the history.
-
-    Returns:
-        The changed rows, in the order of the history.
-
-    Raises:
-        Misuse: An argument is of the wrong type, or `now` was read on another clock.
-    """
+    """Return the executions that become abandoned because their runners are not in `live`."""
     check_types(executions, Execution, "an execution")
     check_types(live, str, "the id of a runner")
     check_type(now, Instant, "an instant")
@@ -279,18 +229,12 @@ class NoMargin:
 
 
 def margin(run: AtomicServiceRun, least: Duration, now: Instant) -> Enough | NoMargin:
-    """Decide whether an admitted run has time to work.
+    """Decide whether an admitted run has time to work; never after the window.
 
     Args:
         run: The run.
         least: What must be left of its window, in microseconds; 0 for any time at all.
         now: The time, read AFTER the gate was written, on the clock of the window.
-
-    Returns:
-        What is left of the window, and whether it suffices; never after the window.
-
-    Raises:
-        Misuse: An argument is of the wrong type, or `now` was read on another clock.
     """
     check_type(run, AtomicServiceRun, "a run")
     check_int(least, "a margin in microseconds", 0)
@@ -321,21 +265,8 @@ class AlreadyEnded:
 def ended(
     execution: Execution | None, run: AtomicServiceRun, outcome: ExecutionStatus, *, reason: str = "", now: Instant
 ) -> Ended | AlreadyEnded:
-    """Return the row of a run that ends.
-
-    Args:
-        execution: Its row in the history, or None.
-        run: The run.
-        outcome: COMPLETED or ABANDONED.
-        reason: Why; if empty, the row keeps its reason.
-        now: The time, on the clock of the history.
-
-    Returns:
-        The new row; a run without a row ends as it starts.
-
-    Raises:
-        Misuse: The outcome is not an end, the row is another run's, an argument is of the wrong
-            type, or `now` was read on another clock.
+    """Return the row of a run that ends, COMPLETED or ABANDONED; without a row it ends as it
+    starts.
     """
     check_type(execution, (Execution, NoneType), "an execution")
     check_type(run, AtomicServiceRun, "a run")
@@ -372,20 +303,7 @@ class NotInTheGate:
 
 
 def released(gate: Gate, run_id: str, token: int) -> Released | NotInTheGate:
-    """Return the gate after a run leaves it.
-
-    Args:
-        gate: The gate as read.
-        run_id: The run.
-        token: The token of the run.
-
-    Returns:
-        What to write if the gate is unchanged, or that the run is not in it.
-
-    Raises:
-        Misuse: The id is empty or not a string, the token below 1 or not an integer, or the gate of
-            the wrong type.
-    """
+    """Return the gate to write, if it is unchanged, after a run leaves it."""
     check_type(gate, Gate, "a gate")
     check_name(run_id, "a run")
     check_int(token, "the token of a run", 1)
@@ -415,13 +333,6 @@ def in_range(
         limit: The most to return; none if it is not positive.
         runner_id: The runner; None for all.
         duration_min: The least duration in microseconds; a running one has 0.
-
-    Returns:
-        The executions; those of equal start sorted by id.
-
-    Raises:
-        Misuse: An argument is of the wrong type, or an instant was read on another clock than the
-            history.
     """
     check_types(executions, Execution, "an execution")
     check_type(since, Instant, "an instant")

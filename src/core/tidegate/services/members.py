@@ -1,7 +1,7 @@
 """Membership on a document store: how a process joins, beats, leaves and reads the members.
 
 A member is one document. The store writes every instant in it by its own clock, and each write
-returns the store's time. So a process knows the judging time without a clock of its own.
+returns the store's time.
 
     join    insert the record (`new_member`) without instants, then let the store write them; both
             are idempotent. With a lasting name, or as a worker, read the members first (`join`)
@@ -9,8 +9,7 @@ returns the store's time. So a process knows the judging time without a clock of
     leave   the store writes `left`, once
     forget  delete long-gone members one by one, in the order of `forgettable`, each if still gone
 
-A write that matches nothing was done before, or concerns a member that has left; repeating it
-is harmless. A beat then returns None, and `join` reads the member back.
+A write that matches nothing was done before, or concerns a member that has left.
 
 Laws
     MP1  Repeating a join after a lost reply is harmless: a life begins once.
@@ -23,9 +22,8 @@ Laws
          member, wherever a pass stops.
 
 Known not to work: see `tidegate.services.membership`. If two processes join at once under a name,
-the one with the greater id counts. The other learns it when it reads the members; the store accepts
-a beat of it. A join abandoned before the store wrote its instants leaves a record of no member, for
-ever.
+the one with the greater id counts. The other learns it when it reads the members. A join abandoned
+before the store wrote its instants leaves a record of no member, for ever.
 """
 
 from __future__ import annotations
@@ -63,9 +61,6 @@ def member_of(record: Document) -> Member | None:
 
     After a failover, a primary with a slower clock may write an instant before an earlier one. Each
     instant therefore counts as no earlier than the one it followed.
-
-    Raises:
-        Misuse: It is not the record of a member.
     """
     check_type(record, Document, "a record")
     created, since = record.get(_CREATED), record.get(_JOINED)
@@ -92,11 +87,7 @@ def _no_earlier(than: Instant, found: Instant) -> Instant:
 
 
 def membership_of(records: tuple[Document, ...], dead_after: Duration) -> Membership:
-    """Load all members.
-
-    Raises:
-        Misuse: A record is not of a member.
-    """
+    """Load all members."""
     check_tuple(records, Document, "a record")
     members = (member_of(record) for record in records)
     return Membership(tuple(member for member in members if member is not None), dead_after)
@@ -119,7 +110,6 @@ async def join(
         `Joined` with the member as stored, or why it has not joined.
 
     Raises:
-        Misuse: An id or a name is empty or not a string, or a record is not of a member.
         Failure: There was no reply, or the store refused.
     """
     known = membership_of(await everybody(collection), dead_after)
@@ -157,31 +147,25 @@ def begin(collection: str, who: str) -> FindOneAndUpdate:
 
 
 def beat(collection: str, who: str, dead_after: Duration | None = None) -> FindOneAndUpdate:
-    """Beat. Returns the record, with the store's time in `seen`; None if it left or is presumed
+    """Beat; return the record, with the store's time in `seen`. None if it left or is presumed
     dead.
 
-    Args:
-        collection: The collection of the members.
-        who: The id.
-        dead_after: The silence after which a member is presumed dead, in microseconds; the same for
-            all. None if the member also beats elsewhere.
+    `dead_after` is in microseconds, the same for all; None if the member also beats elsewhere.
     """
     stays = () if dead_after is None else (Not(OlderThan(SEEN, dead_after)),)
     return find_one_and_update(collection, AllOf((Eq(ID, who), _STAYS, *stays)), PutServerTime(SEEN))
 
 
 def leave(collection: str, who: str) -> FindOneAndUpdate:
-    """Leave, AFTER the work has ended."""
     return find_one_and_update(collection, AllOf((Eq(ID, who), _STAYS)), PutServerTime(_LEFT))
 
 
 def everybody(collection: str) -> Program[tuple[Document, ...]]:
-    """Read all member records, however many."""
     return find_every(collection)
 
 
 async def forget(collection: str, dead_after: Duration, retention: Duration) -> int:
-    """Delete members that have been gone for long: a program.
+    """Delete members that have been gone for long, and return how many: a program.
 
     It stops if a member came back, or another process deletes; the next pass continues.
 
@@ -192,11 +176,7 @@ async def forget(collection: str, dead_after: Duration, retention: Duration) -> 
         retention: The silence after which to delete, in microseconds; at least `dead_after`, and a
             cycle of the atomic service more.
 
-    Returns:
-        How many were deleted.
-
     Raises:
-        Misuse: The retention is too short, or a record is not of a member.
         Failure: There was no reply, or the store refused.
     """
     known = membership_of(await everybody(collection), dead_after)

@@ -2,21 +2,19 @@
 
 This is a failure detector by heartbeats (Chandra and Toueg 1996, "Unreliable failure detectors for
 reliable distributed systems"): a member that beats is alive; one silent for `dead_after` is
-presumed dead. Only the store's clock judges: it timestamps beats and returns the current time.
-`tidegate.services.atomic_service` takes the list of runners at the start of a cycle, in an agreed
-order.
+presumed dead. Only the store's clock judges. `tidegate.services.atomic_service` takes the ordered
+list of runners at the start of a cycle.
 
 A process joins under an id that is new for this life, and then beats. Runners have workers: threads
-or processes that own what they work on. A worker beats for itself, or its runner beats for it.
-Workers never take part in the atomic service. A gone member (silent, departed, replaced or
-orphaned) never returns; it joins again under a new id. So decisions about the dead stay true.
+or processes that own what they work on. A worker beats for itself, or its runner beats for it, and
+never takes part in the atomic service. A gone member never returns; it joins again under a new id.
+So decisions about the dead stay true.
 
 A process with a fixed place (a pod of a stateful set, a host and a number) joins under that name.
 The next process under the name is its next life, like a static member of a Kafka group (KIP-345).
 Lives are numbered and the highest number counts, so no clock decides between two. If the former
 life still seems alive, the next one takes over its place in the order: a restart moves no other
-runner, and no ghost holds a slot. Still, it is as young as any newcomer: the stabilisation of the
-atomic service counts from when a life joined.
+runner. Still, its stabilisation counts from when it joined.
 
     Alive       beat less than `dead_after` ago
     Silent      did not: presumed dead from then on
@@ -40,18 +38,17 @@ Laws
         place in it, and a restart only the id. So a whole cycle has one list, that of its start.
 
 Known not to work
-    - Silence is not proof: a stalled process is presumed dead and may go on. Its writes carry owner
-      and version, so the store refuses them.
+    - A stalled process is presumed dead and may go on. Its writes carry owner and version, so the
+      store refuses them.
     - A restart without a name is a newcomer, and its ghost holds a slot until it is silent. So does
       a named one if no process joins under its name.
     - Names are shared by all runners, or by all workers: the second worker called "1" replaces the
       first, of any runner. Put the runner's name into a worker's lasting name.
-    - Two readers at the exact instant that they ask about may see different lists, since a member
-      may join in between. So may readers before and after the deletion of a member that was in the
-      list (keep records for `dead_after` and a cycle), or before and after a restart decided by an
-      old list.
-    - A beat is one write and a judgement is a read: a beat in flight while its sender falls silent
-      revives it, unless the write is filtered on silence (`tidegate.services.members.beat` is).
+    - Two readers at the exact instant that they ask about may see different lists. So may readers
+      before and after the deletion of a member that was in the list (keep records for `dead_after`
+      and a cycle), or before and after a restart decided by an old list.
+    - A beat in flight while its sender falls silent revives it, unless the write is filtered on
+      silence (`tidegate.services.members.beat` is).
     - A store whose clock leaps forward (a failover to a node that is ahead) silences all members at
       once.
 """
@@ -84,15 +81,12 @@ class Member:
 
     Attributes:
         id: The id, used for this life only; the member owns its work under this id.
-        name: The name shared by all its lives, and no other runner, or worker; the id if it has no
-            lasting name.
+        name: The name shared by all its lives, and no other runner, or worker; by default the id.
         life: The number of this life of the name.
         runner: For a worker, the id of its runner; None for a runner.
         created: Since when it has its place in the order; before `joined` if it took the place
             over.
-        joined: When this life began.
         seen: When it last beat.
-        left: When it left, or None.
     """
 
     id: str
@@ -127,12 +121,11 @@ class Member:
 @final
 @attrs.frozen
 class Membership:
-    """All stored members, the dead included, in any order.
+    """All stored members, one per life, the dead included, in any order.
 
     Invariants: ids are distinct; all instants are of one clock; 1 <= dead_after.
 
     Attributes:
-        members: One per life.
         dead_after: The silence after which a member is presumed dead, in microseconds; the same for
             all.
     """
@@ -267,20 +260,7 @@ class RunnerNotAlive:
 
 
 def liveness(membership: Membership, who: str, now: Instant) -> Liveness:
-    """Return whether a member is alive.
-
-    Args:
-        membership: All members.
-        who: The id of a runner or a worker.
-        now: The time, on the members' clock.
-
-    Returns:
-        `Alive`, why it is gone, or `Unseen`.
-
-    Raises:
-        Misuse: The id is empty or not a string, an argument is of the wrong type, or now was read
-            on another clock.
-    """
+    """Return whether a member is alive, or why it is gone; `now` is on the members' clock."""
     _check_clock(membership, now)
     check_name(who, "a member")
     return _liveness(membership, who, now)
@@ -301,19 +281,10 @@ def _liveness(membership: Membership, who: str, now: Instant) -> Liveness:
 
 
 def runners(membership: Membership, at: Instant) -> tuple[Runner, ...]:
-    """Return the runners at an instant: they share the cycle of the atomic service that begins
-    then.
+    """Return the runners that share the cycle of the atomic service that begins at `at`.
 
-    Args:
-        membership: All members, as read at that instant or later.
-        at: The start of the cycle (`AtomicService.cycle_start`), on the members' clock.
-
-    Returns:
-        The runners that had their place and were alive, in order, each with the instant at which
-        its life began, for the stabilisation.
-
-    Raises:
-        Misuse: An argument is of the wrong type, or the instant is of another clock.
+    They had their place and were alive then, in order, each with the instant at which its life
+    began.
     """
     _check_clock(membership, at)
     # The latest life of each name that had its place by then. It may have joined since, taking over
@@ -348,12 +319,8 @@ def join(
         runner: For a worker, the id of its runner.
 
     Returns:
-        `Joined` with the member to insert, or the existing one if the join is repeated. Otherwise
-        `Taken` or `RunnerNotAlive`.
-
-    Raises:
-        Misuse: An id or a name is empty or not a string, an argument is of the wrong type, or now
-            was read on another clock.
+        `Joined` with the member to insert, or the existing one if the join is repeated; else why
+            not.
     """
     _check_clock(membership, now)
     newcomer = Member(
@@ -373,20 +340,8 @@ def join(
 
 
 def beat(membership: Membership, who: str, now: Instant) -> Beaten | Gone | Unseen:
-    """Return a member after a beat.
-
-    Args:
-        membership: All members.
-        who: The id of the member.
-        now: The time, on the members' clock.
-
-    Returns:
-        `Beaten` with the changed member. Otherwise why it is gone, or `Unseen`: it must stop its
-        work and join under a new id.
-
-    Raises:
-        Misuse: The id is empty or not a string, an argument is of the wrong type, or now was read
-            on another clock.
+    """Return a member after a beat. If it is gone or `Unseen`, it must stop and join under a new
+    id.
     """
     found = liveness(membership, who, now)
     if not isinstance(found, Alive):
@@ -398,17 +353,7 @@ def beat(membership: Membership, who: str, now: Instant) -> Beaten | Gone | Unse
 def leave(membership: Membership, who: str, now: Instant) -> Left | Unseen:
     """Return a member after it leaves, AFTER its work and its workers have ended.
 
-    Args:
-        membership: All members.
-        who: The id of the member; a gone one may leave too, and repeatedly.
-        now: The time, on the members' clock.
-
-    Returns:
-        `Left` with the changed member, or `Unseen`.
-
-    Raises:
-        Misuse: The id is empty or not a string, an argument is of the wrong type, or now was read
-            on another clock.
+    A gone member may leave too, and repeatedly.
     """
     _check_clock(membership, now)
     check_name(who, "a member")
@@ -422,22 +367,15 @@ def leave(membership: Membership, who: str, now: Instant) -> Left | Unseen:
 
 
 def forgettable(membership: Membership, now: Instant, retention: Duration) -> tuple[str, ...]:
-    """Return the members whose records may be deleted.
+    """Return the members whose records may be deleted, in the order in which to delete them.
 
-    A life goes AFTER the earlier ones of its name, and a runner AFTER its workers, because it is
-    the record that shows that those are gone.
+    A life goes AFTER the earlier ones of its name, and a runner AFTER its workers, because its
+    record shows that those are gone. Stopping anywhere is harmless.
 
     Args:
         membership: All members.
         now: The time, on the members' clock.
         retention: How long they must have been silent, in microseconds; at least `dead_after`.
-
-    Returns:
-        The ids, in the order in which to delete them; stopping anywhere is harmless.
-
-    Raises:
-        Misuse: The retention is shorter than `dead_after`, an argument is of the wrong type, or now
-            was read on another clock.
     """
     _check_clock(membership, now)
     check_int(retention, "a retention in microseconds", membership.dead_after)
@@ -455,7 +393,6 @@ def forgettable(membership: Membership, now: Instant, retention: Duration) -> tu
 
 
 def _check_clock(membership: Membership, now: Instant) -> None:
-    """Raise Misuse unless `now` was read on the members' clock."""
     check_type(membership, Membership, "a membership")
     check_type(now, Instant, "an instant")
     for member in membership.members[:1]:

@@ -1,7 +1,6 @@
 """Decides which rows of a history to delete, by age and by count.
 
-Rows of unfinished work and protected rows (others refer to them) always stay. They do not count, so
-that many of them do not push out the rest.
+Rows of unfinished work and protected rows (others refer to them) always stay, and do not count.
 
 Laws
     RN1  No row goes that is under way, protected, or neither too old nor in excess.
@@ -47,13 +46,9 @@ class Retention:
 @final
 @attrs.frozen
 class Row:
-    """The fields of a row that a cut needs. Invariants: the id is not empty; start <= end, on one
-    clock.
+    """The fields of a row that a cut needs; `end` is None while it is under way.
 
-    Attributes:
-        id: The id of the row.
-        start: When it began.
-        end: When it ended; None while it is under way.
+    Invariants: the id is not empty; start <= end, on one clock.
     """
 
     id: str
@@ -71,20 +66,12 @@ class Row:
 def surplus(
     rows: Collection[Row], retention: Retention, *, protected: Collection[str] = frozenset(), now: Instant
 ) -> tuple[str, ...]:
-    """Return the ids of the rows to delete.
+    """Return the ids of the rows to delete, oldest start first.
 
-    Args:
-        rows: The history, in any order.
-        retention: How long and how many rows stay.
-        protected: The ids of rows that others refer to.
-        now: The time, on the clock of the rows.
-
-    Returns:
-        The ids, oldest start first.
+    Rows in `protected` are referred to by others.
 
     Raises:
-        Misuse: A row was timed on another clock than `now`, two rows have one id, or an argument is
-            of the wrong type.
+        Misuse: A row was timed on another clock than `now`, or two rows have one id.
     """
     check_types(rows, Row, "a row")
     if len({row.id for row in rows}) != len(rows):

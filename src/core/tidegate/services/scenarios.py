@@ -1,8 +1,7 @@
 """Two runners join, share a service by slots and a gate, stall, crash and leave.
 
 A single runner has the whole cycle, so a runner that joins while the other works is cleared as
-well: the gate must stop it. Time may pass at any point, also beyond the silence that presumes
-death.
+well: the gate must stop it. Time may pass beyond the silence that presumes death.
 """
 
 from __future__ import annotations
@@ -183,20 +182,7 @@ def atomic_service(
     faults: Faults = CRASHES,
     host: Host = HOST,
 ) -> Scenario:
-    """Some runners share a service.
-
-    Args:
-        made: The runner class, or a faulty variant.
-        work: The work of their runs.
-        summary: One line for people.
-        runners: How many runners there are.
-        polls: How often each polls.
-        quantum: The step of the clock.
-        moves: How often the clock may move.
-        budget: How many faults may strike.
-        faults: The faults that may strike.
-        host: How far the machines' clocks may be wrong.
-    """
+    """Some runners share a service."""
     names = ("a", "b", "c")[:runners]
     programs = {
         name: made(
@@ -255,7 +241,6 @@ def atomic_service(
 
 
 def is_wrong(state: State, name: str) -> bool:
-    """Return whether a living runner's clock is ahead or behind."""
     return bool(state.read(ahead(name))) and not isinstance(state.status(name), Crashed)
 
 
@@ -270,14 +255,12 @@ def in_its_turn(state: State) -> bool:
 
 
 async def passes_by() -> None:
-    """A third runner joins and leaves."""
     await insert_one(MEMBERS, new_member("c"))
     await begin(MEMBERS, "c")
     await leave(MEMBERS, "c")
 
 
 async def goes_away() -> None:
-    """Runner a leaves."""
     await leave(MEMBERS, "a")
 
 
@@ -290,12 +273,6 @@ def newcomer(
 ) -> Scenario:
     """Runners a and b were present when a cycle of 4 s began; a leaves, and b's window begins at 2
     s.
-
-    Args:
-        made: The runner class, or a faulty variant.
-        summary: One line for people.
-        moves: How often the clock may move, by a second; it begins at 1 s.
-        budget: How many faults may strike.
     """
     zero, now = Instant(0), Instant(SECOND)
     there = (
@@ -328,14 +305,7 @@ def ghost(
     polls: int = 1,
     faults: Faults = CRASHES,
 ) -> Scenario:
-    """Runner a died in the gate; b joins in the middle of a cycle, so that it has no turn in it.
-
-    Args:
-        made: The runner class, or a faulty variant.
-        summary: One line for people.
-        polls: How often b polls.
-        faults: The faults that may strike, once.
-    """
+    """Runner a died in the gate; b joins in the middle of a cycle, so that it has no turn in it."""
     then = Instant(-4 * SECOND)
     there = Document.of({"_id": "a", "left": None, "created": then, "joined": then, "seen": then})
     inside = Document.of({"_id": KEY, "token": 1, "run": "a.0", "runner": "a", "started": then})

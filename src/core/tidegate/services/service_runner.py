@@ -1,17 +1,14 @@
 """The program of a runner: a service that runs on one of several runners at a time.
 
-`tidegate.services.atomic_service`, `tidegate.services.membership` and
-`tidegate.services.executions` decide; this module reads and writes. A beat and the write of the
-gate return the store's time, so no runner reads its own clock. A machine whose clock is wrong or
-jumps takes part like any other.
+`atomic_service`, `membership` and `executions` decide; this module reads and writes. A beat and the
+write of the gate return the store's time, so no runner reads its own clock.
 
     1  beat, and read the members. Decide whose turn it is among those present when the cycle began.
        Write a skipped run into the history. Reap a dead runner in the gate, in any runner's turn
     2  read the gate, THEN the living members; admit a cleared run, in place of one whose runner is
        gone, by compare-and-set on the token and on the run that was read there
-    3  from the store's time of the gate write: is there time left to work?
-    (a gate write that matches nothing lost to another, or is the second copy of one that was
-    done: read the gate again; it names its run)
+    3  from the store's time of the gate write: is there time left to work? (a gate write that
+       matches nothing lost, or is a second copy: read the gate again; it names its run)
     4  work: a program of the user's, under the token of the gate; its targets refuse older ones
        (`fenced`)
     5  however it ended, write the history, THEN leave the gate; repeat until the store replies,
@@ -34,12 +31,11 @@ Laws
     AP10 At rest no run is in the gate if its runner was gone at the last poll of any runner.
 
 Found by the simulator: reading the members before the gate, as the description of the flow says,
-reaps a living runner that joined after the list was read and entered before the gate was read. A
-specimen keeps that order (`atomic_service.members_before_gate`).
+reaps a living runner that joined and entered in between. A specimen keeps that order
+(`atomic_service.members_before_gate`).
 
-The collections have no prefix: name them if several programs share a database. The work may be any
-program, such as `tidegate.triggers.evaluator` (`Evaluator.evaluate`), which needs no token, because
-it claims each run.
+The collections have no prefix: name them if several programs share a database. Work that claims
+each run, such as `tidegate.triggers.evaluator`, needs no token.
 
 Known not to work
     - A runner beats when it polls, not while it works: work that takes longer than `dead_after` is
@@ -118,21 +114,15 @@ REASON: Final = Field[str]("reason")
 _INSISTING: Final = 8
 _CLAIMING: Final = Claiming()
 _WORKS: Final = "works"
-"""The note of a runner: the run that it works on."""
 
 
 def new_gate(service: str) -> Document:
-    """Return the record of an empty gate, to insert; a taken id means that it exists."""
+    """Return the record of an empty gate, to insert."""
     check_name(service, "a service")
     return Document.of({"_id": service, "token": 0, "run": None, "runner": None})
 
 
 def execution_of(record: Document) -> Execution:
-    """Load a row of the history.
-
-    Raises:
-        Misuse: It is not a row of a history.
-    """
     return Execution(
         id=needed(record, ID),
         runner_id=needed(record, _BY),
@@ -144,11 +134,6 @@ def execution_of(record: Document) -> Execution:
 
 
 def gate_of(record: Document) -> Gate:
-    """Load a gate.
-
-    Raises:
-        Misuse: It is not the record of a gate.
-    """
     token, run, runner = needed(record, _TOKEN), needed(record, RUN), needed(record, RUNNER)
     if run is None or runner is None:
         return Gate(token)
@@ -178,8 +163,6 @@ class Skipped:
     """The run was not admitted.
 
     Attributes:
-        run: The id of the run.
-        reason: Why.
         is_recorded: The history has a row that says why.
         is_crowded: More runners than have windows: no run is admitted until some have left.
     """
@@ -201,9 +184,8 @@ class Unanswered(Attempted):
 @final
 @attrs.frozen
 class NoMember:
-    """The runner is no longer a member: it left, was replaced, or is presumed dead.
-
-    Its process must stop the work and join under another id.
+    """The runner left, was replaced, or is presumed dead: its process must join under another
+    id.
     """
 
     run: str
@@ -215,37 +197,32 @@ ServiceOutcome: TypeAlias = Completed | Abandoned | Skipped | Unanswered | NoMem
 Work: TypeAlias = Callable[[AtomicServiceRun, int], Program[bool | Instant]]
 """The user's program of a run, given the run and its token.
 
-It returns False if a greater token's write refused it; else True, or the store's time when it
-ended. With True, the row ends as it starts. An exception ends the run as abandoned, and is raised
-again AFTER the gate was left, except for a missing reply.
+It returns False if a greater token's write refused it; else True (the row ends as it starts), or
+the store's time when it ended. An exception ends the run as abandoned, and is raised again AFTER
+the gate was left, except for a missing reply.
 """
 
 
 @final
 class _NoAnswerError(Exception):
-    """No reply after all attempts. Control flow of this module, never seen outside."""
+    """No reply after all attempts."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class ServiceRunner:
-    """A runner that joins, polls a number of times, and leaves.
+    """A runner that joins, polls a number of times, and leaves; times are in microseconds.
 
     Invariants: the names are not empty; 1 <= polls, dead_after, insisting; 0 <= pause, least.
 
     Attributes:
         me: The runner's id, used for this life only.
-        service: How runners share the time; the same for all.
         key: The id of the gate.
-        work: The program of a run.
-        polls: How often to poll.
-        pause: The time between polls, in microseconds.
-        least: What must be left of a window, in microseconds.
-        dead_after: The silence after which a runner is presumed dead, in microseconds.
-        members, gates, history: The collections.
+        pause: The time between polls.
+        least: What must be left of a window.
+        dead_after: The silence after which a runner is presumed dead.
         keep: How long and how many rows of the history are kept.
         insisting: The attempts of writes that must succeed; None for no limit.
-        pauses: The delays between attempts.
     """
 
     me: str
@@ -278,7 +255,6 @@ class ServiceRunner:
             check_collection(collection)
 
     async def run(self) -> tuple[ServiceOutcome, ...]:
-        """Join, poll and leave: the program."""
         outcomes: tuple[ServiceOutcome, ...] = ()
         if not await self._joined():
             return outcomes
@@ -304,7 +280,6 @@ class ServiceRunner:
         return True
 
     async def attempt(self, run_id: str) -> ServiceOutcome:
-        """Poll once, and run if it is this runner's turn."""
         try:
             beaten = await self._beat()
             if beaten is None:
@@ -333,7 +308,6 @@ class ServiceRunner:
         return await self._entered(claim.verdict.run, _living(known, now))
 
     async def _entered(self, run: AtomicServiceRun, live: tuple[str, ...]) -> ServiceOutcome:
-        """Enter the gate, work, and leave it."""
         since = await begins(self.pauses)
         attempt = 0
         while True:
@@ -420,7 +394,6 @@ class ServiceRunner:
             return
 
     def _beat(self) -> FindOneAndUpdate:
-        """Beat; None if the runner is no member any more."""
         return beat(self.members, self.me, self.dead_after)
 
     async def _look(self) -> tuple[str, ...] | None:
@@ -470,7 +443,6 @@ class ServiceRunner:
         raise _NoAnswerError
 
     async def _leave(self, row: Execution, token: int) -> None:
-        """Leave the gate, if this run is in it, under this token."""
         inside = AllOf((Eq(ID, self.key), Eq(_TOKEN, token), Eq(RUN, row.id)))
         await update_one(self.gates, inside, Put(RUN, None), Put(RUNNER, None))
 
@@ -488,7 +460,6 @@ def _living(known: Membership, now: Instant) -> tuple[str, ...]:
 
 
 def _unchanged(key: str, gate: Gate) -> Filter:
-    """Match the gate if it is unchanged."""
     active = None if gate.active is None else gate.active.id
     return AllOf((Eq(ID, key), Eq(_TOKEN, gate.token), Eq(RUN, active)))
 

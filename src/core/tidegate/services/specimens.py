@@ -19,12 +19,10 @@ from tidegate.sim.variants import variant
 
 
 async def not_fenced(run: AtomicServiceRun, token: int) -> bool:
-    """Write without comparing tokens."""
     return await update_one(WORK, Eq(ID, KEY), Put(FENCE, token), Put(RUN, run.run_id)) > 0
 
 
 def bug(name: str, law: str, says: str, source: str, *replacements: tuple[str, str]) -> Specimen:
-    """A specimen of two runners that share a service."""
     vary = partial(variant, ServiceRunner, *replacements)
     return specimen(name, law, says, source, vary, make=partial(atomic_service, faults=ALL_FAULTS), of="atomic_service")
 

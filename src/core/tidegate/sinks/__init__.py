@@ -1,17 +1,13 @@
-"""How does what user code makes of a record get into a sink, and what if it does not?
+"""Delivery of payloads, which user code makes of records, to sinks; and dead letters.
 
-    delivery         what follows a failed delivery of one payload, and when an offset is done
-    circuit_breaker  whether a sink is tried at all while it does not answer
-    outbox           which of the payloads that wait for one sink are tried now
-    dead_letters     what is kept of a payload that could not be delivered
-    dead_records     what is sent of a record that could not be handled
-    letter_writing   what follows an attempt to write that
+In reading order:
+    delivery         the result of a failed delivery, and when an offset is done
+    circuit_breaker  whether a sink that does not answer is tried
+    outbox           which waiting payloads of one sink are tried now
+    dead_letters     the stored form of a payload that could not be delivered
+    dead_records     the stored form of a record that could not be handled
+    letter_writing   the result of an attempt to write that
 
-Read them in this order.
-
-Beside them: `laws`, `scenarios`, `specimens`, `strategies`.
-
-`tidegate_adapters.sinks.port` carries an outbox out, and has the port of sinks.
-
-Known not to work: no runtime joins these to the hooks of a consumer, so whoever handles its `DeliverRecords` calls the sink.
+Known not to work: no runtime connects these modules to a consumer, so the code that handles
+`DeliverRecords` calls the sink. `tidegate_adapters.sinks.port` runs an outbox.
 """

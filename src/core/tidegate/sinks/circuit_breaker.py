@@ -1,20 +1,20 @@
-"""Is a sink there? A circuit breaker keeps one that is away from being asked by everybody.
+"""A circuit breaker: keeps workers from trying a sink that does not answer.
 
-It also keeps payloads from using up their attempts on it (`tidegate.sinks.delivery`): while a circuit is open they wait, and
-are not dead-lettered. One circuit a sink (Nygard 2007, "Release It!", ch. 5), asked before EACH attempt:
+While a circuit is open, payloads wait and do not use up their attempts. There is one circuit per
+sink (Nygard 2007, "Release It!", ch. 5), consulted before EACH attempt:
 
-    Closed -- `threshold` attempts in a row unanswered --> Open -- cooldown over, and somebody asks --> HalfOpen
-       ^                                                    ^------- the one probe is not answered -------- |
-       '------------------------------ the one probe is answered ------------------------------------------'
+    Closed -- `threshold` unanswered in a row --> Open -- cooldown over, next request --> HalfOpen
+       ^                                           ^------ the probe is unanswered ------ |
+       '---------------------- the probe is answered ------------------------------------'
 
-A refusal is an answer: the sink is there. Each admission bears the era of the circuit, and each trip, probe and closing
-begins a new one, so the outcome of a delivery that began before counts for nothing.
+A refusal is an answer. Each trip, probe and closing begins a new era, and outcomes of earlier eras
+do not count.
 
 Laws
-    CB1  A circuit opens when `threshold` attempts of one era in a row are unanswered, and not before.
-    CB2  While it is not closed, one probe at most is under way in a cooldown, and nothing else is admitted.
-    CB3  No circuit stays shut: after any outcomes, something is admitted within a cooldown, whatever the clock does.
-    CB4  The outcome of a delivery from before, or of a probe that was replaced, changes nothing.
+    CB1  A circuit opens when `threshold` attempts of one era in a row are unanswered, not before.
+    CB2  While it is not closed, it admits only probes, at most one in a cooldown.
+    CB3  It always admits an attempt within a cooldown, whatever the outcomes and the clock.
+    CB4  The outcome of an earlier delivery, or of a replaced probe, changes nothing.
 """
 
 from __future__ import annotations
@@ -34,11 +34,9 @@ from tidegate.retries.backoff import check_delay
 @final
 @attrs.frozen(kw_only=True)
 class CircuitBreaker:
-    """When a circuit opens, and for how long. Invariants: 1 <= threshold; 0 < cooldown <= a century.
+    """Opens after `threshold` unanswered attempts in a row, for `cooldown` microseconds.
 
-    Attributes:
-        threshold: How many attempts in a row are unanswered when it opens.
-        cooldown: How long nothing is tried then, in microseconds.
+    Invariants: 1 <= threshold; 0 < cooldown <= a century.
     """
 
     threshold: int = 5
@@ -52,7 +50,7 @@ class CircuitBreaker:
 @final
 @attrs.frozen
 class Closed:
-    """Everything is admitted. So many attempts in a row were not answered."""
+    """Admits everything and counts the latest unanswered attempts."""
 
     era: int = 0
     unanswered: int = 0
@@ -61,7 +59,7 @@ class Closed:
 @final
 @attrs.frozen
 class Open:
-    """Nothing is admitted until then; the next one after that is a probe."""
+    """Admits no attempt until then; the next attempt is a probe."""
 
     era: int
     until: Instant
@@ -70,7 +68,7 @@ class Open:
 @final
 @attrs.frozen
 class HalfOpen:
-    """A probe is under way. If it has no outcome until then, it is replaced by another."""
+    """A probe is under way. Without an outcome until then, another replaces it."""
 
     era: int
     until: Instant
@@ -83,7 +81,7 @@ _STATES: Final = get_args(CircuitState)
 @final
 @attrs.frozen
 class Admit:
-    """Try it, and record the outcome under this era. The circuit is to be kept BEFORE it is tried."""
+    """Store the circuit BEFORE the attempt, and record the outcome under this era."""
 
     circuit: Closed | HalfOpen
 
@@ -95,7 +93,7 @@ class Admit:
 @final
 @attrs.frozen
 class HoldBack:
-    """Do not try it until then: the circuit is open, or its probe is under way."""
+    """Make no attempt until then: the circuit is open, or its probe is under way."""
 
     until: Instant
 
@@ -104,7 +102,7 @@ class HoldBack:
 
 
 class AttemptOutcome(Enum):
-    """What came of an attempt, as far as the sink is concerned."""
+    """The result of an attempt for the circuit."""
 
     ANSWERED = "the sink took or refused it"
     UNANSWERED = "the sink did not answer"
@@ -112,31 +110,19 @@ class AttemptOutcome(Enum):
 
 
 def attempt_outcome(failure: Failure | None) -> AttemptOutcome:
-    """What a reply says of the sink; None for success."""
+    """Derive the outcome from a failure; None for success."""
     check_type(failure, (Failure, NoneType), "a failure")
     return AttemptOutcome.ANSWERED if failure is None or isinstance(failure, Refused) else AttemptOutcome.UNANSWERED
 
 
 def admit(breaker: CircuitBreaker, circuit: CircuitState, now: Instant) -> Admit | HoldBack:
-    """Whether a sink may be tried now.
-
-    Args:
-        breaker: When its circuit opens, and for how long.
-        circuit: Its state.
-        now: The time, on the same clock as before.
-
-    Returns:
-        `Admit` with the state after that, or `HoldBack` with the time until which to wait.
-
-    Raises:
-        Misuse: An argument is of another type, or the clocks differ.
-    """
+    """Whether a sink may be tried now."""
     check_type(breaker, CircuitBreaker, "a breaker")
     check_type(circuit, _STATES, "a circuit")
     check_type(now, Instant, "the time")
     if isinstance(circuit, Closed):
         return Admit(circuit)
-    # A wait that is longer than a cooldown cannot be: the clock was set back, and nobody is to wait for it (CB3).
+    # A wait longer than a cooldown means that the clock was set back (CB3).
     if 0 < circuit.until - now <= breaker.cooldown:
         return HoldBack(circuit.until)
     return Admit(HalfOpen(circuit.era + 1, now + breaker.cooldown))
@@ -145,21 +131,7 @@ def admit(breaker: CircuitBreaker, circuit: CircuitState, now: Instant) -> Admit
 def recorded(
     breaker: CircuitBreaker, circuit: CircuitState, era: int, outcome: AttemptOutcome, now: Instant
 ) -> CircuitState:
-    """The state of a circuit after the outcome of an attempt.
-
-    Args:
-        breaker: When its circuit opens, and for how long.
-        circuit: Its state.
-        era: The era under which the attempt was admitted.
-        outcome: What came of it.
-        now: The time.
-
-    Returns:
-        The state after it; the same for an attempt of another era (CB4).
-
-    Raises:
-        Misuse: An argument is of another type.
-    """
+    """The circuit after the outcome of an attempt admitted under `era`."""
     check_type(breaker, CircuitBreaker, "a breaker")
     check_type(circuit, _STATES, "a circuit")
     check_int(era, "the era of a circuit", 0)
@@ -171,7 +143,7 @@ def recorded(
         case Closed():
             return _closed(breaker, circuit, outcome, now)
         case Open():
-            return circuit  # nothing is admitted under this era
+            return circuit  # no admission has this era
         case HalfOpen():
             return _half_open(breaker, circuit, outcome, now)
         case _:

@@ -1,19 +1,18 @@
-"""What is kept of a payload that could not be delivered? All of it, so that it can be read, searched and sent again.
+"""The stored form of a payload that could not be delivered, complete, for reading, search and
+resending.
 
-A dead letter is the record and one payload, whole, with what went wrong: JSON in ASCII, so that it can be read and
-searched, with a digest, so that it is not taken for what it is not. Bytes that are UTF-8 stand there as text, others in
-base64; the payload is whatever the sink's adapter needs to send it again.
+A dead letter contains the record, one payload and the error: JSON in ASCII, with a digest. UTF-8
+bytes are stored as text, others in base64.
 
 Laws
-    DE1  Decoding an encoded dead letter gives the same dead letter, for every payload and every key.
-    DE2  Whatever bytes are decoded, the answer is a dead letter or the flaw that they have; what was changed is noticed.
-    DE3  No text or representation of a dead letter shows what the record or the payload carries.
+    DE1  Decoding an encoded dead letter gives the same dead letter, for every payload and key.
+    DE2  Decoding any bytes returns a dead letter or their flaw, and detects changes.
+    DE3  No text of a dead letter shows the contents of the record or the payload.
 
 Known not to work
-    - A dead letter that is delivered again and fails again is dead-lettered again, as a record of its own topic, and is
-      twice as long each time, for it is text in a text. Whoever consumes dead letters holds back instead: `DeliveryRules`
-      without `dead_lettering`.
-    - The error is shown: whoever reports it leaves out what is secret. Passwords in addresses are masked here as well.
+    - A dead letter whose delivery fails is dead-lettered again and doubles in size each time.
+      Consumers of dead letters should hold back instead: `DeliveryRules` without `dead_lettering`.
+    - The error is shown: its reporter must leave out secrets. Passwords in addresses are masked.
 """
 
 from __future__ import annotations
@@ -42,19 +41,9 @@ _VERSION: Final = 1
 @final
 @attrs.frozen(kw_only=True)
 class DeadLetter:
-    """A payload that was not delivered, whole, with the record that it was made of and what went wrong.
+    """An undelivered payload (None for a tombstone) with its record and its last error.
 
     Invariants: numbers fit into 64 bits; 1 <= attempts; 0 <= index; names have a UTF-8 form.
-
-    Attributes:
-        record: What it was made of: topic, partition, offset, key, value, headers, timestamp.
-        sink: Where it was to go.
-        index: Which of the payloads of the record it is.
-        payload: What was to be delivered; None for a tombstone.
-        error: What the last attempt said.
-        attempts: How many there were.
-        first_failed: When the first one failed.
-        last_failed: When the last one did.
     """
 
     record: Record
@@ -78,7 +67,7 @@ class DeadLetter:
 
     @property
     def id(self) -> str:
-        """The same for the same payload of the same record, and for no other: the key of the message that carries it."""
+        """The message key: unique for each payload of a record, and stable."""
         record = self.record
         identity = (record.topic, record.partition, record.offset, self.sink, self.index, _blob(self.payload))
         return f"{record.of}@{record.offset}:{_digest(identity)[:32]}"
@@ -88,18 +77,7 @@ class DeadLetter:
 
 
 def dead_letter(state: DeadLettering, record: Record, sink: str, index: int, payload: bytes | None) -> DeadLetter:
-    """The dead letter that is to be written for a payload.
-
-    Args:
-        state: That of the payload.
-        record: What it was made of.
-        sink: Where it was to go.
-        index: Which of the payloads of the record it is.
-        payload: What was to be delivered, as the sink's adapter needs it to send it again.
-
-    Raises:
-        Misuse: An argument is of another type, a number does not fit, or a name has no UTF-8 form.
-    """
+    """Construct a dead letter; Misuse if a number does not fit or a name has no UTF-8 form."""
     check_type(state, DeadLettering, "a payload to be dead-lettered")
     failures = state.failures
     return DeadLetter(
@@ -115,7 +93,7 @@ def dead_letter(state: DeadLettering, record: Record, sink: str, index: int, pay
 
 
 class Flaw(Enum):
-    """Why bytes are not a dead letter. It never quotes them."""
+    """Why bytes are not a dead letter; never quotes them."""
 
     NOT_JSON = "it is not JSON, or is JSON that means two things"
     FOREIGN = "it is something else"
@@ -136,27 +114,15 @@ class Undecodable:
 
 
 def encode(letter: DeadLetter) -> bytes:
-    """A dead letter as bytes: one line of JSON in ASCII.
-
-    Raises:
-        Misuse: It is not a dead letter.
-    """
+    """A dead letter as one line of JSON in ASCII."""
     check_type(letter, DeadLetter, "a dead letter")
     fields = _fields_of(letter)
     return json.dumps({**fields, "sha256": _digest(fields)}).encode("ascii")
 
 
 def decode(data: bytes) -> DeadLetter | Undecodable:
-    """The dead letter that bytes are; the inverse of `encode`.
-
-    Args:
-        data: The value of a message, whoever wrote it.
-
-    Returns:
-        The dead letter, or what is wrong with the bytes. Spaces and the order of fields do not matter.
-
-    Raises:
-        Misuse: They are not bytes.
+    """Decode the bytes of any writer; the inverse of `encode`. Spaces and field order do not
+    matter.
     """
     check_type(data, bytes, "an encoded dead letter")
     try:
@@ -167,7 +133,7 @@ def decode(data: bytes) -> DeadLetter | Undecodable:
         actual_digest = _digest(fields)
     except (ValueError, RecursionError):
         return Undecodable(Flaw.NOT_JSON)
-    # The version before the digest and the fields: another version may have other ones.
+    # The version first: another version may have another digest and other fields.
     try:
         if _number_of(fields["version"]) != _VERSION:
             return Undecodable(Flaw.VERSION)
@@ -180,7 +146,6 @@ def decode(data: bytes) -> DeadLetter | Undecodable:
 
 
 def _fields_of(letter: DeadLetter) -> dict[str, object]:
-    """The fields of a dead letter in JSON, but for its digest."""
     record = letter.record
     return {
         "format": _FORMAT,
@@ -203,7 +168,7 @@ def _fields_of(letter: DeadLetter) -> dict[str, object]:
 
 
 def _letter_of(fields: Mapping[str, object]) -> DeadLetter:
-    """The dead letter of these fields; ValueError where one is of another kind, KeyError where one is missing."""
+    """Raises ValueError for a field of a wrong type, KeyError for a missing one."""
     return DeadLetter(
         record=Record(
             _text_of(fields["topic"]),
@@ -228,7 +193,6 @@ def _letter_of(fields: Mapping[str, object]) -> DeadLetter:
 
 
 def _blob(data: bytes | None) -> dict[str, str] | None:
-    """Bytes in JSON: as text where they are UTF-8, for people; in base64 where they are not."""
     if data is None:
         return None
     try:
@@ -242,12 +206,12 @@ def _stamp(at: Instant) -> dict[str, int | str]:
 
 
 def _digest(content: object) -> str:
-    """The SHA-256 of what is written, whatever the order of its fields and the spaces between them."""
+    """A SHA-256 that ignores field order and spaces."""
     return sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """An object of JSON; ValueError where a name comes twice, for then readers differ in what it means."""
+    """Reject a JSON object with a repeated name, because readers differ in its meaning."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a name comes twice")
@@ -259,7 +223,6 @@ def _no_number(_: str) -> object:
 
 
 def _is_object(value: object) -> TypeGuard[dict[str, object]]:
-    """Whether it is an object of JSON: its names are always text."""
     return isinstance(value, dict)
 
 
@@ -310,20 +273,17 @@ def _instant_of(value: object) -> Instant:
 
 
 def _check_text(text: str, what: str) -> None:
-    """Raise Misuse unless it has a UTF-8 form."""
     if has_lone_surrogate(text):
         raise Misuse(f"the name of {what} has no UTF-8 form")
 
 
 def _check_instant(at: Instant) -> None:
-    """Raise Misuse unless it is an instant that can be written down."""
     check_type(at, Instant, "a time")
     _check_text(at.clock, "a clock")
     check_int(at.at, "a time in microseconds", INT64[0], INT64[-1])
 
 
 def _check_record(record: Record) -> None:
-    """Raise Misuse unless it is a record that can be written down."""
     check_type(record, Record, "a record")
     _check_text(record.topic, "a topic")
     check_int(record.partition, "a partition", 0, INT64[-1])

@@ -1,25 +1,29 @@
-"""What is sent to a dead-letter topic? The record as it came, and behind its headers where it came from, and why it is there.
+"""The record for a dead-letter topic: the original, plus headers with its origin and its error.
 
-A consumer of the topic reads key, value and headers as it would read those of the record, and may send them back. What is said
-in addition are headers whose names begin with `tidegate.`, as text:
+A consumer reads the original key, value and headers and may resend them. The added headers begin
+with `tidegate.` and hold text:
 
-    topic, partition, offset    where it stood
-    timestamp                   when it was produced or appended, in milliseconds since 1970, if that is known
-    group                       which group could not handle it
-    attempts                    how often its handler was tried; 0 where it was not, as with the rest of a key
-    error, message              the class of what was raised, and what it said, masked and cut (`delivery.shown`)
-    at                          when it was given up, in milliseconds since 1970
+    topic, partition, offset    the origin
+    timestamp                   when it was produced or appended, in milliseconds since 1970, if
+        known
+    group                       the group that could not handle it
+    attempts                    the number of handler calls; 0 if there was none, as for the rest of
+        a key
+    error, message              the class and text of the exception, masked and cut
+        (`delivery.shown`)
+    at                          when the group gave up, in milliseconds since 1970
 
-The record itself has the time at which it is sent: with its old one, a topic that forgets by time would forget it at once.
-`dead_letters` writes what cannot be delivered to a sink as text instead, for its payload is no record.
+The record has a new time: with its old one, a topic with time-based retention would delete it at
+once.
 
 Laws
-    DT1  Key, value and headers of the record are sent as they came, and what is added stands behind them.
-    DT2  What is added is UTF-8, names each thing at most once, and is bounded, whatever was raised.
+    DT1  Key, value and headers are sent unchanged, and added headers follow them.
+    DT2  The added headers are UTF-8, have distinct names, and are bounded, whatever was raised.
 
 Known not to work
-    - A record as large as its topic takes is larger with what is added: let the dead-letter topic take more.
-    - A record that is dead-lettered again has each header twice; the last one is of the last time.
+    - A record at the size limit of its topic grows beyond it: give the dead-letter topic a larger
+      one.
+    - A record that is dead-lettered again has each header twice; the last one is current.
 """
 
 from __future__ import annotations
@@ -34,20 +38,14 @@ from tidegate.model.values import check_int, check_name, check_type
 from tidegate.sinks.delivery import shown
 
 PREFIX: Final = "tidegate."
-"""How the names of what is added begin."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class GivenUp:
-    """Why a record is not tried again. Invariant: 0 <= attempts.
+    """Why a record is not tried again, after `attempts` handler calls. Invariant: 0 <= attempts.
 
-    Attributes:
-        group: Which group could not handle it.
-        attempts: How often its handler was tried.
-        error: The class of what was raised; None where nothing was.
-        message: What it said.
-        at: When it was given up.
+    `error` is the class of the exception, or None.
     """
 
     group: str
@@ -66,16 +64,7 @@ class GivenUp:
 
 
 def dead_record(record: Record, why: GivenUp, topic: str) -> Send:
-    """The record for the dead-letter topic.
-
-    Args:
-        record: What could not be handled.
-        why: Why not.
-        topic: The dead-letter topic.
-
-    Raises:
-        Misuse: An argument is of another type, or names nothing.
-    """
+    """The record for the dead-letter topic."""
     check_type(record, Record, "a record")
     check_type(why, GivenUp, "why it is given up")
     said = {

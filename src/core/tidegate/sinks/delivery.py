@@ -1,40 +1,36 @@
-"""What follows a failed delivery, and when is an offset done? Deliver again, skip, dead-letter, or hold back.
+"""The result of a failed delivery, and when an offset is done.
 
-What user code makes of a record are payloads, each for a sink. Each payload has a life of its own:
+Each payload of a record goes to one sink and has its own state:
 
-    Sending -- acknowledged --> Delivered                         not_before: wait until then, and send it (again)
+    Sending -- acknowledged --> Delivered        not_before: wait until then, then send
        | ^-- failed: again, later
        |---- failed: skip ----> Skipped
-       |---- failed: hold ----> Held -- released --> Sending or DeadLettering      dismissed --> Skipped
+       |---- failed: hold ----> Held -- released --> Sending or DeadLettering; dismissed --> Skipped
        v                          ^
     DeadLettering -- not written: again, or held back
-       '------- written ------> DeadLettered              an acknowledgement that comes late: Delivered
+       '------- written ------> DeadLettered              a late acknowledgement: Delivered
 
-What follows a failure is what user code answers to it, else what the rules say; when to try again is a policy of
-`tidegate.retries.backoff`. What was refused (`Refused`) is not sent again. Delivery is at least once: what may have arrived
-is sent again, and a sink that must not have it twice recognises it, by topic, partition, offset, sink and index. A sink
-fails for one payload, because of what is in it, or for all, because it is away: whether it is tried at all is up to
-`tidegate.sinks.circuit_breaker`. `tidegate.sinks.dead_letters` has what is written of a payload that is dead-lettered.
-
-The state says what to do: there are no commands beside it. Events may come late, twice and in any order: an attempt has a
-number, and the failure of an older one changes nothing; that the payload has arrived always counts.
+User code decides the result of a failure, otherwise the rules. Delivery is at least once: a sink
+that must not store a payload twice recognises it by topic, partition, offset, sink and index. The
+state alone says what to do; there are no commands. Events may come late, twice and in any order.
 
 Laws
-    DL1  An offset completes only when user code is done with it and each of its payloads was acknowledged, skipped by a
-         decision, or dead-lettered with a confirmation.
-    DL2  What is settled stays settled; an offset that is complete stays complete.
-    DL3  A payload is sent again only as the policy allows it, not before its time, and not after a refusal; to
-         release it allows one attempt more.
-    DL4  What cannot be dead-lettered is held back; it is never skipped by itself.
-    DL5  An event of an attempt that is over changes nothing, unless it is its success.
-    DL6  Without outside help a payload comes to rest: it is settled or held after as many failures as the policies allow.
+    DL1  An offset completes only when user code is done with it and each of its payloads was
+         acknowledged, skipped by a decision, or dead-lettered with a confirmation.
+    DL2  A settled payload stays settled; a complete offset stays complete.
+    DL3  A payload is sent again only as the policy allows, not before its time, and not after a
+         refusal; a release allows one more attempt.
+    DL4  A payload that cannot be dead-lettered is held back; it is never skipped automatically.
+    DL5  An event of a finished attempt changes nothing, unless it is its success.
+    DL6  Without outside help a payload is settled or held after as many failures as the policies
+         allow.
 
 Known not to work
-    - A payload may be delivered and dead-lettered, where the acknowledgement of an attempt comes after it was given up.
-    - A dead letter that the broker takes for too large is refused, so its payload is held back until somebody dismisses
-      it or raises the limit.
-    - An event of one payload costs a look at all of its offset: 0.2 ms with 1,000 of them, 0.7 ms with 4,000.
-    - Errors are shown: whoever reports them leaves out what is secret. Passwords in addresses are masked here as well.
+    - A payload may be delivered and dead-lettered, if the acknowledgement arrives too late.
+    - The broker refuses a dead letter that is too large, so its payload is held until an operator
+      dismisses it or raises the limit.
+    - An event reads all payloads of its offset: 0.2 ms with 1,000 of them, 0.7 ms with 4,000.
+    - Errors are shown: their reporter must leave out secrets. Passwords in addresses are masked.
 """
 
 from __future__ import annotations
@@ -54,17 +50,13 @@ from tidegate.retries.backoff import Exponential, Policy, Retry
 from tidegate.retries.backoff import decide as decide_retry
 
 ERROR_MAX: Final = 4_096
-"""How much of an error's text is kept, in characters."""
+"""The characters of an error's text that are kept."""
 
 _WORD: Final = re.compile(r"\S+")
 
 
 def shown(error: str) -> str:
-    """The text of an error as it is kept: without credentials in addresses, with a UTF-8 form, and not too long.
-
-    Raises:
-        Misuse: It is empty or no string.
-    """
+    """The text of an error to store: cut, valid UTF-8, and without credentials in addresses."""
     check_type(error, str, "the text of an error")
     if not error:
         raise Misuse("an error has no text", todo="say at least what kind it is of")
@@ -72,7 +64,7 @@ def shown(error: str) -> str:
     is_cut = len(error) > ERROR_MAX
 
     def masked(word: re.Match[str]) -> str:
-        """A word, without the credentials that it has if it is an address: what stands before its last @."""
+        """In an address the credentials precede its last @."""
         scheme, colon, rest = word[0].partition("://")
         _, at, host = rest.rpartition("@")
         if is_cut and colon and word.end() == len(kept):
@@ -102,16 +94,14 @@ _DEAD_LETTERING: Final = Policy(backoff=_BACKOFF, attempts_max=5)
 @final
 @attrs.frozen(kw_only=True)
 class DeliveryRules:
-    """What follows a failed delivery.
+    """The actions after a failed delivery.
 
-    Invariants: `refused` and `lasting` are not RETRY, and not DEAD_LETTER where there are no dead letters.
+    Invariants: `refused` and `lasting` are not RETRY, and not DEAD_LETTER without dead letters.
 
     Attributes:
-        sending: When to send a payload again, and how often.
-        refused: What follows when the sink refuses a payload, for then sending it again is of no use.
-        lasting: What follows when the policy gives up.
-        dead_lettering: When to write a dead letter again, and how often, before the payload is held back; None where there are
-            no dead letters.
+        refused: The action when the sink refuses a payload.
+        lasting: The action when the policy gives up.
+        dead_lettering: The retry policy for a dead letter; None if there are no dead letters.
     """
 
     sending: Policy = _SENDING
@@ -140,13 +130,8 @@ class DeliveryRules:
 @final
 @attrs.frozen
 class Failures:
-    """Attempts that failed. Invariant: 1 <= count.
-
-    Attributes:
-        count: How many did, one after the other.
-        first: When the first did.
-        last: When the last did.
-        error: What it said.
+    """The count and times of consecutive failed attempts, and the last error. Invariant: 1 <=
+    count.
     """
 
     count: int
@@ -158,27 +143,20 @@ class Failures:
 @final
 @attrs.frozen
 class Sending:
-    """It is to be sent, or under way; not before that time, if there is one."""
+    """Due for sending from `not_before` on, or being sent."""
 
     failures: Failures | None = None
     not_before: Instant | None = None
 
     @property
     def attempt(self) -> int:
-        """The number of the attempt to send it that is to be made, or under way."""
         return _number(self.failures)
 
 
 @final
 @attrs.frozen
 class DeadLettering:
-    """Its dead letter is to be written, or under way; not before that time, if there is one.
-
-    Attributes:
-        failures: Why it is dead-lettered: the attempts to deliver it.
-        write_failures: The attempts to write the dead letter that failed.
-        not_before: When to write it.
-    """
+    """Its dead letter is due from `not_before` on, or being written."""
 
     failures: Failures
     write_failures: Failures | None = None
@@ -186,12 +164,11 @@ class DeadLettering:
 
     @property
     def attempt(self) -> int:
-        """The number of the attempt to write the dead letter that is to be made, or under way."""
         return _number(self.write_failures)
 
 
 class Reason(Enum):
-    """Why it is held back, or skipped."""
+    """Why a payload is held back, or skipped."""
 
     ANSWERED = "user code said so"
     REFUSED = "the sink refuses it, and the rules say so"
@@ -204,7 +181,7 @@ class Reason(Enum):
 @final
 @attrs.frozen
 class Held:
-    """It stands, and its offset with it, until it is released, to go on with `then`, or dismissed."""
+    """Blocks its offset until it is released, to continue with `then`, or dismissed."""
 
     reason: Reason
     then: Sending | DeadLettering
@@ -219,7 +196,7 @@ class Delivered:
 @final
 @attrs.frozen
 class Skipped:
-    """It was decided not to deliver it."""
+    """A decision not to deliver it."""
 
     reason: Reason
 
@@ -227,7 +204,7 @@ class Skipped:
 @final
 @attrs.frozen
 class DeadLettered:
-    """Its dead letter was written, and a majority has it."""
+    """Its dead letter is written and confirmed by a majority."""
 
 
 Payload: TypeAlias = Sending | DeadLettering | Held | Delivered | Skipped | DeadLettered
@@ -238,7 +215,7 @@ SETTLED: Final = (Delivered, Skipped, DeadLettered)
 @final
 @attrs.frozen
 class Acknowledged:
-    """The sink has it, durably."""
+    """The sink has stored it durably."""
 
 
 @final
@@ -246,12 +223,7 @@ class Acknowledged:
 class Failed:
     """An attempt to deliver it failed. Invariants: 1 <= attempt; 0 <= draw_ppm <= PPM.
 
-    Attributes:
-        attempt: Its number.
-        failure: How it failed.
-        answer: What user code says to that; RETRY where it says nothing, raises, or is not asked.
-        now: The time.
-        draw_ppm: A random number for the jitter of the policy.
+    `answer` is RETRY if user code has none, raises, or was not called.
     """
 
     attempt: int
@@ -270,7 +242,9 @@ class DeadLetterWritten:
 @final
 @attrs.frozen
 class DeadLetterFailed:
-    """An attempt to write the dead letter failed, or was not confirmed. Invariants and attributes: as for `Failed`."""
+    """The dead letter was not written or not confirmed. Invariants and attributes as for
+    `Failed`.
+    """
 
     attempt: int
     failure: Failure
@@ -281,13 +255,13 @@ class DeadLetterFailed:
 @final
 @attrs.frozen
 class Released:
-    """Whoever holds it back lets it go on: the sink is there again, or somebody has looked at it."""
+    """An operator releases it: the sink is available again, or the payload was checked."""
 
 
 @final
 @attrs.frozen
 class Dismissed:
-    """Whoever holds it back has decided to do without it."""
+    """An operator decides to skip it."""
 
 
 DeliveryEvent: TypeAlias = Acknowledged | Failed | DeadLetterWritten | DeadLetterFailed | Released | Dismissed
@@ -295,18 +269,9 @@ _EVENTS: Final = get_args(DeliveryEvent)
 
 
 def step(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> Payload:
-    """What becomes of a payload.
+    """The payload after an event; unchanged if the event is not news.
 
-    Args:
-        rules: What follows a failed delivery.
-        payload: Where it stands.
-        event: What happened to it.
-
-    Returns:
-        Where it stands then; the same where the event says nothing new. `Sending` and `DeadLettering` are to be carried out.
-
-    Raises:
-        Misuse: An argument is of another type, or the time is of another clock than that of its first failure.
+    The caller carries out `Sending` and `DeadLettering`.
     """
     check_type(rules, DeliveryRules, "rules")
     check_type(payload, _PAYLOADS, "a payload")
@@ -333,7 +298,7 @@ def _sending(rules: DeliveryRules, payload: Sending, event: DeliveryEvent) -> Pa
         case Failed():
             return payload  # an attempt that ended before (DL5)
         case DeadLetterWritten() | DeadLetterFailed():
-            return payload  # no dead letter was asked for
+            return payload  # no dead letter is being written
         case Released() | Dismissed():
             return payload  # it is not held
         case _:
@@ -365,7 +330,7 @@ def _held(payload: Held, event: DeliveryEvent) -> Payload:
         case DeadLetterWritten():
             return DeadLettered() if isinstance(payload.then, DeadLettering) else payload  # late, after it was given up
         case Failed() | DeadLetterFailed():
-            return payload  # nothing is under way
+            return payload  # no attempt is under way
         case Released():
             return payload.then
         case Dismissed():
@@ -375,7 +340,6 @@ def _held(payload: Held, event: DeliveryEvent) -> Payload:
 
 
 def _after_failure(rules: DeliveryRules, payload: Sending, event: Failed) -> Payload:
-    """What follows the failure of the attempt that is under way."""
     failures = _one_more(payload.failures, event.failure, event.now)
     if event.answer is not Action.RETRY:
         return _ended(rules, failures, event.answer, Reason.ANSWERED)
@@ -388,7 +352,7 @@ def _after_failure(rules: DeliveryRules, payload: Sending, event: Failed) -> Pay
 
 
 def _ended(rules: DeliveryRules, failures: Failures, action: Action, reason: Reason) -> Payload:
-    """What follows when it is not sent again."""
+    """The state of a payload that is not sent again."""
     if action is Action.SKIP:
         return Skipped(reason)
     if action is Action.HOLD:
@@ -399,7 +363,7 @@ def _ended(rules: DeliveryRules, failures: Failures, action: Action, reason: Rea
 
 
 def _after_dead_letter_failed(rules: DeliveryRules, payload: DeadLettering, event: DeadLetterFailed) -> Payload:
-    """What follows when the dead letter was not written: again, or held back. It is never dropped (DL4)."""
+    """DL4: never dropped."""
     write_failures = _one_more(payload.write_failures, event.failure, event.now)
     if rules.dead_lettering is not None and not isinstance(event.failure, Refused):
         verdict = decide_retry(
@@ -411,17 +375,14 @@ def _after_dead_letter_failed(rules: DeliveryRules, payload: DeadLettering, even
 
 
 def _one_more(before: Failures | None, failure: Failure, now: Instant) -> Failures:
-    """The failures, with one that happened now."""
     return Failures(_number(before), now if before is None else before.first, now, shown(str(failure)))
 
 
 def _number(before: Failures | None) -> int:
-    """The number of the attempt that follows those."""
     return 1 if before is None else before.count + 1
 
 
 def _check_event(event: DeliveryEvent) -> None:
-    """Raise Misuse unless this is an event with fields of the right types."""
     check_type(event, _EVENTS, "an event of a delivery")
     if isinstance(event, (Failed, DeadLetterFailed)):
         check_int(event.attempt, "the number of an attempt", 1)
@@ -436,13 +397,13 @@ def _check_event(event: DeliveryEvent) -> None:
 
 
 PAYLOADS_MAX: Final = 100_000
-"""How many payloads one offset may have: a number far above was meant as something else, or never ends."""
+"""The most payloads of one offset; a far larger number is a mistake, or endless."""
 
 
 @final
 @attrs.frozen
 class OffsetDelivery:
-    """The payloads of one offset, and whether user code is done with it. One without payloads is delivered as it is."""
+    """The payloads of one offset, and whether user code is done with it."""
 
     payloads: tuple[Payload, ...] = ()
     sealed: bool = False
@@ -451,7 +412,7 @@ class OffsetDelivery:
 @final
 @attrs.frozen
 class Complete:
-    """The offset is done. How many of its payloads were delivered, skipped and dead-lettered."""
+    """The offset is done, with these numbers of payloads delivered, skipped and dead-lettered."""
 
     delivered: int
     skipped: int
@@ -464,7 +425,7 @@ class Complete:
 @final
 @attrs.frozen
 class Incomplete:
-    """The offset is not done. How many of its payloads are being sent, dead-lettered and held; whether more may come."""
+    """The offset is not done: the open payloads by state, and whether more may come."""
 
     sending: int
     dead_lettering: int
@@ -477,12 +438,7 @@ class Incomplete:
 
 
 def added(delivery: OffsetDelivery, count: int) -> OffsetDelivery:
-    """With more payloads to send; their indices are the next ones.
-
-    Raises:
-        Misuse: User code is done with the offset, there would be more than PAYLOADS_MAX, or an argument is of another
-            type.
-    """
+    """Add payloads to send, with the next indices, at most PAYLOADS_MAX in total."""
     check_type(delivery, OffsetDelivery, "the delivery of an offset")
     check_int(count, "a number of payloads", 0, PAYLOADS_MAX)
     check_int(len(delivery.payloads) + count, "a number of payloads", 0, PAYLOADS_MAX)
@@ -492,23 +448,13 @@ def added(delivery: OffsetDelivery, count: int) -> OffsetDelivery:
 
 
 def sealed(delivery: OffsetDelivery) -> OffsetDelivery:
-    """With no more payloads to come: user code is done with the offset."""
+    """Mark user code as done: no more payloads."""
     check_type(delivery, OffsetDelivery, "the delivery of an offset")
     return attrs.evolve(delivery, sealed=True)
 
 
 def updated(rules: DeliveryRules, delivery: OffsetDelivery, index: int, event: DeliveryEvent) -> OffsetDelivery:
-    """What becomes of the offset after an event of one of its payloads.
-
-    Args:
-        rules: What follows a failed delivery.
-        delivery: The payloads of the offset.
-        index: Which of them, from 0 on.
-        event: What happened to it.
-
-    Raises:
-        Misuse: There is no such payload, or as in `step`.
-    """
+    """The offset after an event of the payload at `index`."""
     check_type(delivery, OffsetDelivery, "the delivery of an offset")
     check_int(index, "the index of a payload", 0)
     if index >= len(delivery.payloads):
@@ -518,7 +464,7 @@ def updated(rules: DeliveryRules, delivery: OffsetDelivery, index: int, event: D
 
 
 def completion(delivery: OffsetDelivery) -> Complete | Incomplete:
-    """Whether the offset is done: user code is, and each payload is settled (DL1)."""
+    """Whether the offset is done (DL1)."""
     check_type(delivery, OffsetDelivery, "the delivery of an offset")
 
     def count(kind: type[Payload]) -> int:

@@ -1,16 +1,12 @@
-"""What follows an attempt to write a dead letter?
+"""The result of an attempt to write a dead letter.
 
-Whoever writes one answers for a record that nobody could handle: it counts as done once every replica in sync has the letter,
-and not before. So there is no number of failures after which it is given up; it ends when it is written, or when the partition
-of the record goes, and then the next owner begins anew.
-
-    attempt     what follows
-    written     the record is done
-    failed      after a while it is written again: 0.1 s, doubled, up to 30 s
+Its record is done once every in-sync replica has the letter. So there is no maximum number of
+failures: a revoked partition ends the attempts, and its next owner starts over. The delay is 0.1 s,
+doubled, up to 30 s.
 
 Laws
-    LW1  Only what is written is settled: whatever has failed is written again, however often it has failed.
-    LW2  The longer it fails, the longer it waits, and never longer than `LONGEST`; it never tries again at once.
+    LW1  Only a written letter is settled: a failed write is repeated, however often it has failed.
+    LW2  The delay grows with the failures, never exceeds `LONGEST`, and is never 0.
     LW3  Each failure counts once.
 """
 
@@ -26,14 +22,13 @@ from tidegate.model.values import check_int, check_type
 from tidegate.retries.backoff import Exponential, delay_after
 
 LONGEST: Final[Duration] = 30 * SECOND
-"""The longest that it waits."""
 _BACKOFF: Final = Exponential(SECOND // 10, cap=LONGEST)
 
 
 @final
 @unique
 class Attempt(Enum):
-    """What became of an attempt."""
+    """The result of an attempt."""
 
     WRITTEN = "every replica in sync has it"
     FAILED = "it was refused, or nobody knows"
@@ -48,12 +43,7 @@ class Settled:
 @final
 @attrs.frozen
 class WriteAgain:
-    """Write it again.
-
-    Attributes:
-        delay: After this time, in microseconds.
-        failures: How often it has failed in a row.
-    """
+    """Write it again after `delay` microseconds, after that many `failures` in a row."""
 
     delay: Duration
     failures: int
@@ -63,15 +53,7 @@ WriteVerdict: TypeAlias = Settled | WriteAgain
 
 
 def after_attempt(attempt: Attempt, failures: int) -> WriteVerdict:
-    """What follows.
-
-    Args:
-        attempt: What became of it.
-        failures: How often it had failed before.
-
-    Raises:
-        Misuse: An argument is of another type, or the number negative.
-    """
+    """What follows an attempt, after `failures` earlier ones."""
     check_type(attempt, Attempt, "what became of an attempt")
     check_int(failures, "a number of failures", 0)
     match attempt:

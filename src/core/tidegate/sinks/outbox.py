@@ -1,31 +1,31 @@
-"""Payloads wait for one sink. Which are tried now, so that a sink that is away is not asked by all of them?
+"""An outbox: chooses which waiting payloads of one sink to try now, as a reducer.
 
-Many tasks of a worker deliver to one sink at once, and each attempt takes its time. The circuit of the sink
-(`tidegate.sinks.circuit_breaker`) is asked before each attempt and learns its outcome, while others are under way. An attempt
-takes several payloads, for a sink that takes them in bulk. What follows the failure of a payload, `tidegate.sinks.delivery`
-says. This is that part of a worker, as a reducer:
+Many tasks of a worker deliver to one sink. The circuit (`tidegate.sinks.circuit_breaker`) decides
+before each attempt, which takes several payloads; `tidegate.sinks.delivery` decides the result of a
+failed one.
 
                                             .-- delivered --> settled
-    waiting -- the circuit admits --> under way -- not delivered, and not to be tried again --> handed back
+    waiting -- the circuit admits --> under way -- failed for good --> handed back
        ^                                    '-- failed: again, later ---.
        '----------------------------------------------------------------'
 
-While the circuit is open payloads wait, and a timer says when to try again. What was not answered may have arrived; it is
-tried again, so delivery is at least once. A payload that nobody waits for any more is withdrawn: its partition was given back.
+An unanswered payload may have arrived and is tried again: delivery is at least once. A payload is
+withdrawn when its partition is revoked.
 
-Laws (CU: whoever takes payloads to a sink is its courier)
-    CU1  A payload is settled when the sink has taken it, handed back when `delivery` gives it up, and withdrawn when
-         somebody says so: one of these, once.
-    CU2  What waits is woken: whenever a payload waits, one is under way, or a timer is set, within a cooldown or its back-off.
-    CU3  At most `most` attempts of the newest era are under way; while the circuit is not closed, one probe at most.
-    CU4  The end of an attempt that nobody made, or that has ended already, changes nothing.
-    CU5  What was withdrawn is not tried again, and not handed back.
-    CU6  What has failed is not tried again before its time (`delivery.Sending.not_before`).
+Laws (CU for courier)
+    CU1  A payload ends once: settled (the sink has it), handed back (`delivery` gives up), or
+         withdrawn.
+    CU2  While a payload waits, an attempt is under way or a timer is set, within a cooldown or its
+         back-off.
+    CU3  At most `most` attempts of the newest era are under way; at most one probe while not
+         closed.
+    CU4  The end of an unknown attempt, or of one that has ended already, changes nothing.
+    CU5  A withdrawn payload is neither tried again nor handed back.
+    CU6  A failed payload is not tried again before its time (`delivery.Sending.not_before`).
 
 Known not to work
-    An attempt that never ends keeps its payloads. Whoever carries it out bounds its time, and says then that it was not
-    answered; until then others go on, once the circuit has opened.
-    The circuit is that of one process. Each worker finds out for itself that a sink is away.
+    - An attempt that never ends keeps its payloads, so its executor must bound its time.
+    - The circuit belongs to one process: each worker detects for itself that a sink is down.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from tidegate.sinks.delivery import Action, DeliveryRules, Failed, Payload, Send
 @final
 @attrs.frozen(cache_hash=True)
 class Deliver(Effect[object]):
-    """Try to deliver these payloads; its end is `AttemptEnded`, with the same numbers and era."""
+    """Try to deliver these payloads; `AttemptEnded` reports it with the same numbers and era."""
 
     numbers: tuple[int, ...]
     era: int
@@ -70,7 +70,7 @@ class Deliver(Effect[object]):
 @final
 @attrs.frozen(cache_hash=True)
 class HandBack(Effect[object]):
-    """A payload is not tried again: say to whoever submitted it what has become of it."""
+    """Report the final state of a payload to its submitter."""
 
     number: int
     payload: Payload
@@ -82,7 +82,7 @@ class HandBack(Effect[object]):
 @final
 @attrs.frozen(cache_hash=True)
 class StartTimer(Effect[Instant]):
-    """Send `TimerFired` when that time has come."""
+    """Send `TimerFired` at that time."""
 
     until: Instant
 
@@ -96,7 +96,7 @@ OutboxCommand: TypeAlias = Deliver | HandBack | StartTimer
 @final
 @attrs.frozen
 class Submitted:
-    """Payloads are to be delivered, each with a number of its own."""
+    """Payloads to deliver, with distinct numbers."""
 
     numbers: tuple[int, ...]
     now: Instant
@@ -108,7 +108,7 @@ class Submitted:
 @final
 @attrs.frozen
 class Withdrawn:
-    """Nobody waits for these payloads any more."""
+    """Their submitter no longer waits for these payloads."""
 
     numbers: tuple[int, ...]
     now: Instant
@@ -120,14 +120,9 @@ class Withdrawn:
 @final
 @attrs.frozen
 class AttemptEnded:
-    """An attempt has ended. Invariants: as many failures as numbers; 0 <= draw_ppm <= PPM.
+    """An attempt has ended, with a failure or None for each payload.
 
-    Attributes:
-        numbers: The payloads that were tried.
-        era: The era under which it was admitted.
-        failures: How each of them failed; None for what the sink has taken.
-        now: The time.
-        draw_ppm: A random number for the jitter of the policy.
+    Invariants: as many failures as numbers; 0 <= draw_ppm <= PPM.
     """
 
     numbers: tuple[int, ...]
@@ -138,7 +133,7 @@ class AttemptEnded:
 
     @property
     def outcome(self) -> AttemptOutcome:
-        """What it says of the sink, which has answered if it did so for one of them."""
+        """A sink that answered for one payload has answered."""
         outcomes = {attempt_outcome(each) for each in {*self.failures}}
         return AttemptOutcome.ANSWERED if AttemptOutcome.ANSWERED in outcomes else AttemptOutcome.UNANSWERED
 
@@ -170,15 +165,12 @@ def _some(numbers: tuple[int, ...]) -> str:
 @final
 @sealed
 class OutboxState:
-    """What is to be delivered to a sink.
+    """The state of the payloads of a sink.
 
     Attributes:
-        circuit: The state of the circuit of the sink.
-        waiting: The payloads that wait, in order.
-        under_way: The attempts.
-        failed: Those of either that have failed, each with its failures, and the time before which it is not tried.
-        withdrawn: Those under way that nobody waits for.
-        wakes_at: When the next timer fires, if one is set.
+        failed: Failed payloads, waiting or under way, with their failures and next time.
+        withdrawn: Payloads under way that were withdrawn.
+        wakes_at: The time of the next timer, if set.
     """
 
     circuit: CircuitState = Closed()
@@ -198,15 +190,9 @@ OutboxStep: TypeAlias = Step[OutboxState, OutboxCommand]
 @final
 @attrs.frozen(kw_only=True)
 class OutboxRules:
-    """How payloads of one sink are delivered.
+    """The settings of an outbox: at most `most` concurrent attempts of at most `batch` payloads.
 
     Invariants: 1 <= most, batch.
-
-    Attributes:
-        breaker: When the circuit opens, and for how long.
-        delivery: What follows the failure of a payload.
-        most: How many attempts are made at once.
-        batch: How many payloads an attempt takes at most.
     """
 
     breaker: CircuitBreaker = CircuitBreaker()
@@ -221,18 +207,7 @@ class OutboxRules:
         check_int(self.batch, "a number of payloads", 1)
 
     def step(self, state: OutboxState, event: OutboxEvent) -> OutboxStep:
-        """What is tried now.
-
-        Args:
-            state: The state before.
-            event: What happened, with the time.
-
-        Returns:
-            The state after, and commands in order.
-
-        Raises:
-            Misuse: An argument is of another type, or the clocks differ.
-        """
+        """The next state and commands after an event."""
         check_type(state, OutboxState, "the state of an outbox")
         _check_event(event)
         match event:
@@ -249,7 +224,7 @@ class OutboxRules:
                 assert_never(event)
 
     def _end(self, state: OutboxState, attempt: Deliver, event: AttemptEnded) -> OutboxStep:
-        """The circuit learns the outcome; what is to be tried again waits, behind the others."""
+        """Record the outcome in the circuit; payloads to retry go to the end of the queue."""
         left = [*state.under_way]
         left.remove(attempt)
         circuit = recorded(self.breaker, state.circuit, event.era, event.outcome, event.now)
@@ -260,7 +235,6 @@ class OutboxRules:
         return self._try_due(state, event.now, commands)
 
     def _follow_failures(self, state: OutboxState, event: AttemptEnded) -> tuple[OutboxState, list[OutboxCommand]]:
-        """What becomes of each payload of an attempt, where one has failed, now or before, or was withdrawn."""
         waiting, failed, withdrawn = [*state.waiting], dict(state.failed), {*state.withdrawn}
         commands: list[OutboxCommand] = []
         for number, failure in zip(event.numbers, event.failures, strict=True):
@@ -281,7 +255,7 @@ class OutboxRules:
         return state, commands
 
     def _try_due(self, state: OutboxState, now: Instant, commands: list[OutboxCommand] | None = None) -> OutboxStep:
-        """With as many attempts under way as the circuit admits, and a timer where it holds payloads back, or their back-off."""
+        """Start the attempts that the circuit admits, or set a timer."""
         commands = [] if commands is None else commands
         wakes: list[Instant] = []
         while state.waiting and self._busy(state) < self.most:
@@ -308,12 +282,12 @@ class OutboxRules:
         return Step(state, tuple(commands))
 
     def _busy(self, state: OutboxState) -> int:
-        """How many attempts of this era are under way; of what was asked before, nobody knows when it ends."""
+        """The attempts of this era; when earlier ones end is unknown."""
         return sum(each.era == state.circuit.era for each in state.under_way)
 
 
 def _due(state: OutboxState, now: Instant) -> tuple[tuple[int, ...], list[Instant]]:
-    """The waiting payloads that may be tried now, and when the others may be."""
+    """The waiting payloads that are due, and when the others are."""
     if not state.failed:
         return state.waiting, []
     times = {number: each.not_before for number, each in state.failed}
@@ -322,7 +296,6 @@ def _due(state: OutboxState, now: Instant) -> tuple[tuple[int, ...], list[Instan
 
 
 def _without(state: OutboxState, numbers: tuple[int, ...]) -> OutboxState:
-    """Without payloads that nobody waits for; of what is under way it is noted."""
     gone = {*numbers}
     under_way = {number for each in state.under_way for number in each.numbers}
     return attrs.evolve(
@@ -337,7 +310,6 @@ _EVENTS: Final = get_args(OutboxEvent)
 
 
 def _check_event(event: OutboxEvent) -> None:
-    """Raise Misuse unless this is an event with fields of the right types."""
     check_type(event, _EVENTS, "an event of an outbox")
     check_type(event.now, Instant, "the time")
     match event:

@@ -1,4 +1,4 @@
-"""A worker delivers to a sink that does not answer now and then, through the circuit of `tidegate.sinks.outbox`."""
+"""A worker delivers through the outbox to a sink that sometimes does not answer."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ EARLY: Final = "what has failed is tried again after its back-off, and not befor
 ALL: Final = "at rest the sink has taken every payload, or it was handed back or withdrawn"
 
 _UNSTAMPED: Final = Instant(0)
-"""In events until they are received: the simulator stamps them."""
+"""Events carry it until the simulator stamps them on arrival."""
 
 
 def is_delivery(effect: Effect[object]) -> bool:
@@ -104,17 +104,9 @@ def outbox(
 ) -> Scenario:
     """A worker with payloads for one sink.
 
-    Args:
-        made: How it delivers, or a faulty variant of that.
-        summary: One line for people.
-        threshold: After how many attempts without an answer the circuit opens.
-        most: How many attempts are made at once.
-        batch: How many payloads an attempt takes.
-        payloads: How many there are.
-        refused: The one that the sink refuses, if any.
-        withdrawn: The one that nobody waits for any more, at some point, if any.
-        attempts: After how many a payload is handed back; None for never.
-        budget: How many attempts are not answered; one of them may never end.
+    The sink refuses the payload `refused`; `withdrawn` is withdrawn at some point. A payload is
+    handed back after `attempts` (None: never). `budget` attempts are unanswered; one of them may
+    never end.
     """
     breaker, again = (
         CircuitBreaker(threshold=threshold, cooldown=SECOND),
@@ -182,7 +174,7 @@ def handed_back(
     payloads: int = 3,
     budget: int = 3,
 ) -> Scenario:
-    """The same where the sink refuses one payload, nobody waits for another any more, and attempts are used up."""
+    """The same with a refused payload, a withdrawn one, and exhausted attempts."""
     return outbox(
         made, summary=summary, threshold=threshold, most=most, batch=2, payloads=payloads, refused=1, withdrawn=2, attempts=2,
         budget=budget,
@@ -217,7 +209,7 @@ def is_settled(state: State, outbox: OutboxState, submitted: tuple[int, ...], wi
 
 
 def begun(before: State, after: State) -> list[OutboxCommand]:
-    """What a step has commanded, but for timers."""
+    """The commands of a step, except timers."""
     known = machine_of(before).commands
     tried = [each for each in machine_of(after).commands if isinstance(each, Deliver) and each not in known]
     back = after.read(HANDED_BACK)[len(before.read(HANDED_BACK)) :]
@@ -238,7 +230,7 @@ def ignores_other_eras(before: State, after: State) -> bool:
 
 
 def is_all_ended(state: State, *, payloads: int, withdrawn: tuple[int, ...]) -> bool:
-    """But for what is tried by an attempt that never ends."""
+    """Ignores the payloads of an attempt that never ends."""
     stuck = {number for each in machine_of(state).stuck if isinstance(each, Deliver) for number in each.numbers}
     return {*state.read(TAKEN), *state.read(HANDED_BACK), *withdrawn, *stuck} == set(range(payloads))
 
@@ -247,7 +239,7 @@ def is_all_ended(state: State, *, payloads: int, withdrawn: tuple[int, ...]) -> 
 
 
 def is_replaced(outbox: OutboxState) -> bool:
-    """A probe has not ended, and there is another."""
+    """Whether a probe was replaced before it ended."""
     probes = sum(each.era > 1 for each in outbox.under_way)
     return isinstance(outbox.circuit, HalfOpen) and probes > 1
 

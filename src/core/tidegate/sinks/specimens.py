@@ -1,4 +1,4 @@
-"""Eleven ways to get an outbox and its circuit wrong."""
+"""Eleven faulty variants of an outbox and its circuit."""
 
 from __future__ import annotations
 

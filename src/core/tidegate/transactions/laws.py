@@ -1,4 +1,4 @@
-"""The laws of `tidegate.transactions.transfers` as predicates over what is stored."""
+"""The laws of `tidegate.transactions.transfers` as predicates over the stored documents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KEY = Field[str](ID.name)
 def balances_are_what_entries_say(
     began: Mapping[str, int], accounts: Collection[Document], entries: Collection[Document]
 ) -> bool:
-    """Law TF1: each balance is what it began with, less what was given, and what was taken."""
+    """Law TF1: each balance is its initial balance plus the entries."""
     expected = dict(began)
     for entry in entries:
         expected[entry[FROM]] -= entry[AMOUNT]
@@ -23,7 +23,7 @@ def balances_are_what_entries_say(
 
 
 def the_answer_is_true(answer: object, *, is_entered: bool) -> bool:
-    """Law TF3: Moved only where there is an entry; too little, and not done, only where there is none."""
+    """Law TF3: MOVED only with an entry; too little, and NotDone, only without one."""
     match answer:
         case Done(Transferred.MOVED):
             return is_entered

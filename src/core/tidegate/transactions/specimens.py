@@ -1,4 +1,6 @@
-"""Ways to move an amount wrongly. Most are programs of their own: a transaction written by hand, which does less than ours."""
+"""Faulty transfers. Most are programs of their own: a hand-written transaction that does less than
+ours.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,6 @@ from tidegate.transactions.transfers import AMOUNT, BALANCE, FROM, TO, Transfer,
 
 
 def statements(asked: Transfer) -> tuple[Effect[object], ...]:
-    """What moves it, where there is enough."""
     return (
         find_one_and_update(ACCOUNTS, AllOf((Eq(ID, asked.giver), Ge(BALANCE, 1))), Add(BALANCE, -asked.amount)),
         update_one(ACCOUNTS, Eq(ID, asked.taker), Add(BALANCE, asked.amount)),
@@ -43,7 +44,6 @@ def statements(asked: Transfer) -> tuple[Effect[object], ...]:
 
 
 async def committed(transaction: Transaction) -> Sent[Transferred]:
-    """The commit, asked for once."""
     try:
         is_committed = await CommitTransaction(transaction)
     except Failure as failure:
@@ -213,7 +213,6 @@ def planted(
     of: str = "transfer",
     alone: bool = False,
 ) -> Specimen:
-    """The scenario of a transfer, with a program of its own."""
     says = (bug.__doc__ or "").partition("\n")[0]
     return specimen(f"transfer.{bug.__name__}", law, says, source, lambda: bug, make=make, of=of, alone=alone)
 

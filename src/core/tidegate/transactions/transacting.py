@@ -1,35 +1,34 @@
-"""How is a program carried in a transaction until it is known whether it was committed, and what is known in the end?
+"""Runs a program in a transaction until its outcome is known.
 
-The program, the body, is written as if there were no transaction. Each operation that it asks for is carried in one
-(`tidegate.model.transactions`); the time, a sleep and a call of user code are asked for as they are. When it has returned, the
-transaction is committed. There are three ends, those of `tidegate.retries.resending`:
+The program, the body, is written as if there were no transaction. Each of its operations is
+executed in one (`tidegate.model.transactions`); other effects pass through. There are the three
+outcomes of `tidegate.retries.resending`:
 
-    Done       it is committed, and a majority has it: with what the body returned
+    Done       it is committed, and a majority has it; with the result of the body
     NotDone    it is not committed, and never will be
-    Unknown    it may have been committed, or be so later; or it is, and a failover may take it back
+    Unknown    it may be committed now or later; or it is, and a failover may revert it
 
-A failure of a statement is the end of the attempt: the body is closed where it stands, hears nothing of it, and is not asked to put
-anything right. So it is with a failure that the body passes on or raises, which is how it gives up of its own accord:
+A failed statement ends the attempt: the body is closed at that await and does not see the failure.
+If the body raises `Refused`, the result is NotDone. After any other failure a fresh body runs in
+the session's next transaction. That is free, because the failed attempt never becomes visible.
 
-    raise Refused("...")    NotDone, at once
-    any other failure       the whole begins anew after a pause, with a fresh body, in the next transaction of the session
-
-That is free, for nothing of the attempt will ever be seen. A commit without an answer is another matter: it may have been carried
-out, so the commit is asked for again, and nothing else, for a second transaction would do all of it once more. The strategy is
-that of MongoDB's drivers (specification "Transactions Convenient API"), whose pauses are the default; they let the callback hear
-of failures, and whoever swallows one there commits a half.
+A commit without a reply may have been executed, so only the commit is repeated; a second
+transaction would do everything twice. The strategy is that of MongoDB's drivers (specification
+"Transactions Convenient API"). But they pass failures to the callback, and a callback that
+suppresses one commits a half.
 
 Laws
-    TN1  Done is only said of what is committed, all of it; and of that a majority has.
-    TN2  NotDone is only said where nothing of it is committed or will be.
-    TN3  Where the commit may have been carried out, no other transaction is begun.
-    TN4  Of the body nothing is seen of an attempt that failed.
+    TN1  Done is returned only if all of it is committed, and a majority has it.
+    TN2  NotDone is returned only if none of it is committed or will be.
+    TN3  While the commit may have been executed, no other transaction begins.
+    TN4  No write of a failed attempt becomes visible.
 
 Known not to work
-    - What the body does beside operations, a call of user code for one, is done in each attempt.
-    - `Unknown` cannot be told by asking again: a body that looks first whether it was done before, by a document that it writes
-      itself, can be sent once more in another session, and says which it was (`tidegate.transactions.transfers`).
-    - A body that passes on an error which is no `Failure` leaves the transaction open; whoever runs it ends that (`tidegate_adapters.runtime.driver`).
+    - Other effects of the body, such as a call of user code, happen in each attempt.
+    - A repetition does not resolve `Unknown`, unless the body first looks for a document that it
+      writes: then repeat it in another session (`tidegate.transactions.transfers`).
+    - A body that raises an error other than a `Failure` leaves the transaction open; its runner
+      ends it (`tidegate_adapters.runtime.driver`).
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ CONTENDING: Final = Policy(
     elapsed_max=120 * SECOND,
     jitter_ppm=PPM,
 )
-"""When to try again, and when to give up: as MongoDB's drivers do."""
+"""The retry policy of MongoDB's drivers."""
 _OPERATIONS: Final = get_args(Operation)
 _TRANSACTIONAL: Final = (InTransaction, CommitTransaction, AbortTransaction)
 
@@ -65,8 +64,6 @@ _TRANSACTIONAL: Final = (InTransaction, CommitTransaction, AbortTransaction)
 @final
 @attrs.frozen
 class _Through(Generic[T]):
-    """The body has returned."""
-
     value: T
     has_begun: bool
 
@@ -74,8 +71,6 @@ class _Through(Generic[T]):
 @final
 @attrs.frozen
 class _Stopped:
-    """The attempt has failed."""
-
     failure: Failure
     has_begun: bool
 
@@ -84,20 +79,13 @@ _Attempt: TypeAlias = _Through[T] | _Stopped
 
 
 async def in_transaction(session: str, body: Callable[[], Program[T]], policy: Policy = CONTENDING) -> Sent[T]:
-    """Carry a program in a transaction, again and again until it is committed, or refused, or the policy gives up.
+    """Run a program in a transaction until it commits, is refused, or the policy gives up.
 
     Args:
-        session: The name of a session that nobody else uses, nor has used: an id made for this run.
-        body: Makes the program, for each attempt anew.
-        policy: When to begin anew, and when to ask for the commit again; and when to give up either. In a scenario where
-            others write the same, give one of few attempts: `Policy(backoff=Fixed(0), attempts_max=2)`. By the default
-            their number is not bounded, so that the search has no end.
-
-    Returns:
-        What is known of it: `Done` with what the body returned in the attempt that was committed.
-
-    Raises:
-        Misuse: An argument is of a wrong type, or the body asks for a transaction of its own.
+        session: An id made for this run, and never used again.
+        body: Makes a fresh program for each attempt; it begins no transaction of its own.
+        policy: When to begin again or repeat the commit. In a scenario with contention bound it,
+            `Policy(backoff=Fixed(0), attempts_max=2)`: the search of the default has no end.
     """
     check_name(session, "a session")
     check_callable(body, "what makes the body", "write in_transaction(session, lambda: program(argument))")
@@ -133,7 +121,7 @@ async def in_transaction(session: str, body: Callable[[], Program[T]], policy: P
 
 
 async def _attempted(transaction: Transaction, body: Program[T]) -> _Attempt[T]:
-    """Let the body go to its end, or to the first failure of the attempt."""
+    """Run the body to its end, or to the first failure."""
     has_begun = False
     reply: object = None
     while True:
@@ -160,7 +148,6 @@ async def _attempted(transaction: Transaction, body: Program[T]) -> _Attempt[T]:
 
 
 async def _answered(effect: Effect[object]) -> object:
-    """The reply, a failure included."""
     try:
         return await effect
     except Failure as failure:
@@ -168,7 +155,9 @@ async def _answered(effect: Effect[object]) -> object:
 
 
 async def _ended(transaction: Transaction) -> None:
-    """Nobody is to wait for it. Where nothing is heard of that, the store ends it in its time."""
+    """Release its locks; if the request is lost, the store ends the transaction after its
+    timeout.
+    """
     try:
         await AbortTransaction(transaction)
     except Failure:

@@ -1,17 +1,18 @@
-"""How does an amount move from one document to another, so that nobody ever sees a half of it?
+"""Moves an amount from one document to another, so that no reader sees half of it.
 
-In one transaction: what gives, what takes, and an entry under the id of the request, which says that it was done. The entry is the
-transfer's own recognition: whoever does not know what became of a transfer asks for it again, and finds the entry or none.
+One transaction updates the giver, the taker, and an entry under the request id. After an unknown
+outcome the caller repeats the transfer, and the program finds the entry or none.
 
 Laws
-    TF1  At every moment each balance is what it began with, and what the entries say.
-    TF2  A request moves its amount once at most, however often it is asked for.
-    TF3  Moved is only answered where the entry is there, for good; NotDone where it is not, nor will be by this run.
-    TF4  No balance falls below nothing.
+    TF1  At every moment each balance is its initial balance plus the entries.
+    TF2  A request moves its amount at most once, however often it is repeated.
+    TF3  MOVED is returned only if the entry exists, durably; NotDone only if it does not, and will
+         not through this run.
+    TF4  No balance falls below 0.
 
 Known not to work
-    - Whoever reads balances one after the other sees one before a transfer, and the other after it: a find of both, or a transaction.
-    - All transfers of an account contend for its document: one at a time is committed.
+    - Two separate reads may return one balance before a transfer and the other after it.
+    - All transfers of an account contend for its document: they commit one at a time.
 """
 
 from __future__ import annotations
@@ -39,13 +40,9 @@ AMOUNT: Final = Field[int]("amount")
 @final
 @attrs.frozen
 class Transfer:
-    """What is to move. Invariants: giver != taker; 1 <= amount.
+    """A transfer. Invariants: giver != taker; 1 <= amount.
 
-    Attributes:
-        request: The id of its entry; used for this transfer only.
-        giver: The id of the document that it moves from.
-        taker: And to.
-        amount: How much.
+    `request` is the id of its entry, used for this transfer only.
     """
 
     request: str
@@ -68,39 +65,30 @@ class Transfer:
 @final
 @unique
 class Transferred(Enum):
-    """What has come of a transfer."""
+    """The outcome of a transfer."""
 
     MOVED = "it has moved"
     TOO_LITTLE = "there was too little to give: nothing has moved"
 
 
 def account(key: str, balance: int) -> Document:
-    """A document that transfers move amounts from and to."""
+    """A document that takes part in transfers."""
     check_name(key, "an account")
     check_int(balance, "a balance", 0)
     return Document.of({ID.name: key, BALANCE.name: balance})
 
 
 def entry_of(asked: Transfer) -> Document:
-    """The entry that says that it was done."""
     check_type(asked, Transfer, "a transfer")
     fields = {FROM.name: asked.giver, TO.name: asked.taker, AMOUNT.name: asked.amount}
     return Document.of({ID.name: asked.request, **fields})
 
 
 async def move(accounts: str, entries: str, asked: Transfer) -> Transferred:
-    """The body: to be carried in a transaction, and in another one where the first is not known to have done it.
-
-    Args:
-        accounts: The collection of what gives and takes.
-        entries: That of the entries.
-        asked: What is to move.
-
-    Returns:
-        `MOVED` also where the entry was there before.
+    """The body; it returns `MOVED` also if the entry existed.
 
     Raises:
-        Refused: One of the accounts is not there.
+        Refused: One of the accounts does not exist.
     """
     if await find_one(entries, Eq(ID, asked.request)) is not None:
         return Transferred.MOVED
@@ -118,20 +106,9 @@ async def move(accounts: str, entries: str, asked: Transfer) -> Transferred:
 async def transfer(
     accounts: str, entries: str, asked: Transfer, session: str, policy: Policy = CONTENDING
 ) -> Sent[Transferred]:
-    """Move an amount from one document to another.
+    """Move an amount from one document to another, in the collections of accounts and entries.
 
-    Args:
-        accounts: The collection of what gives and takes (`account`).
-        entries: That of the entries.
-        asked: What is to move.
-        session: The name of a session that nobody else uses, nor has used; where a transfer is asked for again, another one.
-        policy: When to try again, and when to give up.
-
-    Returns:
-        What is known of it. `Unknown`: ask for the same transfer again, in another session.
-
-    Raises:
-        Misuse: An argument is of a wrong type or empty.
+    `session` is an id made for this call. After `Unknown` repeat the transfer in another session.
     """
     check_collection(accounts)
     check_collection(entries)

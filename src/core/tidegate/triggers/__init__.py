@@ -1,7 +1,6 @@
 """Triggers start tasks when their conditions hold. The modules decide what fires and fire it once.
 
-Read in this order.
-
+In reading order:
     contexts             what happened
     conditions           whether a condition holds of what happened
     trigger              which task starts, with which arguments, and what is registered
@@ -11,6 +10,4 @@ Read in this order.
     noticing             the relay of the outbox in invocation records
     evaluator            the programs: notice, evaluate, purge
     turn                 what a process does during its service window
-
-Beside them: `laws`, `scenarios`, `specimens`, `strategies`.
 """

@@ -20,26 +20,18 @@ from tidegate.triggers.trigger import Occurrence, ticks
 from tidegate.triggers.trigger_documents import loaded_cell, stored_cell
 
 Cells: TypeAlias = tuple[tuple[str, ScheduleCell], ...]
-"""Cells of crons, by the ids of their conditions."""
 
 
 @final
 @attrs.frozen
 class CronCells:
-    """The cells of some crons.
-
-    Attributes:
-        crons: The conditions.
-        next_after: Returns the next instant of a cron.
-        collection: The collection of the cells.
-    """
+    """The cells of some crons; `next_after` is the port of `schedule`."""
 
     crons: tuple[OnCron, ...]
     next_after: NextAfter = attrs.field(eq=id)
     collection: str
 
     async def look(self) -> tuple[Skipped, ...]:
-        """Move the cells of crons past every due instant."""
         if not self.crons:
             return ()
         now = await StoreTime()
@@ -90,12 +82,10 @@ class CronCells:
         return update_one(self.collection, at_version(name, before.version), *puts)
 
     async def read(self) -> tuple[Cells, tuple[Skipped, ...]]:
-        """Return the cells of the crons, and those that cannot be read."""
         found = await by_ids(self.collection, tuple([condition_id(cron) for cron in self.crons]))
         return readable(lambda doc: (needed(doc, Field[str](ID.name)), loaded_cell(doc)), found)
 
     async def pending(self) -> tuple[Occurrence, ...]:
-        """Read the pending instants of the crons."""
         cells, _ = await self.read()
         return self.ticks(cells)
 
@@ -105,7 +95,6 @@ class CronCells:
         return tuple(each for cron, name in names if name in there for each in ticks(cron, there[name]))
 
     def closing(self, dropped: frozenset[str], cells: Cells) -> tuple[Write, ...]:
-        """Return the writes that close the dropped instants in their cells."""
         found: list[Write] = []
         for name, cell in cells:
             after = closed(cell, [each.seen for each in self.ticks(((name, cell),)) if each.id in dropped])

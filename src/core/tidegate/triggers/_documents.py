@@ -23,11 +23,8 @@ Write: TypeAlias = tuple[str, UpdateOne]
 @final
 @attrs.frozen
 class Skipped:
-    """Something that a pass could not process.
-
-    Attributes:
-        key: The id of a document, of the condition of a cron, or of a run.
-        reason: Why, in one line.
+    """A document, condition of a cron, or run that a pass could not process, and why in one
+    line.
     """
 
     key: Value
@@ -42,16 +39,11 @@ def skipped_for(key: Value, trouble: Refused | Misuse) -> Skipped:
 
 
 def at_version(key: str, version: int) -> Filter:
-    """Match a document if it still has that version."""
     return AllOf((Eq(ID, key), Eq(VERSION, version)))
 
 
 async def write_all(writes: tuple[Write, ...]) -> tuple[int, tuple[Skipped, ...]]:
-    """Write in bulk; if a bulk fails, write each by itself to learn which one the store refuses.
-
-    Returns:
-        How many matched, and the refused ones.
-    """
+    """Write in bulk; if a bulk fails, write each by itself to learn which one the store refuses."""
     matched = 0
     skipped: tuple[Skipped, ...] = ()
     for start in range(0, len(writes), UPDATES_MAX):
@@ -72,7 +64,6 @@ async def write_all(writes: tuple[Write, ...]) -> tuple[int, tuple[Skipped, ...]
 
 
 async def by_ids(collection: str, keys: tuple[str, ...], fields: Fields | None = None) -> tuple[Document, ...]:
-    """Find the documents with these ids; `fields` None for all fields."""
     found: tuple[Document, ...] = ()
     for start in range(0, len(keys), FOUND_MAX):
         some = keys[start : start + FOUND_MAX]

@@ -18,9 +18,6 @@ def identity(*parts: Json) -> str:
 
     A JSON list delimits its parts, so ("a", "bc") and ("ab", "c") differ. Lone surrogates are kept,
     because a JSON escape would merge two of them into one character.
-
-    Raises:
-        Misuse: A part is not JSON.
     """
     try:
         written = _WRITER.encode(parts)

@@ -1,5 +1,4 @@
-"""Starts runs of triggers: claims them, registers the invocation of each under the run's id, and
-records that.
+"""Starts runs of triggers: claims them, registers their invocations, and records that.
 
 A hundred runs go together, in eight requests:
 
@@ -7,8 +6,8 @@ A hundred runs go together, in eight requests:
     invoke    an insert of the calls, the time, an insert of the invocations
     settle    the time, a bulk write of the results
 
-A call whose task has a rule is registered by itself and counts as ten. Runs with uploaded data go
-one at a time. So each group takes far less time than a claim lasts.
+A call whose task has a rule counts as ten. Runs with uploaded data go one at a time. So each group
+takes far less time than a claim lasts.
 """
 
 from __future__ import annotations
@@ -59,8 +58,6 @@ _Invoked: TypeAlias = tuple[tuple[str, tuple[str, ...] | None], ...]
 """Per run id, why its invocation was refused: () if it exists, None if unknown."""
 
 _Asked: TypeAlias = tuple[tuple[TriggerRun, Registrar], ...]
-"""Claimed runs, with the registrar of each invocation."""
-
 _Ended: TypeAlias = tuple[tuple[TriggerRun, tuple[str, ...]], ...]
 """Runs as claimed, and why each failed; without a reason it fired."""
 
@@ -68,8 +65,6 @@ _Ended: TypeAlias = tuple[tuple[TriggerRun, tuple[str, ...]], ...]
 @final
 @attrs.frozen
 class _ClaimedRuns:
-    """The runs that this pass holds, those to retry, and those that could not be claimed."""
-
     held: tuple[TriggerRun, ...]
     left: tuple[Firing, ...]
     skipped: tuple[Skipped, ...]
@@ -78,8 +73,6 @@ class _ClaimedRuns:
 @final
 @attrs.frozen(kw_only=True)
 class RunStarter:
-    """Starts runs. `Evaluator` documents the fields."""
-
     triggers: tuple[Trigger, ...]
     make_job: Callable[[str, Document], Job] = attrs.field(eq=id)
     make_call: Callable[[Job], Call] = attrs.field(eq=id)
@@ -94,7 +87,6 @@ class RunStarter:
     failed: Callable[[TriggerRun, tuple[str, ...]], None] | None = attrs.field(repr=False)
 
     def together(self, firings: tuple[Firing, ...]) -> tuple[tuple[Firing, ...], ...]:
-        """Split firings into groups that start together, in their order."""
         triggers = {each.id: each for each in self.triggers}
         ruled = {task for task, _ in self.rules}
         made: list[list[Firing]] = []
@@ -147,7 +139,6 @@ class RunStarter:
         return skipped
 
     async def _prepared(self, run: TriggerRun) -> Registrar | tuple[str, ...]:
-        """Return the registrar of a run's invocation, or why there is none."""
         trigger = next(each for each in self.triggers if each.id == run.firing.trigger_id)
         contexts: tuple[Context, ...] = ()
         try:
@@ -234,12 +225,7 @@ class RunStarter:
 async def _record(
     starter: RunStarter, runs: tuple[TriggerRun, ...], now: Instant
 ) -> tuple[tuple[str, ...], tuple[Skipped, ...]]:
-    """Insert the records of runs, and set aside those that the store refuses.
-
-    Returns:
-        The ids of the runs known to be stored as given, and the runs that could not even be set
-        aside.
-    """
+    """Insert the records of runs, and set aside those that the store refuses."""
     if len(runs) > 1:
         try:
             inserted = await insert_many(starter.runs, *map(stored_run, runs))
@@ -279,7 +265,6 @@ def _made(starter: RunStarter, task: str, arguments: Document) -> tuple[Job, Cal
 
 
 async def _invoke(starter: RunStarter, asked: _Asked) -> _Invoked:
-    """Register the invocation of each run under the run's id; return what is known of each."""
     free = tuple([registrar for _, registrar in asked if registrar.is_free])
     answers = await _registered(starter, free) if len(free) > 1 else ()
     for _, registrar in asked:
@@ -323,13 +308,11 @@ async def _registered(starter: RunStarter, free: tuple[Registrar, ...]) -> _Invo
 
 
 def _known(asked: _Asked, answers: _Invoked) -> _Ended:
-    """Return the runs whose result is known. The claims of the others expire."""
     became = dict(answers)
     return tuple((run, reasons) for run, _ in asked if (reasons := became[run.id]) is not None)
 
 
 async def _settle(starter: RunStarter, ended: _Ended) -> tuple[Skipped, ...]:
-    """Write the results of claimed runs; return what cannot be written."""
     skipped: tuple[Skipped, ...] = ()
     since = await begins(starter.pauses)
     attempt = 0
@@ -370,12 +353,10 @@ def _changed(runs: tuple[TriggerRun, ...], ended: _Ended, claims: Claims, now: I
 
 
 def change_of(runs: str, run: TriggerRun) -> UpdateOne:
-    """Write a run if it is still at the version before."""
     return update_one(runs, at_version(run.id, run.version - 1), *_changes(run))
 
 
 def _changes(run: TriggerRun) -> tuple[Update, ...]:
-    """Return the updates of a run; fields that its state lacks are removed."""
     fields = dict(stored_progress(run))
     puts = tuple(Put(Field[object](key), value) for key, value in fields.items())
     return (*puts, *(Remove(Field[object](key)) for key in _CHANGING if key not in fields))

@@ -1,22 +1,18 @@
 """Conditions: whether something that happened is a reason to start a task.
 
-A condition holds of a context (`tidegate.triggers.contexts`: what happened) or not; triggers use
-conditions (`trigger`).
+A condition holds of a context (`tidegate.triggers.contexts`: what happened) or not.
 
     condition    holds of                                     filters
     OnCron       an instant of its schedule (`schedule`)      none
     OnStatus     an invocation of its task reached a status   the statuses; the arguments
     OnResult     an invocation of its task succeeded          the arguments; the result
-    OnException  an invocation of its task failed             the types of errors, none for any;
-                                                              the arguments
+    OnException  an invocation of its task failed             the types of errors; the arguments
     OnEvent      an event of its code was sent                the payload
     Composite    what all, or any, of its conditions hold of
 
 Filters may be the user's code, which may raise or return nonsense. So an answer has three values,
 after Kleene (1938): it holds, it fails, or it cannot be decided. An undecided condition starts no
 task, and is reported.
-
-The id of a condition is made of all its fields. The parts of a composite are sorted by id.
 
 Laws
     CD1  Conditions have the same id exactly if they are equal, with functions compared by name;
@@ -26,8 +22,8 @@ Laws
     CD4  There is an answer whatever the user's code does, and only a plain True of it holds.
 
 Known not to work
-    - A function is part of an id by its name. Two functions of one name are detected within one
-      program (`trigger.conditions_of`), but not between two versions of it.
+    - Two functions of one name are detected within one program (`trigger.conditions_of`), but not
+      between two versions of it.
     - Values are compared by MongoDB's equality, in which the key order of an inner document counts.
 """
 
@@ -69,10 +65,8 @@ class Everything:
 @final
 @attrs.frozen
 class Equal:
-    """Passes a document that has each of these keys with an equal value (`documents.equal`).
-
-    Attributes:
-        expected: The keys and values; their order makes no difference.
+    """Passes a document that has each of these keys, in any order, with an equal value
+    (`documents.equal`).
     """
 
     expected: Document = attrs.field(repr=False)
@@ -128,10 +122,7 @@ class OnCron:
 @final
 @attrs.frozen
 class OnStatus:
-    """Holds of an invocation that reached one of these statuses.
-
-    Invariants: the task is named; there is a status.
-    """
+    """Holds of an invocation that reached one of these statuses, at least one."""
 
     task: str
     statuses: frozenset[str]
@@ -163,10 +154,7 @@ class OnResult:
 @final
 @attrs.frozen
 class OnException:
-    """Holds of an invocation that failed by one of these types, or a subtype; empty for any.
-
-    Invariant: the task is named.
-    """
+    """Holds of an invocation that failed by one of these types, or a subtype; empty for any."""
 
     task: str
     errors: frozenset[str] = frozenset()
@@ -198,10 +186,6 @@ class Composite:
 
     Invariants: at least two conditions, each once, sorted by id; no cron; with ALL, the conditions
     share a source; nested at most DEPTH_MAX deep.
-
-    Attributes:
-        logic: All or any.
-        conditions: The conditions, given in any order.
     """
 
     logic: Logic
@@ -231,11 +215,7 @@ CONDITIONS: Final = (OnCron, OnStatus, OnResult, OnException, OnEvent, Composite
 
 
 def sources(condition: Condition) -> frozenset[Source]:
-    """Return the sources of the contexts that a condition may hold of.
-
-    Raises:
-        Misuse: The argument is of the wrong type.
-    """
+    """Return the sources of the contexts that a condition may hold of."""
     check_type(condition, CONDITIONS, "a condition")
     match condition:
         case OnCron(schedule):
@@ -293,18 +273,7 @@ ConditionVerdict: TypeAlias = Holds | Fails | CannotTell
 
 
 def holds(condition: Condition, context: Context) -> ConditionVerdict:
-    """Decide whether a condition holds of what happened.
-
-    Args:
-        condition: The condition.
-        context: What happened.
-
-    Returns:
-        The answer, with its reason. A context of another source fails.
-
-    Raises:
-        Misuse: An argument is of the wrong type.
-    """
+    """Decide whether a condition holds of what happened. A context of another source fails."""
     check_type(condition, CONDITIONS, "a condition")
     check_type(context, CONTEXTS, "a context")
     match condition, context:
@@ -369,11 +338,7 @@ def _truth(answer: ConditionVerdict) -> int:
 
 
 def condition_id(condition: Condition) -> str:
-    """Return the id of a condition, made of all its fields.
-
-    Raises:
-        Misuse: The argument is of the wrong type.
-    """
+    """Return the id of a condition, made of all its fields."""
     check_type(condition, CONDITIONS, "a condition")
     return identity("condition", *_written_condition(condition))
 
@@ -412,11 +377,7 @@ def _written_filter(by: ValueFilter) -> Json:
 
 
 def in_order(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
-    """Sort conditions by id.
-
-    Raises:
-        Misuse: It is not a tuple of conditions, or one comes twice.
-    """
+    """Sort conditions by id; Misuse if one comes twice."""
     check_tuple(conditions, CONDITIONS, "a condition")
     by_id = {condition_id(each): each for each in conditions}
     if len(by_id) != len(conditions):

@@ -62,11 +62,7 @@ class StatusContext:
     Invariants: the names are not empty; 1 <= version.
 
     Attributes:
-        task: The task of the invocation.
-        invocation_id: The invocation.
         version: The version of its record that has this status.
-        status: The status.
-        arguments: The arguments of the call.
         arguments_at: The upload that holds arguments too large for a record, until it is read; else
             None.
     """
@@ -121,9 +117,7 @@ class ResultContext:
 @final
 @attrs.frozen
 class ExceptionContext:
-    """An invocation failed: a `StatusContext` with the error's type and the names of its base
-    classes.
-    """
+    """An invocation failed: a `StatusContext` with the error's type and its base classes."""
 
     task: str
     invocation_id: str
@@ -152,10 +146,7 @@ class ExceptionContext:
 class EventContext:
     """A caller sent an event. Invariants: the names are not empty.
 
-    Attributes:
-        code: The kind of event.
-        event_id: The sender's id, so that an event sent twice is the same one.
-        payload: The data of the event.
+    `event_id` is the sender's, so that an event sent twice is the same one.
     """
 
     code: str
@@ -180,11 +171,7 @@ CONTEXTS: Final = (CronContext, StatusContext, ResultContext, ExceptionContext, 
 
 
 def context_id(context: Context) -> str:
-    """Return the id of what happened.
-
-    Raises:
-        Misuse: The argument is of the wrong type.
-    """
+    """Return the id of what happened."""
     check_type(context, CONTEXTS, "a context")
     match context:
         case CronContext(schedule, due):
@@ -202,11 +189,7 @@ def context_id(context: Context) -> str:
 
 
 def without_contents(context: Context) -> Context:
-    """Return the context without payload, arguments and result; its id stays the same.
-
-    Raises:
-        Misuse: The argument is of the wrong type.
-    """
+    """Return the context without payload, arguments and result; its id stays the same."""
     check_type(context, CONTEXTS, "a context")
     match context:
         case CronContext():

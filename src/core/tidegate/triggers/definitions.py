@@ -51,13 +51,9 @@ _OF_INVOCATIONS: Final = (Kind.STATUS, Kind.RESULT, Kind.EXCEPTION)
 @final
 @attrs.frozen
 class Definition:
-    """A trigger as every version can read it. Invariant: the id is not empty.
+    """A trigger as every version can read it: the conditions and tasks that it waits for.
 
-    Attributes:
-        id: The id of the trigger.
-        task: The task that it starts.
-        condition_ids: The conditions that it waits for.
-        tasks: The tasks whose status changes it waits for.
+    Invariant: the id is not empty.
     """
 
     id: str
@@ -73,37 +69,20 @@ class Definition:
 
 
 def defined(trigger: Trigger) -> Definition:
-    """Return the definition of a trigger.
-
-    Raises:
-        Misuse: It is not a trigger.
-    """
+    """Return the definition of a trigger."""
     check_type(trigger, Trigger, "a trigger")
     heard = {of for each in trigger.conditions for kind, of in sources(each) if kind in _OF_INVOCATIONS}
     return Definition(trigger.id, trigger.task, trigger.condition_ids, tuple(sorted(heard)))
 
 
 def definition_of(doc: Document) -> Definition:
-    """Load a definition from a document.
-
-    Raises:
-        Misuse: The document holds none.
-    """
+    """Load a definition from a document."""
     check_type(doc, Document, "a document")
     return Definition(needed(doc, ID), needed(doc, _TASK), needed(doc, _CONDITIONS), needed(doc, _TASKS))
 
 
 def spared(made: Plan, others: Collection[Definition], occurrences: Collection[Occurrence]) -> Plan:
-    """Remove from a plan what other versions wait for (DF3).
-
-    Args:
-        made: The plan for the triggers that this process knows.
-        others: The definitions that it does not know.
-        occurrences: The occurrences that the plan was made from.
-
-    Raises:
-        Misuse: An argument is of the wrong type.
-    """
+    """Remove from a plan what the definitions of other versions wait for (DF3)."""
     check_type(made, Plan, "a plan")
     check_types(others, Definition, "a definition")
     check_types(occurrences, Occurrence, "an occurrence")
@@ -122,10 +101,7 @@ def spared(made: Plan, others: Collection[Definition], occurrences: Collection[O
 class Definitions:
     """Declares triggers. Invariant: 1 <= keep.
 
-    Attributes:
-        triggers: The triggers of this process.
-        definitions, cells: The collections.
-        keep: How long a definition outlives its last declaration, in microseconds.
+    `keep` is how long a definition outlives its last declaration, in microseconds.
     """
 
     triggers: tuple[Trigger, ...]
@@ -140,10 +116,8 @@ class Definitions:
         check_int(self.keep, "a time in microseconds", 1)
 
     async def declare(self) -> bool:
-        """Declare these triggers. Idempotent, so repeat it after a lost reply.
-
-        Returns:
-            Whether the store confirmed it.
+        """Declare these triggers; whether the store confirmed it. Idempotent, so repeat it after a
+        lost reply.
         """
         if not self.triggers:
             return True
@@ -178,15 +152,7 @@ class Definitions:
 
 
 def stored_definition(definition: Definition, now: Instant) -> Document:
-    """Return the definition as a document, under its id.
-
-    Args:
-        definition: The definition.
-        now: The time of the declaration, by the store's clock.
-
-    Raises:
-        Misuse: An argument is of the wrong type.
-    """
+    """Return the definition as a document, declared at `now`."""
     check_type(definition, Definition, "a definition")
     check_type(now, Instant, "an instant")
     return Document((

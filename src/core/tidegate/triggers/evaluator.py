@@ -1,8 +1,7 @@
 """The programs of triggers: store what happened, fire what is due once, and delete old runs.
 
-The decisions are in `tidegate.triggers.trigger`, `tidegate.retries.schedule` and
-`tidegate.triggers.firing`. Several processes may evaluate at the same time, over views of different
-ages, and each may die anywhere.
+Several processes may evaluate at the same time, over views of different ages, and each may die
+anywhere.
 
     notice      stores an occurrence for each condition that holds of what happened; several in one
                 transaction, or in the caller's transaction (`notice_beside`)
@@ -11,19 +10,14 @@ ages, and each may die anywhere.
                 each under the run's id, and record that, a hundred at a time
     purge       deletes runs that have been over for long enough, a page at a time
 
-Apart from that, each document is written by itself: an insert under a derived id, or a
-compare-and-set on a version. A write that matched nothing or got no reply is read back and may be
-retried, because the document shows whether it happened; a claim names its pass. Many documents go
-in one request. If the store refuses one or leaves some unknown, the pass retries each by itself
-(TE7).
-
-One write moves the cell of a cron past all due instants, and one closes those that have fired.
-Unneeded occurrences are dropped a thousand at a time. A pass whose time is over stops between two
-hundreds; the next pass continues.
+Each document is written by an insert under a derived id, or a compare-and-set on a version. A write
+that matched nothing or got no reply is read back and may be retried, because the document shows
+whether it happened. Many documents go in one request. If the store refuses one or leaves some
+unknown, the pass retries each by itself (TE7). A pass whose time is over stops between two
+hundreds.
 
 A run becomes an ordinary call (`tidegate.invocations.registration`) and follows the registration
-rule of its task: it is fetched and recovered like others, and the rule may answer it with an
-invocation that is already registered.
+rule of its task, which may answer it with an invocation that is already registered.
 
 Laws, over what is stored:
     TE1  No occurrence has two invocations of one trigger.
@@ -50,13 +44,11 @@ Known not to work
     - If a process dies just before it commits a report for several conditions, the store aborts
       that transaction only after its timeout (MongoDB: 60 s). A repeated report until then may use
       up its attempts and is reported as not kept.
-    - A pass reads all waiting occurrences, and all runs of triggers of all conditions, so its time
-      grows with both.
-    - If the store refuses the record of a run because its occurrences exceed the size of a
-      document, the run is given up at once. A recorded run without space for its failure reason is
-      reported by each pass.
-    - If the store is slow, a claim may expire before its hundred is done. The next pass claims the
-      run and registers its invocation under the same id.
+    - A pass reads all waiting occurrences, and all runs of triggers of all conditions.
+    - If the record of a run exceeds the size of a document, the run is given up at once. A recorded
+      run without space for its failure reason is reported by each pass.
+    - If the store is slow, a claim may expire before its hundred is done. The next pass registers
+      its invocation under the same id.
     - Occurrences used by an unreadable run wait until someone repairs or deletes the run.
     - If a purge deletes runs that another evaluator's older view still needs, that evaluator fires
       them again. Keep runs longer than a process may stall.
@@ -137,34 +129,24 @@ ATTEMPTS: Final = 8
 """How often a write is tried before it is left to the next pass."""
 
 MakeJob: TypeAlias = Callable[[str, Document], Job]
-"""Makes the job of a call: its queue and the form of its arguments.
-
-Given the task and the provider's arguments. If it raises, the run fails with the reason.
+"""Makes the job of a task and the provider's arguments. If it raises, the run fails with the
+reason.
 """
 
 
 def plain_job(task: str, arguments: Document) -> Job:
-    """Return a job in the default queue, its arguments in plain JSON.
-
-    Raises:
-        Misuse: An argument is of the wrong type, or the task has no name.
-    """
+    """Return a job in the default queue, its arguments in plain JSON."""
     return Job(task=task, arguments=Document(call_of(task, arguments).arguments))
 
 
 def plain_call(job: Job) -> Call:
-    """Return the call of a job. Calls are the same if the texts of their arguments are.
-
-    Raises:
-        Misuse: It is not a job.
-    """
+    """Return the call of a job. Calls are the same if the texts of their arguments are."""
     check_type(job, Job, "a job")
     return Call(job.task, tuple((name, str(text)) for name, text in job.arguments.items))
 
 
 _ALL_OF: Final = Field[tuple[str, ...]](OF.name)
 _OLDEST: Final = (Ascending(AT),)
-"""Finished runs, those first that finished first."""
 
 
 @final
@@ -175,7 +157,7 @@ class TriggerPass:
     Attributes:
         is_whole: Every request had a reply and there was time for all; if not, the next pass
             continues.
-        skipped: What it could not process; the next pass cannot either, until someone repairs it.
+        skipped: What no pass can process until someone repairs it.
     """
 
     is_whole: bool
@@ -185,12 +167,9 @@ class TriggerPass:
 @final
 @attrs.frozen
 class Noted:
-    """The result of a report.
+    """The result of a report. If not `is_kept`, notice it again, which is idempotent.
 
-    Attributes:
-        is_kept: Whether the report is known to be stored. If not, notice it again, which is
-            idempotent.
-        unknown: The ids of undecided conditions, and why; for example, a user's filter raised.
+    `unknown` are the ids of undecided conditions, and why.
     """
 
     is_kept: bool
@@ -203,20 +182,15 @@ class Evaluator:
     """Evaluates triggers.
 
     Attributes:
-        triggers: All registered triggers.
         next_after: Returns the next instant of a cron.
-        make_job: Makes the job of a call.
         make_call: Returns the call by which a task's rule compares jobs.
         rules: Tasks with their registration rules; other tasks have none.
-        occurrences, cells, runs, definitions, invocations, places, calls: The collections.
         claims: Expiry and attempts of claims.
         keep: How long a finished run is kept, in microseconds.
         batch: How many runs a purge reads at a time.
         attempts: How often each write is tried; None for no limit.
         pauses: The delays between attempts.
         failed: Called with each run that could not start and why, BEFORE that is written, or None.
-        cron_cells: The cells of its crons.
-        starter: Starts runs.
     """
 
     triggers: tuple[Trigger, ...]
@@ -289,11 +263,7 @@ class Evaluator:
 
     @property
     def indexes(self) -> Indexes:
-        """The indexes that a pass and a purge need.
-
-        A pass reads unsettled runs, the runs of waiting occurrences, and those of some triggers. A
-        purge reads the runs finished first, and the last run of a trigger.
-        """
+        """The indexes that a pass and a purge need."""
         by_trigger = Index((Ascending(TRIGGER), Descending(NUMBER)))
         return {
             self.runs: (Index((Ascending(STATE),)), Index((Ascending(OF),)), by_trigger, Index(_OLDEST, Exists(AT)))
@@ -306,7 +276,6 @@ class Evaluator:
 
     @property
     def crons(self) -> tuple[OnCron, ...]:
-        """The conditions that are crons."""
         return tuple(each for each in self.conditions if isinstance(each, OnCron))
 
     # --- notice ---
@@ -319,8 +288,7 @@ class Evaluator:
             by: The id of this report; unique for ever.
 
         Raises:
-            Refused: The store definitely refused, for example because the context exceeds a
-                document.
+            Refused: The store refused, for example because the context exceeds a document.
         """
         check_name(by, "a report")
         unknown: tuple[tuple[str, str], ...] = ()
@@ -340,10 +308,8 @@ class Evaluator:
         return Noted(is_kept=False, unknown=unknown)
 
     async def notice_beside(self, context: Context) -> Noted:
-        """Notice in the caller's transaction, without retries; the caller repeats the transaction.
-
-        Raises:
-            Failure: Any failure of a request.
+        """Notice in the caller's transaction, without retries; the caller repeats the
+        transaction.
         """
         found = noticed(self.conditions, context, await StoreTime())
         await _add_missing(self, found.occurrences)
@@ -352,8 +318,7 @@ class Evaluator:
     # --- evaluate ---
 
     async def evaluate(self, by: str, until: Instant | None = None) -> TriggerPass:
-        """Run one pass. What it does not reach, for lack of a reply or to a faster pass, is left to
-        the next.
+        """Run one pass; the next one continues what it does not reach.
 
         Args:
             by: The id of this pass; unique.
@@ -361,7 +326,7 @@ class Evaluator:
                 for never.
 
         Raises:
-            Refused: The store definitely refused a read that the whole pass depends on.
+            Refused: The store refused a read that the whole pass depends on.
         """
         check_name(by, "a pass")
         check_type(until, (Instant, NoneType), "an instant")
@@ -410,7 +375,6 @@ class Evaluator:
         return spared(made, others, occurrences), cells, (*unread, *spoiled, *unknown)
 
     def _wanted(self, of: tuple[str, ...]) -> Filter:
-        """Match the runs that a plan is made from."""
         joins = tuple(trigger.id for trigger in self.triggers if trigger.joins)
         return AnyOf((In(STATE, (HELD, FAILED)), In(OF, of), In(TRIGGER, joins)))
 
@@ -438,9 +402,6 @@ class Evaluator:
 
         Returns:
             Whether it reached the end; if not, the next purge continues.
-
-        Raises:
-            Refused: The store definitely refused.
         """
         check_type(until, (Instant, NoneType), "an instant")
         after: tuple[Value, ...] = ()
@@ -469,11 +430,7 @@ class Evaluator:
 
 
 async def _keep(evaluator: Evaluator, occurrences: tuple[Occurrence, ...], by: str) -> bool:
-    """Insert the occurrences of one context, all or none; several in a transaction named `by`.
-
-    Returns:
-        Whether they are known to be stored.
-    """
+    """Insert the occurrences of one context, all or none; several in a transaction named `by`."""
     if len(occurrences) < 2:
         for each in occurrences:
             await insert_new(evaluator.occurrences, stored_occurrence(each))
@@ -511,21 +468,18 @@ async def _forget(evaluator: Evaluator, found: tuple[Document, ...]) -> None:
 
 
 def _numbered(doc: Document) -> tuple[str, str, int, tuple[str, ...]]:
-    """Return a run's id, trigger, number and occurrence ids."""
     of = needed(doc, _ALL_OF)
     check_tuple(of, str, "an occurrence")
     return needed(doc, ID), needed(doc, TRIGGER), needed(doc, NUMBER), of
 
 
 async def _waiting(evaluator: Evaluator, of: tuple[str, ...]) -> frozenset[str]:
-    """Return which of these occurrences are still stored, and all pending instants of crons."""
     stored = await by_ids(evaluator.occurrences, of, ())
     pending = await evaluator.cron_cells.pending()
     return frozenset([*[needed(each, ID) for each in stored], *[each.id for each in pending]])
 
 
 async def _last(evaluator: Evaluator, triggers: tuple[str, ...]) -> frozenset[str]:
-    """Return the run of the highest number of each trigger."""
     found: tuple[str, ...] = ()
     for trigger in triggers:
         run = await find_one(evaluator.runs, Eq(TRIGGER, trigger), fields=(NUMBER,), sort=(Descending(NUMBER),))

@@ -82,11 +82,9 @@ from tidegate.triggers.trigger import Occurrence, Trigger
 @final
 @attrs.frozen
 class Held:
-    """A pass has claimed the run until this instant. Invariant: the pass is named.
+    """A pass has claimed the run until this instant, by the store's clock.
 
-    Attributes:
-        by: The id of the pass, so that it recognises a claim whose reply was lost.
-        until: When the claim expires, by the store's clock.
+    `by` is the pass, so that it recognises a claim whose reply was lost.
     """
 
     settled: ClassVar[bool] = False
@@ -113,12 +111,7 @@ class Failed:
 @final
 @attrs.frozen
 class GivenUp:
-    """No attempt is left, or its trigger is gone: final.
-
-    Attributes:
-        reasons: Why.
-        at: Since when.
-    """
+    """No attempt is left, or its trigger is gone: final."""
 
     settled: ClassVar[bool] = True
     reasons: tuple[str, ...]
@@ -132,11 +125,7 @@ class GivenUp:
 @final
 @attrs.frozen
 class Fired:
-    """The invocation exists, under the id of the run.
-
-    Attributes:
-        at: Since when.
-    """
+    """The invocation exists, under the id of the run."""
 
     settled: ClassVar[bool] = True
     at: Instant
@@ -151,13 +140,11 @@ RunState: TypeAlias = Held | Failed | GivenUp | Fired
 @final
 @attrs.frozen
 class Firing:
-    """The occurrences that fire together.
+    """The occurrences that fire together, in the order seen.
 
     Invariants: 0 <= number; there is an occurrence, none twice.
 
     Attributes:
-        trigger_id: The trigger.
-        occurrences: The occurrences, in the order seen.
         number: The number of the run for a trigger of all conditions; else 0.
         id: The id of the run and of the invocation.
     """
@@ -181,7 +168,7 @@ class Firing:
 
     @property
     def parent(self) -> str | None:
-        """The id of the first event that it fires of, the parent of the invocation; else None."""
+        """The first event that it fires of, the parent of the invocation; else None."""
         contexts = (each.context for each in self.occurrences)
         return next((context.event_id for context in contexts if isinstance(context, EventContext)), None)
 
@@ -192,14 +179,7 @@ class Firing:
 @final
 @attrs.frozen
 class TriggerRun:
-    """The record of a run. Invariants: 1 <= attempt <= version.
-
-    Attributes:
-        firing: The occurrences that fire.
-        state: The state.
-        attempt: How often it was claimed.
-        version: How often the record was written.
-    """
+    """The record of a run. Invariants: 1 <= attempt <= version."""
 
     firing: Firing
     state: RunState
@@ -245,22 +225,14 @@ TRIGGER_GONE: Final = "its trigger is gone"
 def plan(
     triggers: Collection[Trigger], occurrences: Collection[Occurrence], runs: Collection[TriggerRun], now: Instant
 ) -> Plan:
-    """Decide what fires and what may be dropped.
+    """Decide what fires and what may be dropped, independent of the order of the arguments (FI7).
 
     Args:
         triggers: All registered triggers.
-        occurrences: All that wait, with the pending instants of crons (`trigger.ticks`). The
-            earliest of duplicates counts.
+        occurrences: All that wait, with the pending instants of crons (`trigger.ticks`).
         runs: All unsettled runs, the runs of these occurrences, and the last one of each trigger of
-            all conditions. The highest version of duplicates counts.
+            all conditions.
         now: The time, by the store's clock.
-
-    Returns:
-        The plan, independent of the order of the arguments (FI7).
-
-    Raises:
-        Misuse: An occurrence was seen on another clock than `now`, or an argument is of the wrong
-            type.
     """
     check_types(triggers, Trigger, "a trigger")
     check_types(occurrences, Occurrence, "an occurrence")
@@ -345,11 +317,9 @@ def _joined(trigger: Trigger, waiting: Iterable[Occurrence], runs: Collection[Tr
 @final
 @attrs.frozen(kw_only=True)
 class Claims:
-    """Settings of claims. Invariants: 0 < expiry; 1 <= attempts_max.
+    """How long a claim lasts, in microseconds, and how often a run is tried.
 
-    Attributes:
-        expiry: How long a claim lasts, in microseconds.
-        attempts_max: How often a run is tried before it is given up.
+    Invariants: 0 < expiry; 1 <= attempts_max.
     """
 
     expiry: Duration = 60 * SECOND
@@ -398,22 +368,9 @@ RunClaim: TypeAlias = Claimed | Busy | Settled | Exhausted
 def claim(firing: Firing, run: TriggerRun | None, claims: Claims, *, by: str, now: Instant) -> RunClaim:
     """Decide whether this pass may start a run.
 
-    Args:
-        firing: The planned firing.
-        run: The record as read, or None.
-        claims: The settings.
-        by: The id of this pass; unique.
-        now: The time, by the store's clock.
-
-    Returns:
-        `Claimed` with the record to insert, or to write by compare-and-set on its version; the
-        record unchanged if this pass already holds it. The record of a numbered run may hold other
-        occurrences
-        than the firing: then another plan was first, and the record counts.
-
-    Raises:
-        Misuse: The record is of another run, an argument is of the wrong type, or `now` was read on
-            another clock.
+    `Claimed` has the record to insert, or to write by compare-and-set on its version; unchanged if
+    this pass already holds it. The record of a numbered run may hold other occurrences than the
+    firing: then another plan was first, and the record counts.
     """
     check_type(firing, Firing, "a firing")
     check_type(claims, Claims, "how runs are claimed")
@@ -441,19 +398,10 @@ def claim(firing: Firing, run: TriggerRun | None, claims: Claims, *, by: str, no
 
 
 def set_aside(run: TriggerRun, reason: str, now: Instant) -> TriggerRun:
-    """Return the record of a run that cannot be stored, for example because its contexts are too
+    """Return the record of a run that the store refused to insert, for example because it is too
     large.
 
-    Args:
-        run: The record that the store refused to insert.
-        reason: The store's reason.
-        now: The time, by the store's clock.
-
-    Returns:
-        The record to insert instead: the run is given up, and its occurrences wait no more (FI10).
-
-    Raises:
-        Misuse: An argument is of the wrong type.
+    The run is given up, and its occurrences wait no more (FI10).
     """
     check_type(run, TriggerRun, "a run")
     bare = [attrs.evolve(each, context=without_contents(each.context)) for each in run.firing.occurrences]
@@ -480,16 +428,8 @@ class Ignored:
 
 
 def fired(run: TriggerRun, now: Instant) -> Changed | Ignored:
-    """Return the run after its invocation was inserted, by this attempt or any other.
-
-    The invocation has the id of the run, so all attempts share it.
-
-    Args:
-        run: The record as read.
-        now: The time, by the store's clock.
-
-    Raises:
-        Misuse: An argument is of the wrong type.
+    """Return the run after its invocation was inserted, by this attempt or any other: all share its
+    id.
     """
     check_type(run, TriggerRun, "a run")
     check_type(now, Instant, "an instant")
@@ -500,21 +440,7 @@ def failed(run: TriggerRun, attempt: int, reasons: tuple[str, ...], claims: Clai
     """Return the run after it had no arguments, or its invocation was definitely refused.
 
     If the insert of the invocation is unknown, leave the claim to expire: the next attempt inserts
-    it again.
-
-    Args:
-        run: The record as read.
-        attempt: The attempt that failed.
-        reasons: Why, without secrets; one or more.
-        claims: The settings.
-        now: The time, by the store's clock.
-
-    Returns:
-        The record to write, failed or given up after the last attempt; `Ignored` if that attempt is
-        over.
-
-    Raises:
-        Misuse: An argument is of the wrong type.
+    it again. `reasons` hold no secrets. `Ignored` if the attempt is over.
     """
     check_type(run, TriggerRun, "a run")
     check_int(attempt, "an attempt", 1, INT64_MAX)
@@ -554,20 +480,7 @@ def purge(
 ) -> Purge:
     """Return the events and runs that may be deleted (FI9).
 
-    Args:
-        events: All stored events: their ids, and when they were sent.
-        runs: All stored runs.
-        waiting: All stored occurrences.
-        now: The time, by the store's clock.
-        keep_events: The retention of events.
-        keep_runs: The retention of runs; a run also goes with the last of its events.
-
-    Returns:
-        The ids, oldest first; runs that go with their events come last.
-
-    Raises:
-        Misuse: An argument is of the wrong type, or an instant was read on another clock than
-            `now`.
+    The ids are sorted, oldest first; runs that go with the last of their events come last.
     """
     check_type(events, Mapping, "a mapping of events")
     check_types(runs, TriggerRun, "a run")

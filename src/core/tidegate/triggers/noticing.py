@@ -107,8 +107,6 @@ from tidegate.triggers.trigger import Occurrence, noticed
 from tidegate.triggers.trigger_documents import stored_occurrence
 
 PAGE: Final = 100
-"""How many records a pass reads at once."""
-
 READ: Final[Fields] = (ID, TASK, ARGUMENTS, PAYLOAD, CHANGED_AT, HISTORY, RESULT, RESULT_PAYLOAD, ERROR, NOTICE)
 UPLOADED: Final = "tidegate.uploaded"
 """The user code that returns the text of an upload, given its name."""
@@ -120,12 +118,7 @@ _UNKNOWN_ERROR: Final = "Exception"
 
 
 def listened(conditions: Collection[Condition]) -> Mapping[str, frozenset[str]]:
-    """Return the statuses that triggers wait for, per task. A writer of one pushes its version into
-    `notice`.
-
-    Raises:
-        Misuse: An argument is of the wrong type.
-    """
+    """Return the statuses that triggers wait for, per task; their writers push to `notice`."""
     check_types(conditions, CONDITIONS, "a condition")
     found: dict[str, frozenset[str]] = {}
     for each in conditions:
@@ -147,16 +140,9 @@ def _statuses(condition: Condition) -> frozenset[str]:
 
 
 def happened(record: Document) -> tuple[tuple[Context, ...], tuple[int, ...]]:
-    """Return what happened to an invocation at the versions in its notice.
+    """Return what happened to an invocation at the versions in its notice, in order.
 
-    Args:
-        record: A record with the fields `READ`.
-
-    Returns:
-        The contexts, in order; and the versions whose status the record does not remember.
-
-    Raises:
-        Misuse: It is not the record of an invocation.
+    Also return the versions whose status the record (fields `READ`) does not remember.
     """
     check_type(record, Document, "a record")
     of, task, arguments, at = needed(record, ID), needed(record, TASK), _arguments(record), record.get(PAYLOAD)
@@ -178,7 +164,6 @@ def happened(record: Document) -> tuple[tuple[Context, ...], tuple[int, ...]]:
 
 
 def _arguments(record: Document) -> Document:
-    """Parse arguments that the record holds as JSON text, as it does a result."""
     return _values(record.get(ARGUMENTS) or Document())
 
 
@@ -196,18 +181,13 @@ def _value(held: Value) -> Value:
 
 
 def is_whole(context: Context) -> bool:
-    """Return whether no part of what happened was uploaded."""
     if not isinstance(context, (StatusContext, ResultContext, ExceptionContext)):
         return True
     return context.arguments_at is None and (not isinstance(context, ResultContext) or context.result_at is None)
 
 
 async def whole(context: Context) -> Context:
-    """Replace references to uploads by their content: a program.
-
-    Raises:
-        Refused: An upload cannot be read.
-    """
+    """Replace references to uploads by their content: a program."""
     if not isinstance(context, (StatusContext, ResultContext, ExceptionContext)):
         return context
     if isinstance(context, ResultContext) and context.result_at is not None:
@@ -226,7 +206,6 @@ async def _text(upload: str) -> str:
 
 
 def _judges(condition: Condition, task: str) -> bool:
-    """Return whether a condition filters arguments or results of a task."""
     match condition:
         case OnStatus(of, _, arguments) | OnException(of, _, arguments):
             return of == task and not isinstance(arguments, Everything)
@@ -244,12 +223,7 @@ def _judges(condition: Condition, task: str) -> bool:
 @final
 @attrs.frozen
 class NotNoticed:
-    """A record that could not be processed.
-
-    Attributes:
-        key: The id of the record.
-        reason: Why, in one line.
-    """
+    """A record that could not be processed, and why in one line."""
 
     key: Value
     reason: str
@@ -265,7 +239,6 @@ class NoticePass:
 
     Attributes:
         is_whole: Whether every request had a reply; if not, the next pass continues.
-        noticed: The number of records read.
         skipped: What could not be noticed or decided, for example because a user's filter raised.
     """
 
@@ -277,13 +250,7 @@ class NoticePass:
 @final
 @attrs.frozen(kw_only=True)
 class Noticer:
-    """Makes occurrences of status changes. Invariant: 1 <= page <= FOUND_MAX.
-
-    Attributes:
-        conditions: The conditions that triggers wait for.
-        records, occurrences, definitions: The collections.
-        page: How many records to read at once.
-    """
+    """Makes occurrences of status changes. Invariant: 1 <= page <= FOUND_MAX."""
 
     conditions: tuple[Condition, ...]
     records: str = "invocations"
@@ -304,11 +271,7 @@ class Noticer:
         return {self.records: (Index(_OLDEST_FIRST, Exists(NOTICE)),)}
 
     async def run(self) -> NoticePass:
-        """Run one pass.
-
-        Raises:
-            Refused: The store definitely refused a read that the whole pass depends on.
-        """
+        """Run one pass; Refused if the store refused a read that it depends on."""
         looked, skipped = 0, tuple[NotNoticed, ...]()
         after: tuple[Value, ...] = ()
         try:
@@ -335,16 +298,7 @@ class Noticer:
         return frozenset([task for each in theirs for task in each.tasks])
 
     async def seen(self, record: Document, now: Instant) -> tuple[tuple[Occurrence, ...], tuple[NotNoticed, ...]]:
-        """Return the occurrences of an invocation, and what could not be decided: a program.
-
-        Args:
-            record: The record as read.
-            now: The time, by the store's clock.
-
-        Raises:
-            Misuse: It is not the record of an invocation.
-            Refused: A filter needs an upload that cannot be read.
-        """
+        """Return the occurrences of an invocation, and what could not be decided: a program."""
         contexts, forgotten = happened(record)
         key = needed(record, _KEY)
         skipped = [NotNoticed(key, f"nothing tells any more what version {each} was") for each in forgotten]
@@ -359,11 +313,7 @@ class Noticer:
     async def _settle(
         self, found: tuple[Document, ...], others: frozenset[str], now: Instant
     ) -> tuple[NotNoticed, ...]:
-        """Insert the occurrences of a page, THEN remove its notices, except those of NO5 (NO1).
-
-        Returns:
-            What could not be noticed.
-        """
+        """Insert the occurrences of a page, THEN remove its notices, except those of NO5 (NO1)."""
         occurrences, read, skipped = await self._page(found, now)
         for start in range(0, len(occurrences), PAGE):
             await _kept(self.occurrences, occurrences[start : start + PAGE])

@@ -1,9 +1,9 @@
 """Triggers: which task starts, with which arguments, and what is registered.
 
-A trigger starts a task when its conditions hold (`conditions`). An occurrence records that a
-condition held of something that happened. It is kept until every trigger that waits for it has
-fired or given it up (`firing`). A provider makes the arguments from what happened. A provider may
-be the user's code and raise or return nonsense; then the result is the reasons, not arguments.
+An occurrence records that a condition (`conditions`) held of something that happened. It is kept
+until every trigger that waits for it has fired or given it up (`firing`). A provider makes the
+arguments from what happened. It may be the user's code and raise or return nonsense; then the
+result is the reasons.
 
 Laws
     TG1  Two triggers have the same id exactly if they are equal; two occurrences exactly if
@@ -16,9 +16,6 @@ Laws
     TG5  After a registration the task has exactly the wanted triggers. Those it had already, and
          those of other tasks, are untouched. Repeating it changes nothing.
     TG6  A condition is dropped with the last trigger that waits for it, and not before.
-
-Known not to work
-    A function is part of an id by its name, see `conditions`.
 """
 
 from __future__ import annotations
@@ -62,8 +59,6 @@ class Occurrence:
     """A condition held of what happened. Invariant: the condition's id is not empty.
 
     Attributes:
-        condition_id: The condition.
-        context: What happened.
         seen: When it was noticed, by the store's clock; for a cron, the instant itself.
         id: Made of condition and context, so that noticing twice makes one occurrence.
     """
@@ -86,30 +81,15 @@ class Occurrence:
 @final
 @attrs.frozen
 class Noticed:
-    """The result of evaluating conditions on a context.
-
-    Attributes:
-        occurrences: To be stored; one for each condition that holds.
-        unknown: The ids of conditions that could not be decided, and why.
-    """
+    """An occurrence for each condition that holds, and the undecided conditions with the reason."""
 
     occurrences: tuple[Occurrence, ...]
     unknown: tuple[tuple[str, str], ...]
 
 
 def noticed(conditions: Collection[Condition], context: Context, seen: Instant) -> Noticed:
-    """Evaluate conditions on something that happened.
-
-    Args:
-        conditions: The conditions; `sources` tells which ones can hold.
-        context: What happened.
-        seen: When it was noticed, by the store's clock.
-
-    Returns:
-        The occurrences, in the order of the conditions.
-
-    Raises:
-        Misuse: An argument is of the wrong type.
+    """Evaluate conditions on something that happened; occurrences are in the order of the
+    conditions.
     """
     check_types(conditions, CONDITIONS, "a condition")
     check_type(context, CONTEXTS, "a context")
@@ -122,17 +102,8 @@ def noticed(conditions: Collection[Condition], context: Context, seen: Instant) 
 
 
 def ticks(condition: OnCron, cell: ScheduleCell) -> tuple[Occurrence, ...]:
-    """Return the pending instants of a cron as occurrences. The cell is their only storage.
-
-    Args:
-        condition: The cron.
-        cell: Its cell.
-
-    Returns:
-        One for each pending instant, oldest first.
-
-    Raises:
-        Misuse: An argument is of the wrong type.
+    """Return the pending instants of a cron as occurrences, oldest first. The cell is their only
+    storage.
     """
     check_type(condition, OnCron, "a cron")
     check_type(cell, ScheduleCell, "a cell")
@@ -161,7 +132,6 @@ class FromContext:
 
     Attributes:
         name: The function's name in ids; the same in every process.
-        kind: The kind of the context.
         function: Takes the context; returns a document, or a dict that can be one.
     """
 
@@ -228,20 +198,7 @@ class NotProvided:
 
 
 def provided(provider: Provider, contexts: tuple[Context, ...]) -> Provided | NotProvided:
-    """Make the arguments of a task.
-
-    Args:
-        provider: The provider.
-        contexts: What happened, in order.
-
-    Returns:
-        The arguments, or why there are none: no context of the kind, or the user's function raised
-            or
-        returned something that no document can hold.
-
-    Raises:
-        Misuse: An argument is of the wrong type.
-    """
+    """Make the arguments of a task from what happened, or return why there are none."""
     check_type(provider, _PROVIDERS, "a provider")
     check_tuple(contexts, CONTEXTS, "a context")
     match provider:
@@ -290,14 +247,9 @@ class Trigger:
     Invariants: the task is named; conditions are sorted by id, one or more, each once; 0 < within.
 
     Attributes:
-        task: The task to start.
-        conditions: The conditions, given in any order.
         logic: Whether all conditions have to hold, or one suffices.
-        provider: Makes the arguments.
-        within: If all conditions have to hold: the time between them, at most, in microseconds. An
-            occurrence that waits longer is given up.
-        id: Made of all of these.
-        condition_ids: The ids of the conditions, in their order.
+        within: With ALL: the time between them, at most, in microseconds. An occurrence that waits
+            longer is given up.
     """
 
     task: str
@@ -333,11 +285,8 @@ class Registration:
     """What to write so that a task has the wanted triggers.
 
     Attributes:
-        add: The triggers to insert.
-        remove: The triggers to delete.
-        conditions_dropped: The ids of conditions that no trigger waits for any more. Delete the
-            cells of crons among them; otherwise a later registration makes up for all instants
-            missed meanwhile.
+        conditions_dropped: The conditions that no trigger waits for any more. Delete the cells of
+            crons among them; otherwise a later registration makes up for all missed instants.
     """
 
     add: tuple[Trigger, ...]
@@ -346,19 +295,13 @@ class Registration:
 
 
 def registration(stored: Collection[Trigger], task: str, wanted: Collection[Trigger]) -> Registration:
-    """Return what to write so that `task` has exactly the wanted triggers.
+    """Return what to write so that `task` has exactly the `wanted` triggers, sorted by id.
 
-    Args:
-        stored: All stored triggers, of all tasks.
-        task: The task.
-        wanted: The triggers that the task needs.
-
-    Returns:
-        What to add and remove, and the dropped conditions, all sorted by id.
+    `stored` are all triggers, of all tasks.
 
     Raises:
-        Misuse: A wanted trigger starts another task, two different triggers have one id because two
-            functions have one name, or an argument is of the wrong type.
+        Misuse: A wanted trigger starts another task, or two different triggers have one id because
+            two functions have one name.
     """
     check_types(stored, Trigger, "a trigger")
     check_name(task, "a task")

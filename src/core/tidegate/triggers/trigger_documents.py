@@ -2,12 +2,10 @@
 
     occurrence   {_id, condition, seen, context: {kind, ...}}
     cell         {_id: the condition's id, last, version, pending: [...]}
-    run          {_id, trigger, number, of: [occurrence ids], occurrences: [...], attempt, version,
-    state, ...}
+    run          {_id, trigger, number, of: [ids], occurrences: [...], attempt, version, state, ...}
 
-Fields without a value are left out, so that indexes can be partial. A fired run becomes an ordinary
-invocation (`tidegate.invocations.registration`). Its arguments become those of a call: each value
-as text, in plain JSON (`tidegate.model.patches`).
+Fields without a value are left out, so that indexes can be partial. Arguments become those of a
+call: each value as text, in plain JSON (`tidegate.model.patches`).
 
 Laws
     TO1  Loading a stored value returns the same value.
@@ -68,7 +66,6 @@ _FIRED: Final = "fired"
 
 
 def stored_occurrence(occurrence: Occurrence) -> Document:
-    """Return the occurrence as a document, under its id."""
     check_type(occurrence, Occurrence, "an occurrence")
     context = _context(occurrence.context)
     fields = (("_id", occurrence.id), ("condition", occurrence.condition_id), ("seen", occurrence.seen))
@@ -76,11 +73,7 @@ def stored_occurrence(occurrence: Occurrence) -> Document:
 
 
 def loaded_occurrence(doc: Document) -> Occurrence:
-    """Load an occurrence.
-
-    Raises:
-        Misuse: The document holds none.
-    """
+    """Load an occurrence."""
     check_type(doc, Document, "a document")
     return Occurrence(needed(doc, _CONDITION), _loaded_context(needed(doc, _CONTEXT)), needed(doc, _SEEN))
 
@@ -151,17 +144,11 @@ def _loaded_context(doc: Document) -> Context:
 
 
 def stored_cell(condition_id: str, cell: ScheduleCell) -> Document:
-    """Return the cell of a cron as a document, under the id of its condition."""
     check_type(cell, ScheduleCell, "a cell")
     return Document((("_id", condition_id), ("last", cell.last), ("version", cell.version), ("pending", cell.pending)))
 
 
 def loaded_cell(doc: Document) -> ScheduleCell:
-    """Load the cell of a cron.
-
-    Raises:
-        Misuse: The document holds none.
-    """
     check_type(doc, Document, "a document")
     return ScheduleCell(needed(doc, _LAST), needed(doc, VERSION), needed(doc, _PENDING))
 
@@ -170,7 +157,6 @@ def loaded_cell(doc: Document) -> ScheduleCell:
 
 
 def stored_run(run: TriggerRun) -> Document:
-    """Return the run as a document, under its id."""
     check_type(run, TriggerRun, "a run")
     firing = run.firing
     fields: tuple[tuple[str, Value], ...] = (
@@ -184,7 +170,6 @@ def stored_run(run: TriggerRun) -> Document:
 
 
 def stored_progress(run: TriggerRun) -> tuple[tuple[str, Value], ...]:
-    """Return the fields of a run that change: attempt, version and state."""
     check_type(run, TriggerRun, "a run")
     counted: tuple[tuple[str, Value], ...] = (("attempt", run.attempt), ("version", run.version))
     match run.state:
@@ -201,11 +186,7 @@ def stored_progress(run: TriggerRun) -> tuple[tuple[str, Value], ...]:
 
 
 def loaded_run(doc: Document) -> TriggerRun:
-    """Load a run.
-
-    Raises:
-        Misuse: The document holds none.
-    """
+    """Load a run."""
     check_type(doc, Document, "a document")
     stored = needed(doc, _OCCURRENCES)
     check_tuple(stored, Document, "an occurrence")
@@ -231,21 +212,13 @@ def _state(doc: Document) -> RunState:
 
 
 def call_of(task: str, arguments: Document) -> Call:
-    """Return the call of a task with the arguments that a provider made.
-
-    Raises:
-        Misuse: An argument is of the wrong type, or the task has no name.
-    """
+    """Return the call of a task with the arguments that a provider made."""
     check_type(arguments, Document, "a document")
     return Call(task, tuple((name, json.dumps(to_json(value))) for name, value in arguments.items))
 
 
 def arguments_of(call: Call) -> Document:
-    """Return the arguments of a call that a trigger made.
-
-    Raises:
-        Misuse: It is not a call, or an argument is not plain JSON.
-    """
+    """Return the arguments of a call that a trigger made."""
     check_type(call, Call, "a call")
     try:
         return Document(tuple((name, from_json(json.loads(text))) for name, text in call.arguments))
@@ -254,9 +227,7 @@ def arguments_of(call: Call) -> Document:
 
 
 def origin_of(firing: Firing) -> Document:
-    """Return the origin of a run's call: its trigger, its occurrences and, if there is one, its
-    parent event.
-    """
+    """Return the trigger, occurrences and parent event of a run's call."""
     check_type(firing, Firing, "a firing")
     parent = (("parent", firing.parent),) if firing.parent is not None else ()
     return Document((("trigger", firing.trigger_id), ("of", tuple(each.id for each in firing.occurrences)), *parent))

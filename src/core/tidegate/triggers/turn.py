@@ -51,12 +51,7 @@ Round: TypeAlias = Callable[[AtomicServiceRun, int, int], Program[object]]
 @final
 @attrs.frozen
 class Duty:
-    """One step of each round. Invariant: it has a name.
-
-    Attributes:
-        name: Its name in messages.
-        round: The program.
-    """
+    """One step of each round."""
 
     name: str
     round: Round = attrs.field(repr=False, eq=id)
@@ -74,11 +69,9 @@ class DutyFailedError(TidegateError):
 @final
 @attrs.frozen(kw_only=True)
 class Turn:
-    """The work of a turn. Invariant: 1 <= every.
+    """The work of a turn: the steps of each round in order, and the pause between rounds.
 
-    Attributes:
-        duties: The steps of each round, in order.
-        every: The pause between two rounds, in microseconds.
+    Invariant: 1 <= every, in microseconds.
     """
 
     duties: tuple[Duty, ...]
@@ -123,14 +116,7 @@ def duties(
 ) -> tuple[Duty, ...]:
     """Return the steps of a round, in the order of the header.
 
-    Args:
-        recoverer: Recovers the core services, and only those.
-        noticer: Relays status changes of invocations.
-        evaluator: Fires triggers.
-        works: The user's own steps.
-
-    Raises:
-        Misuse: An argument is of the wrong type, or the recoverer is for all tasks.
+    The recoverer is for the core services only; `works` are the user's own steps.
     """
     check_type(recoverer, Recoverer, "a recoverer")
     check_type(noticer, Noticer, "a noticer")

@@ -1,15 +1,15 @@
 """How a process keeps its claims (`ByLease`, `ByLife`), and finds claims that it does not track.
 
-By lease, each claim has an expiry. The process counts it from before it sent the claiming or
-renewing request, so it sees the expiry before any other process may. A failed poll may have made
-claims that its lost reply named. So the worker repeatedly gives back all claims in its name except
-the tracked ones, for as long as such a claim could last.
+By lease, each claim has an expiry, counted from before the claiming or renewing request was sent,
+so the process sees it before any other may. A failed poll may have made claims that its lost reply
+named. So the worker repeatedly gives back all claims in its name except the tracked ones, for as
+long as such a claim could last.
 
 By life, the process is a member (`tidegate.services.members`) that sends heartbeats, also counted
 from before sending. After a silence the life is over: the worker interrupts all its runs, and joins
-again under the next life. Each heartbeat's reply lists the claims that the process has but does not
-track. A poll in flight may still report some of them. The next heartbeat gives back the rest,
-because recovery ignores the claims of a living process.
+again under the next life. Each heartbeat's reply lists the untracked claims. A poll in flight may
+still report some of them. The next heartbeat gives back the rest, because recovery ignores the
+claims of a living process.
 """
 
 from __future__ import annotations
@@ -45,11 +45,10 @@ _RETRIED: Final = 12
 _BEATS: Final = 4
 """A heartbeat without a reply is repeated after this part of the interval."""
 RETRY_MAX: Final = SECOND
-"""The longest wait before a worker retries an unconfirmed request."""
+"""The longest wait before an unconfirmed request is retried."""
 
 
 def taken(queue: Queue, run: Run, life: int, at: Instant, sent: Instant) -> Running:
-    """Return a run taken at a time, under a life, by a request sent at `sent`."""
     if queue.lease is None:
         return Running(run, queue.name, life, at)
     held_until, renew_at = sent + queue.lease, sent + queue.lease // _RENEWED
@@ -65,7 +64,6 @@ def lost(state: WorkerState, each: Running, at: Instant) -> InterruptReason | No
 
 
 def retry_pause(queue: Queue) -> Duration:
-    """Return how long to wait before an unconfirmed request is retried."""
     return RETRY_MAX if queue.lease is None else max(min(queue.lease // _RETRIED, RETRY_MAX), 1)
 
 
@@ -73,7 +71,6 @@ def retry_pause(queue: Queue) -> Duration:
 
 
 def renew(rules: WorkerRules, state: WorkerState, at: Instant, commands: list[WorkerCommand]) -> WorkerState:
-    """Renew the leases that are due, with one request at a time for each queue."""
     due: dict[str, list[Run]] = {}
     for each in state.running:
         if each.renew_at is not None and each.why is None and at - each.renew_at >= 0:
@@ -87,12 +84,10 @@ def renew(rules: WorkerRules, state: WorkerState, at: Instant, commands: list[Wo
 
 
 def renewing(state: WorkerState) -> set[str]:
-    """Return the queues with a renewal in flight."""
     return {each.queue for each, _ in state.requests if isinstance(each, RenewLeases)}
 
 
 def renewed(rules: WorkerRules, state: WorkerState, event: LeasesRenewed) -> WorkerState:
-    """Apply the results of renewals. A lost lease counts as expired now."""
     sent, queue = state.sent_at(event.command), rules.queue(event.command.queue)
     if sent is None or queue is None or queue.lease is None:
         return state
@@ -146,7 +141,6 @@ def _is_claiming(state: WorkerState, queue: Queue) -> bool:
 
 
 def _tracked(state: WorkerState, place: int, queue: Queue) -> tuple[Run, ...]:
-    """Return the runs of a queue that are running, or whose results are not known to be written."""
     running = (each.run for each in state.running if each.queue == queue.name)
     waiting = (each.run for each in state.queues[place].results)
     requests = (each for each, _ in state.requests if isinstance(each, WriteResults) and each.queue == queue.name)
@@ -174,25 +168,21 @@ def life(state: WorkerState) -> int:
 
 
 def expired(state: WorkerState, at: Instant) -> WorkerState:
-    """Return the state with the life ended if it was silent too long."""
     member = state.membership
     is_over = member is not None and member.alive_until is not None and at - member.alive_until >= 0
     return _next_life(state, member) if is_over and member is not None else state
 
 
 def _next_life(state: WorkerState, member: Membership) -> WorkerState:
-    """Start another life with the next heartbeat."""
     return evolve(state, membership=Membership(member.life + 1, leaving=member.leaving), must_check=True)
 
 
 def may_beat(state: WorkerState) -> bool:
-    """Return whether to send heartbeats: not after this process has begun to leave."""
     is_member = state.membership is not None and state.membership.leaving is False
     return is_member and not any(isinstance(each, Heartbeat) for each, _ in state.requests)
 
 
 def send_heartbeat(rules: WorkerRules, state: WorkerState, at: Instant, commands: list[WorkerCommand]) -> WorkerState:
-    """Send a heartbeat if it is due."""
     member = state.membership
     if member is None or not may_beat(state) or (member.heartbeat_at is not None and at - member.heartbeat_at < 0):
         return state
@@ -205,7 +195,6 @@ def send_heartbeat(rules: WorkerRules, state: WorkerState, at: Instant, commands
 
 
 def acked(rules: WorkerRules, state: WorkerState, event: HeartbeatAcked) -> WorkerState:
-    """Apply the reply to a heartbeat."""
     sent, liveness = state.sent_at(event.command), rules.liveness
     if sent is None or not isinstance(liveness, ByLife):
         return state

@@ -11,12 +11,10 @@ from tidegate.work.vocabulary import Request, Slot
 
 
 def with_queue(state: WorkerState, place: int, changed: QueueState) -> WorkerState:
-    """Return the state with a changed queue at this position."""
     return evolve(state, queues=(*state.queues[:place], changed, *state.queues[place + 1 :]))
 
 
 def with_running(state: WorkerState, running: Iterable[Running]) -> WorkerState:
-    """Return the state with these running, and their counts."""
     running = tuple(running)
     slots = [each.slot for each in running]
     return evolve(
@@ -29,10 +27,8 @@ def with_running(state: WorkerState, running: Iterable[Running]) -> WorkerState:
 
 
 def asked(state: WorkerState, command: Request, at: Instant) -> WorkerState:
-    """Return the state with this request in flight."""
     return evolve(state, requests=(*state.requests, (command, at)))
 
 
 def answered(state: WorkerState, command: Request) -> WorkerState:
-    """Return the state without this request in flight."""
     return evolve(state, requests=tuple(each for each in state.requests if each[0] != command))

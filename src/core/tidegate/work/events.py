@@ -63,10 +63,7 @@ class PollCompleted:
 class GroupPolled:
     """The poll of a group has ended.
 
-    Attributes:
-        at: When.
-        command: The poll.
-        dues: The queues with due work, and after how long, in microseconds; empty after a failure.
+    `dues` are the queues with due work, and after how long, in microseconds; empty after a failure.
     """
 
     at: Instant
@@ -125,14 +122,7 @@ class UntrackedReturned:
 @final
 @attrs.frozen
 class HeartbeatAcked:
-    """A heartbeat has ended.
-
-    Attributes:
-        at: When.
-        command: The heartbeat.
-        is_alive: Whether that member is alive; None if unknown.
-        reply: The store's reply.
-    """
+    """A heartbeat has ended; `is_alive` is None if unknown."""
 
     at: Instant
     command: Heartbeat
@@ -164,12 +154,7 @@ class CapacityRequested:
     """A planner in this process asks how many records of a queue it may claim while it plans them.
 
     `CapacityGranted` replies once. Then the planner sends `PollCompleted`, even if it claimed none.
-
-    Attributes:
-        at: When.
-        queue: The name of the queue.
-        most: How many records it plans.
-        request: The id of the request; unique.
+    `request` is a unique id, `most` the number of planned records.
     """
 
     at: Instant
@@ -237,9 +222,6 @@ def work_event_for(command: Effect[object], reply: object, at: Instant) -> Worke
         command: The command.
         reply: The reply, or a Failure; for `StartHandlers` the ended runs, each with its answer.
         at: The machine's monotonic clock, read AFTER the reply.
-
-    Raises:
-        Misuse: It is not a command of a worker, not a reply to it, or not a time.
     """
     check_type(at, Instant, "the time")
 
@@ -306,7 +288,6 @@ _CHECKS: Final[Mapping[type, Mapping[str, tuple[type | tuple[type, ...], str]]]]
 
 
 def check_event(event: object) -> None:
-    """Raise Misuse unless it is an event of a worker with fields of the right types."""
     check_type(event, tuple(_CHECKS), "an event of a worker")
     check_type(getattr(event, "at", None), Instant, "the time")
     for name, (kinds, what) in _CHECKS[type(event)].items():

@@ -28,18 +28,11 @@ from tidegate.work.vocabulary import (
 from tidegate.work.worker import PREFETCH_TIMEOUT
 
 Life: TypeAlias = tuple[int, Instant] | None
-"""The confirmed life of a process, and until when; or None."""
 _PART: Final = 12
 
 
 def runs_have_slots(rules: WorkerRules, state: WorkerState, commands: Iterable[WorkerCommand]) -> bool:
-    """Law WK1.
-
-    Args:
-        rules: How the process works.
-        state: The state after a step.
-        commands: The commands of the step.
-    """
+    """Law WK1."""
     slots = Counter(each.slot for each in state.running)
     used, queued = slots[Slot.HAS], slots[Slot.NEXT]
     if (used, queued, slots[Slot.WANTS]) != (state.used, state.queued, state.wanting) or used > rules.concurrency:
@@ -65,8 +58,7 @@ def each_run_is_settled_once(
         commands: All commands.
         left: The runs whose results a request left unconfirmed, once per request.
         lost: The runs whose claims were lost.
-        is_over: Whether the worker has stopped with no request in flight, so that no more events
-            come.
+        is_over: Whether the worker has stopped with no request in flight.
     """
     started, written = Counter[Run](), Counter[Run]()
     for each in commands:
@@ -110,14 +102,7 @@ def a_lost_claim_interrupts(rules: WorkerRules, state: WorkerState, life: Life, 
 def one_request_of_each_kind(
     rules: WorkerRules, state: WorkerState, commands: Iterable[WorkerCommand], at: Instant
 ) -> bool:
-    """Law WK5.
-
-    Args:
-        rules: How the process works.
-        state: The state after a step.
-        commands: The commands of the step.
-        at: The time of the step.
-    """
+    """Law WK5."""
     under_way: list[object] = []
     for each, _ in state.requests:
         of = each.group if isinstance(each, PollGroup) else "" if isinstance(each, Heartbeat) else each.queue
@@ -164,14 +149,7 @@ def it_has_something_to_wait_for(rules: WorkerRules, state: WorkerState) -> bool
 def announced_work_is_polled(
     rules: WorkerRules, state: WorkerState, event: events.WorkerEvent, commands: Iterable[WorkerCommand]
 ) -> bool:
-    """Law WK9.
-
-    Args:
-        rules: How the process works.
-        state: The state after the event.
-        event: What happened.
-        commands: The commands of the step.
-    """
+    """Law WK9."""
     match event:
         case events.WorkAnnounced(_, name, None):
             pass
@@ -191,14 +169,7 @@ def announced_work_is_polled(
 def expected_work_is_polled(
     rules: WorkerRules, state: WorkerState, expected: Iterable[tuple[str, Instant]], at: Instant
 ) -> bool:
-    """Law WK10.
-
-    Args:
-        rules: How the process works.
-        state: The state after a step.
-        expected: Queues with due times that no later poll has covered.
-        at: The time of the step.
-    """
+    """Law WK10; `expected` are queues with due times that no later poll has covered."""
     is_free = state.used + state.queued + _claimed(state) < rules.concurrency and not state.queued + state.wanting
     is_alive = state.membership is None or state.membership.alive_until is not None
     if state.stop_at is not None or not is_free or not is_alive or state.unwritten > rules.batch:
@@ -216,13 +187,7 @@ def expected_work_is_polled(
 
 
 def a_wanted_slot_comes_first(rules: WorkerRules, state: WorkerState, commands: Sequence[WorkerCommand]) -> bool:
-    """Law WK11: while a run wants its slot, no slot is free, and no run is taken.
-
-    Args:
-        rules: How the process works.
-        state: The state after a step.
-        commands: The commands of the step.
-    """
+    """Law WK11: while a run wants its slot, no slot is free, and no run is taken."""
     if not any(each.slot is Slot.WANTS for each in state.running):
         return True
     used = sum(each.slot is Slot.HAS for each in state.running)
@@ -231,12 +196,7 @@ def a_wanted_slot_comes_first(rules: WorkerRules, state: WorkerState, commands: 
 
 
 def suspended_runs_have_no_slot(state: WorkerState, suspended: Collection[Run]) -> bool:
-    """Law WK12.
-
-    Args:
-        state: The state.
-        suspended: The runs that are suspended according to their last events.
-    """
+    """Law WK12; `suspended` by their last events."""
     return state.is_stopped or all(
         (each.slot is Slot.AWAY) == (each.run in suspended) and not (each.slot is Slot.WANTS and each.why)
         for each in state.running
@@ -263,12 +223,8 @@ def untracked_claims_are_looked_for(
 ) -> bool:
     """Law WK14.
 
-    Args:
-        rules: How the process works.
-        state: The state after a step.
-        uncertain: The queues of such polls, and when the last one ended.
-        looked: When untracked claims were last given back, by queue.
-        at: The time of the step.
+    `uncertain` says when the last such poll of a queue ended, `looked` when claims were last given
+    back.
     """
     for name, since in uncertain.items():
         queue = rules.queue(name)
@@ -282,13 +238,7 @@ def untracked_claims_are_looked_for(
 
 
 def untracked_claims_are_not_in_hand(rules: WorkerRules, state: WorkerState, commands: Iterable[WorkerCommand]) -> bool:
-    """Law WK15.
-
-    Args:
-        rules: How the process works.
-        state: The state after a step.
-        commands: The commands of the step.
-    """
+    """Law WK15."""
     polled = {each.queue for each, _ in state.requests if isinstance(each, Poll | CapacityGranted)}
     if any(isinstance(each, ReturnUntracked) and each.queue in polled for each, _ in state.requests):
         return False
@@ -312,12 +262,7 @@ def prefetched_runs_wait_briefly(state: WorkerState, at: Instant) -> bool:
 
 
 def a_rejected_run_is_not_started(state: WorkerState, commands: Iterable[WorkerCommand]) -> bool:
-    """Law WK17; a replacement of a refused result is allowed too.
-
-    Args:
-        state: The state after a step.
-        commands: The commands of the step.
-    """
+    """Law WK17; a replacement of a refused result is allowed too."""
     life = 1 if state.membership is None else state.membership.life
     for each in commands:
         if isinstance(each, StartHandlers) and any(run.rejected is not None for run in each.runs):
@@ -330,12 +275,9 @@ def a_rejected_run_is_not_started(state: WorkerState, commands: Iterable[WorkerC
 
 
 def it_may_call_while_it_holds(held_until: Instant | None, at: Instant, *, may_call: bool) -> bool:
-    """Law WK18, for a handler that was not interrupted, in both directions.
+    """Law WK18, in both directions, for a handler that was not interrupted.
 
-    Args:
-        held_until: When its lease or life ends, counted from before the last request for it.
-        at: When it would be called.
-        may_call: The worker's answer.
+    `held_until` ends its lease or life, counted from before the last request for it.
     """
     return may_call == (held_until is not None and held_until - at > 0)
 
@@ -347,14 +289,8 @@ def unconfirmed_results_are_written_again(
     commands: Iterable[WorkerCommand],
     at: Instant,
 ) -> bool:
-    """Law WK19.
-
-    Args:
-        rules: How the process works.
-        state: The state after a step.
-        left: The last event per queue with unconfirmed results that were not written again since.
-        commands: The commands of the step.
-        at: The time of the step.
+    """Law WK19; `left` is the last event per queue with unconfirmed results that were not written
+    since.
     """
     if state.is_stopped:
         return True
@@ -372,14 +308,7 @@ def unconfirmed_results_are_written_again(
 def capacity_is_granted_last(
     rules: WorkerRules, state: WorkerState, commands: Iterable[WorkerCommand], at: Instant
 ) -> bool:
-    """Law WK20.
-
-    Args:
-        rules: How the process works.
-        state: The state after a step.
-        commands: The commands of the step.
-        at: The time of the step.
-    """
+    """Law WK20."""
     if not any(isinstance(each, CapacityGranted) and each.most for each in commands):
         return True
     held, polled = _held(rules, state, at) | _claiming(state), _polled_groups(state)
@@ -392,13 +321,7 @@ def capacity_is_granted_last(
 def each_capacity_request_is_answered(
     state: WorkerState, asked: Iterable[events.CapacityRequested], commands: Iterable[WorkerCommand]
 ) -> bool:
-    """Law WK21.
-
-    Args:
-        state: The state after a step.
-        asked: All requests.
-        commands: All commands, in order.
-    """
+    """Law WK21, over all requests and commands."""
     answers = Counter(each.request for each in commands if isinstance(each, CapacityGranted))
     polls = [sent for each, sent in state.requests if isinstance(each, Poll)]
     known = {each.request: each for each in asked}
@@ -412,15 +335,7 @@ def each_capacity_request_is_answered(
 def a_group_is_polled_together(
     rules: WorkerRules, state: WorkerState, known: Collection[str], commands: Sequence[WorkerCommand], at: Instant
 ) -> bool:
-    """Law WK22.
-
-    Args:
-        rules: How the process works.
-        state: The state after a step.
-        known: The queues with known due work.
-        commands: The commands of the step.
-        at: The time of the step.
-    """
+    """Law WK22; `known` are the queues with known due work."""
     granted = {
         each.queue for each in commands if isinstance(each, CapacityGranted) and each.most
     }  # granted after the group was polled
@@ -439,14 +354,7 @@ def a_group_is_polled_together(
 def a_group_is_polled_first(
     rules: WorkerRules, state: WorkerState, commands: Iterable[WorkerCommand], at: Instant
 ) -> bool:
-    """Law WK23: if a queue is polled, there was room.
-
-    Args:
-        rules: How the process works.
-        state: The state after a step.
-        commands: The commands of the step.
-        at: The time of the step.
-    """
+    """Law WK23: if a queue is polled, there was room."""
     if not any(isinstance(each, Poll) for each in commands):
         return True
     away = _held(rules, state, at) | _claiming(state) | _woken(rules, state)
@@ -458,17 +366,11 @@ def a_group_is_polled_first(
 
 
 def failed_queues_are_not_polled_in_groups(failed: Collection[str], commands: Iterable[WorkerCommand]) -> bool:
-    """Law WK24: no group poll includes such a queue, as it would end the pause.
-
-    Args:
-        failed: The queues whose last poll has failed.
-        commands: The commands of a step.
-    """
+    """Law WK24: no group poll includes a queue whose last poll has failed."""
     return not any({*failed}.intersection(each.queues) for each in commands if isinstance(each, PollGroup))
 
 
 def _held(rules: WorkerRules, state: WorkerState, at: Instant) -> set[str]:
-    """Return the paused and throttled queues."""
     known = zip(rules.queues, state.queues, strict=True)
     return {*state.paused} | {
         queue.name for queue, of in known if of.throttled_until is not None and of.throttled_until - at > 0
@@ -484,12 +386,10 @@ def _is_due(known: QueueState, at: Instant) -> bool:
 
 
 def _claimed(state: WorkerState) -> int:
-    """Return how many runs the requests in flight may take."""
     return sum(each.most for each, _ in state.requests if isinstance(each, Poll | CapacityGranted))
 
 
 def _claiming(state: WorkerState) -> set[str]:
-    """Return the queues with a poll, or a return of untracked claims, in flight."""
     return {each.queue for each, _ in state.requests if isinstance(each, Poll | CapacityGranted | ReturnUntracked)}
 
 

@@ -32,16 +32,11 @@ class Running:
     """A run whose handler has not ended.
 
     Attributes:
-        run: The run.
-        queue: The name of its queue.
-        life: The life of the process that took it.
         taken_at: When it was taken.
         started_at: When its handler was called, or None.
-        slot: Whether it has a slot.
         asked: A requested interruption that is not yet done, or None.
         why: Why it was interrupted, or None.
         held_until: When its lease expires; None if liveness is by life.
-        renew_at: When to renew the lease.
     """
 
     run: Run
@@ -62,13 +57,10 @@ class QueueState:
     """What a worker knows of a queue.
 
     Attributes:
-        pace: When to poll next, and the interval after that; None before the first poll, which is
-            due.
+        pace: None before the first poll, which is due.
         is_woken: Whether work is known to be due, so that it is polled alone, not with its group.
         expected: The first and the last of the later times at which work is known to be due.
-        throttled_until: No poll before then.
         factor: The next poll chooses among this many times as many records as it takes.
-        cursor: Where the next poll begins.
         results: Results that are not written, and in no request.
         retry_at: No write before then; None for now.
         results_max: The most results in the next request; None for the limit of the rules.
@@ -93,11 +85,9 @@ class Membership:
     """The life of a process, if liveness is by life.
 
     Attributes:
-        life: The number of the life.
         alive_until: No other process takes this one for dead before then; None if unconfirmed.
         heartbeat_at: When to send the next heartbeat; None for now.
         doubted: Untracked claims that the poll in flight may still report.
-        untracked: Untracked claims.
         leaving: Whether it is leaving; None once it has left.
     """
 
@@ -115,8 +105,6 @@ class Prefetch:
     """How many runs to take beyond free slots.
 
     Attributes:
-        ahead: The number of runs.
-        polled_at: When the last poll was sent, or None.
         poll_took: How long the last answered poll took, in microseconds.
         ended: How many handlers have ended since the last poll.
     """
@@ -140,15 +128,10 @@ class WorkerState:
         wanting: How many of them want their slot again.
         requests: The requests in flight, and when each was sent.
         capacity_requests: The requests of planners that wait for polls in flight.
-        paused: The queues that are not polled.
-        membership: The life of the process; None if liveness is by lease.
-        prefetch: How many runs to take ahead.
         unwritten: How many results are not written, and in no request.
         stop_at: When handlers are interrupted because the worker stops; None if it does not.
-        wake_at: When the timer fires, or None.
         check_at: When to interrupt a handler or renew a lease next; None for never.
         must_check: Whether `check_at` may be too late, so that it is computed again.
-        is_stopped: The worker has stopped for good.
     """
 
     queues: tuple[QueueState, ...] = ()
@@ -169,15 +152,12 @@ class WorkerState:
     is_stopped: bool = False
 
     def may_call(self, run: Run | None, at: Instant) -> bool:
-        """Return whether a run's handler may be called. Check it last; if not, the run ends with
+        """Return whether a run's handler may be called. Check it last; if not, it ends with
         `NO_ANSWER`.
 
         Args:
             run: The run, not interrupted by any event since; None if liveness is by life.
             at: The machine's monotonic clock, read last.
-
-        Raises:
-            Misuse: An argument is of another type.
         """
         check_type(run, (Run, NoneType), "a run")
         check_type(at, Instant, "the time")
@@ -187,12 +167,10 @@ class WorkerState:
         return any(each.why is None and each.held_until is not None and each.held_until - at > 0 for each in found)
 
     def sent_at(self, command: Request) -> Instant | None:
-        """Return when a request was sent; None if it is not in flight."""
         return next((sent for each, sent in self.requests if each == command), None)
 
     @property
     def results(self) -> Iterator[Result]:
-        """The results that are not known to be written."""
         if self.unwritten:
             for queue in self.queues:
                 yield from queue.results

@@ -24,9 +24,7 @@ class Identified(Protocol):
     """One claim of a record."""
 
     @property
-    def id(self) -> str:
-        """The id of the record."""
-        ...
+    def id(self) -> str: ...
 
     @property
     def token(self) -> int:
@@ -42,9 +40,6 @@ class Run:
     Invariants: the task and the id are not empty; 1 <= token, timeout.
 
     Attributes:
-        task: The name of its task.
-        id: The id of the record.
-        token: The version or fencing token of the claim.
         timeout: How long its handler may take, in microseconds; None for no limit.
         rejected: The result of a run that is not to be started; None for others.
         detail: Data for the handler; the worker does not read it.
@@ -99,11 +94,7 @@ class Slot(Enum):
 class Result:
     """The result of a run, to be written to its record.
 
-    Attributes:
-        run: The run.
-        life: The life of the process that took the run.
-        value: The result.
-        is_last: Whether the worker drops it if the store refuses it.
+    If `is_last`, the worker drops it if the store refuses it.
     """
 
     run: Run
@@ -116,12 +107,8 @@ class ResultRules(Protocol):
     """Makes the results of runs; the worker only carries them."""
 
     def result(self, run: Run, answer: object, why: InterruptReason | None) -> object:
-        """Return the result of a run.
-
-        Args:
-            run: The run.
-            answer: The answer of its handler.
-            why: Why it was interrupted, or None.
+        """Return the result of a run, from its handler's answer and the reason of its
+        interruption.
         """
         ...
 
@@ -143,14 +130,9 @@ class ByLease:
 @final
 @attrs.frozen(kw_only=True)
 class ByLife:
-    """A process sends heartbeats, and holds its claims while it is alive.
+    """A process sends heartbeats, and holds its claims while it is alive; both in microseconds.
 
-    Invariant: 1 <= heartbeat_every < dead_after.
-
-    Attributes:
-        heartbeat_every: The interval of heartbeats, in microseconds.
-        dead_after: The silence after which a process counts as dead, in microseconds; the same for
-            all.
+    Invariant: 1 <= heartbeat_every < dead_after, which is the same for all.
     """
 
     heartbeat_every: Duration
@@ -167,11 +149,8 @@ class Queue:
     """A queue that a worker polls. Invariants: the name is not empty; 1 <= lease.
 
     Attributes:
-        name: Its name.
-        polling: How often it is polled.
         lease: How long a claim lasts unless renewed, in microseconds; None if liveness is by life.
-        group: One request polls all queues of a group that have no known due work; None for no
-            group.
+        group: One request polls all queues of a group that have no known due work.
     """
 
     name: str
@@ -195,13 +174,9 @@ class WorkerRules:
 
     Invariants: queue names are distinct, and each queue has a lease if liveness is by lease; a
     process that prefetches has one queue; 1 <= concurrency; 1 <= batch, results_max <= UPDATES_MAX;
-    0 <= drain, leave;
-    0 <= draw_ppm <= PPM.
+    0 <= drain, leave; 0 <= draw_ppm <= PPM.
 
     Attributes:
-        queues: The queues.
-        results: Makes the results of runs.
-        liveness: How the process keeps its claims.
         concurrency: How many handlers run at a time: the number of slots.
         batch: The most runs taken in a request.
         results_max: The most results written in a request.
@@ -242,11 +217,9 @@ class WorkerRules:
 
     @cached_property
     def places(self) -> Mapping[str, int]:
-        """The position of each queue."""
         return {queue.name: place for place, queue in enumerate(self.queues)}
 
     def queue(self, name: str) -> Queue | None:
-        """Return the queue of this name; None if this process does not poll it."""
         check_name(name, "a queue")
         place = self.places.get(name)
         return None if place is None else self.queues[place]
@@ -266,7 +239,6 @@ class PollResult:
     """The result of a poll.
 
     Attributes:
-        runs: The runs taken.
         is_more: Whether more may be due.
         due_in: When the next one is due, in microseconds from now; None if unknown.
         lost: How many claims were lost to other processes.
@@ -287,14 +259,11 @@ class PollResult:
 @final
 @attrs.frozen(cache_hash=True)
 class Poll(Effect[PollResult]):
-    """Claim due work of a queue.
+    """Claim due work of a queue, for this life, at most `most` runs.
 
     Attributes:
-        queue: The name of the queue.
-        most: The most runs to take.
         factor: Choose among this many times as many records (`tidegate.retries.spread`).
-        cursor: Where to begin: the cursor of the poll before.
-        life: The life of this process that claims them.
+        cursor: The cursor of the poll before.
     """
 
     queue: str
@@ -325,10 +294,7 @@ class PollGroup(Effect[Dues]):
 class CapacityGranted(Effect[None]):
     """Let a planner in this process claim runs of a queue instead of a poll, unless `most` is 0.
 
-    Attributes:
-        queue: The name of the queue.
-        request: The id of the planner's request.
-        most: The most runs to claim; not compared, so the reply need not know it.
+    `most` is not compared, so the reply need not know it.
     """
 
     queue: str
@@ -439,12 +405,7 @@ class ReturnUntracked(Effect[int]):
 @final
 @attrs.frozen
 class HeartbeatReply:
-    """The reply to a heartbeat.
-
-    Attributes:
-        asked: Runs that must be interrupted, or are lost.
-        untracked: The other claims of this process.
-    """
+    """The runs that must be interrupted or are lost, and the other claims of this process."""
 
     asked: tuple[tuple[Run, InterruptReason], ...] = ()
     untracked: tuple[Identified, ...] = ()
@@ -453,13 +414,9 @@ class HeartbeatReply:
 @final
 @attrs.frozen(cache_hash=True)
 class Heartbeat(Effect["HeartbeatReply | None"]):
-    """Join as the member of this life, or renew it, and check its claims; None if that member is
-    gone.
+    """Join as the member of this life, or renew it, and check its claims.
 
-    Attributes:
-        life: The life.
-        runs: The runs of that life.
-        untracked: Claims to give back, if they are unchanged.
+    The reply is None if that member is gone. `untracked` claims are given back if unchanged.
     """
 
     life: int
@@ -493,5 +450,4 @@ class StartTimer(Effect[None]):
 
 
 Request: TypeAlias = Poll | PollGroup | CapacityGranted | WriteResults | RenewLeases | ReturnUntracked | Heartbeat
-"""A command whose reply the worker awaits."""
 WorkerCommand: TypeAlias = Request | StartHandlers | Resume | Interrupt | Leave | StartTimer

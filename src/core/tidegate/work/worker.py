@@ -1,51 +1,37 @@
 """The reducer of a process that runs handlers.
 
 A worker polls queues for as many runs as it has slots, calls their handlers, keeps the claims of
-long ones, and writes the results, many in a request. `tidegate.retries.polling` decides how often
-it polls. Reactive tasks (`tidegate.reactive.worker`) and invocations
-(`tidegate.invocations.worker`) define their runs and results.
+long ones, and writes the results, many in a request. Reactive tasks (`tidegate.reactive.worker`)
+and invocations (`tidegate.invocations.worker`) define their runs and results. Each event carries
+the time of the machine's own monotonic clock.
 
-`step(state, event)` returns the next state and commands. The reply to a command is an event, at any
-later time; `work_event_for` makes it. Each event carries the time of the machine's own monotonic
-clock.
-
-    Poll, PollGroup   claim due work of a queue; ask which of several queues have due work
-    CapacityGranted   let a planner in this process claim runs; `PollCompleted` reports them too
-    StartHandlers     call the handlers of these runs; events report how each has ended
-    Resume            let suspended runs continue
-    Interrupt         end the handlers of these runs; `StartHandlers` events report their ends
-    WriteResults      write the results of runs
-    RenewLeases, ReturnUntracked   keep claims by lease (`tidegate.work._liveness`)
-    Heartbeat, Leave  keep claims by life
-    StartTimer        send `TimerFired` after this time; replaces the timer before
+The commands are in `vocabulary`, and `_liveness` keeps the claims.
 
 Starting. A process may stall anywhere, and continues before it reads its clock again. So the driver
-of `StartHandlers` checks `WorkerState.may_call` immediately before it calls a handler.
+checks `WorkerState.may_call` immediately before it calls a handler.
 
-Polling. The worker polls a queue as soon as it knows of due work: after an announcement, after a
-poll that found as many as it asked for, or after writing a result that makes its record due. It
-keeps the first and the last of the known due times, and polls once per least interval in between,
-so many records due in sequence cost no more. One request polls the queues of a group; a queue is
-polled alone only if its work is known to be due.
+Polling. The worker polls a queue as soon as it knows of due work. It keeps the first and the last
+of the known due times, and polls once per least interval in between, so many records due in
+sequence cost no more. One request polls the queues of a group; a queue is polled alone only if its
+work is known to be due.
 
-Capacity. A planner in this process asks how many runs it may claim, by lease, in the write that
-plans them. It gets slots that no due poll wants, so that older due work is not passed over. The
-request waits for polls in flight, which end soon. Otherwise records planned without a grant would
-make the next poll due, and the next request would get no slots either.
+Capacity. A planner in this process asks how many runs it may claim in the write that plans them. It
+gets slots that no due poll wants, so that older due work is not passed over. The request waits for
+polls in flight. Otherwise records planned without a grant would make the next poll due, and the
+next request would get no slots either.
 
 Prefetch. Short handlers end while a poll is in flight, and leave slots idle. So a poll asks for as
 many more runs as would end within `PREFETCH_WINDOW`, or during two polls, at the rate since the
-last poll. These wait for a slot, and are given back after `PREFETCH_TIMEOUT`. With long handlers
-there is no prefetch.
+last poll.
 
 Suspension. A run that waits for other runs gives up its slot, and takes one again before it
-continues. So waiting runs, however many, never block the runs that they wait for. An interrupted
-one resumes at once, without a slot.
+continues. So waiting runs never block the runs that they wait for. An interrupted one resumes at
+once, without a slot.
 
 Results. The worker writes an unconfirmed result again until it is confirmed: it holds the claim, so
-no other process would end that run. After a failure, the next request is half as large, until
-requests succeed. So a refused result is soon alone in its request. Then the rules' `refused` result
-replaces it, if there is one.
+no other process would end that run. After a failure, the next request is half as large. So a
+refused result is soon alone in its request, and the rules' `refused` result replaces it, if there
+is one.
 
 Laws
     WK1  Runs with slots, and those requested, are at most `concurrency`; with prefetch, at most a
@@ -98,8 +84,7 @@ Known not to work
     - A process that stalls between `may_call` and the first line of a handler continues with that
       line.
     - A process that dies takes all its runs along, and a death of each of these is counted.
-    - A handler that ignores its cancellation holds its slot. It is left behind when the time to
-      leave is over.
+    - A handler that ignores its cancellation holds its slot until the time to leave is over.
     - The next poll finds records that another process plans and that are due at once.
     - A stopping worker does not wait for claims that may arrive late: their leases expire.
     - Suspended runs have no limit: any limit would block the runs that they wait for.
@@ -167,18 +152,7 @@ class Worker:
         check_type(self.rules, WorkerRules, "the rules of a worker")
 
     def step(self, state: WorkerState, event: events.WorkerEvent) -> WorkerStep:
-        """Return the next state and commands.
-
-        Args:
-            state: The state before.
-            event: What happened.
-
-        Returns:
-            The state after, and commands in order.
-
-        Raises:
-            Misuse: An argument is of another type.
-        """
+        """Return the next state and commands."""
         check_type(state, WorkerState, "a state of a worker")
         events.check_event(event)
         if state.is_stopped:
@@ -193,7 +167,6 @@ class Worker:
 
 
 def _apply(rules: WorkerRules, state: WorkerState, event: events.WorkerEvent) -> WorkerState:
-    """Return the state after the event, before any commands."""
     match event:
         case events.TimerFired(at):
             is_over = state.wake_at is not None and state.wake_at - at <= 0
@@ -271,7 +244,6 @@ def _poll_completed(rules: WorkerRules, state: WorkerState, event: events.PollCo
 
 
 def _set_pace(rules: WorkerRules, state: WorkerState, command: Poll, result: PollResult, at: Instant) -> WorkerState:
-    """Set the time of the next poll from the result of this one."""
     place = rules.places[command.queue]
     polling, known = rules.queues[place].polling, state.queues[place]
     factor = widened(command.factor, len(result.runs), result.lost)
@@ -288,7 +260,6 @@ def _set_pace(rules: WorkerRules, state: WorkerState, command: Poll, result: Pol
 
 
 def _group_polled(rules: WorkerRules, state: WorkerState, event: events.GroupPolled) -> WorkerState:
-    """Set when work of each queue is due."""
     state, queues = answered(state, event.command), list(state.queues)
     for name, after in event.dues:
         place = rules.places.get(name)
@@ -314,7 +285,6 @@ def _handlers_ended(rules: WorkerRules, state: WorkerState, answers: dict[Run, o
 
 
 def _add_results(rules: WorkerRules, state: WorkerState, found: Iterable[tuple[str, Result]]) -> WorkerState:
-    """Return the state with these results, each of a queue."""
     of: dict[str, list[Result]] = {}
     for queue, result in found:
         of.setdefault(queue, []).append(result)
@@ -326,7 +296,6 @@ def _add_results(rules: WorkerRules, state: WorkerState, found: Iterable[tuple[s
 
 
 def _results_written(rules: WorkerRules, state: WorkerState, event: events.ResultsWritten) -> WorkerState:
-    """Keep the unconfirmed results, and expect the work that the write made due."""
     at, command, reply = event.at, event.command, event.reply
     place = rules.places.get(command.queue)
     if state.sent_at(command) is None or place is None:
@@ -382,7 +351,6 @@ def _move(state: WorkerState, run: Run, before: frozenset[Slot], after: Slot) ->
 
 
 def _announce(rules: WorkerRules, state: WorkerState, name: str, at: Instant) -> WorkerState:
-    """Work of a queue is due now."""
     place = rules.places.get(name)
     if place is None:
         return state
@@ -395,7 +363,6 @@ def _woken(rules: WorkerRules, known: QueueState, place: int, at: Instant) -> Qu
 
 
 def _expect(rules: WorkerRules, state: WorkerState, name: str, due: Instant) -> WorkerState:
-    """Work of a queue is due then."""
     place = rules.places.get(name)
     if place is None:
         return state
@@ -408,7 +375,6 @@ def _expecting(known: QueueState, due: Instant) -> QueueState:
 
 
 def _throttle(rules: WorkerRules, state: WorkerState, name: str, until: Instant) -> WorkerState:
-    """Throttle a queue; the latest time counts."""
     place = rules.places.get(name)
     if place is None:
         return state
@@ -470,7 +436,6 @@ def _interrupt(rules: WorkerRules, state: WorkerState, at: Instant, commands: li
 
 
 def _reason(state: WorkerState, each: Running, at: Instant) -> InterruptReason | None:
-    """Return why to interrupt a run now, or None."""
     if each.why is not None:
         return None
     if each.asked is not None:
@@ -486,7 +451,6 @@ def _reason(state: WorkerState, each: Running, at: Instant) -> InterruptReason |
 
 
 def _next_check(state: WorkerState) -> Instant | None:
-    """Return when to interrupt a handler or renew a lease next, or None."""
     renewing = liveness.renewing(state)
     times: list[Instant] = []
     for each in state.running:
@@ -564,7 +528,6 @@ def _start_handlers(rules: WorkerRules, state: WorkerState, at: Instant, command
 
 
 def _due_now(rules: WorkerRules, state: WorkerState, at: Instant) -> WorkerState:
-    """Wake the queues whose expected times have come."""
     for place, queue in enumerate(rules.queues):
         known = state.queues[place]
         if known.expected is None or known.expected[0] - at > 0:
@@ -576,7 +539,6 @@ def _due_now(rules: WorkerRules, state: WorkerState, at: Instant) -> WorkerState
 
 
 def _poll_groups(rules: WorkerRules, state: WorkerState, at: Instant, commands: list[WorkerCommand]) -> WorkerState:
-    """Poll each group with a due queue, its queues at once, if there is room for the found work."""
     if not _most(rules, state):
         return state
     claiming, idle = _claiming(state), dict[str, list[int]]()
@@ -601,7 +563,6 @@ def _poll_groups(rules: WorkerRules, state: WorkerState, at: Instant, commands: 
 
 
 def _poll(rules: WorkerRules, state: WorkerState, at: Instant, commands: list[WorkerCommand]) -> WorkerState:
-    """Poll the due queues, longest due first, as long as there is room."""
     if not _most(rules, state):
         return state
     claiming, due = _claiming(state), list[tuple[Duration, int]]()
@@ -671,7 +632,6 @@ def _stop(rules: WorkerRules, state: WorkerState, at: Instant, commands: list[Wo
 
 
 def _next_wake(rules: WorkerRules, state: WorkerState, at: Instant) -> Instant | None:
-    """Return when the worker must act without an event."""
     member = state.membership
     times = [] if state.check_at is None else [state.check_at]
     times += [] if member is None or member.alive_until is None else [member.alive_until]
@@ -705,7 +665,6 @@ def _first(times: list[Instant]) -> Instant | None:
 
 
 def _room(rules: WorkerRules, state: WorkerState) -> int:
-    """Return how many slots are free. Results that cannot be written reduce them."""
     return max(rules.concurrency - state.used - max(state.unwritten - rules.batch, 0), 0)
 
 
@@ -723,12 +682,10 @@ def _most(rules: WorkerRules, state: WorkerState) -> int:
 
 
 def _claiming(state: WorkerState) -> set[str]:
-    """Return the queues whose claims a request in flight may change."""
     return {each.queue for each, _ in state.requests if isinstance(each, Poll | CapacityGranted | ReturnUntracked)}
 
 
 def _polling(state: WorkerState) -> set[str | None]:
-    """Return the groups with a poll in flight."""
     return {each.group for each, _ in state.requests if isinstance(each, PollGroup)}
 
 
@@ -738,7 +695,6 @@ def _may_poll(state: WorkerState, queue: Queue, known: QueueState, claiming: set
 
 
 def _pace(queue: Queue, known: QueueState, at: Instant) -> Pace:
-    """Return the pace of a queue; one that was never polled is due."""
     return known.pace or fresh(queue.polling, at)
 
 
@@ -749,7 +705,6 @@ def _wait(queue: Queue, known: QueueState, at: Instant) -> Duration:
 
 
 def _next_pace(rules: WorkerRules, queue: Queue, pace: Pace, at: Instant) -> Pace:
-    """Return the pace of a due queue after a poll now."""
     ask = turn(queue.polling, {queue.name: pace}, at, rules.draw_ppm)
     assert isinstance(ask, Ask), "it is due"
     return ask.pace

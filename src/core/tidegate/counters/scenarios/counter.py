@@ -1,6 +1,5 @@
-"""Two owners increment one counter while a sweep goes over it, and when all is quiet, three more sweeps do.
-
-Every request may meet every fault of the network, and owners crash.
+"""Two owners increment one counter during a sweep, with every network fault and crash; three more
+sweeps follow at rest.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ SWEEP_FAULTS: Final = Faults.of(
 
 Tally: TypeAlias = tuple[tuple[str, int], ...]
 TALLY: Final[Cell[Tally]] = seen("counted", ())
-"""How often each owner's increment was counted, from the beginning. A token is its owner's name; a slash may follow."""
+"""How often each increment was counted. A token is its owner's name; a slash may follow."""
 
 
 def tallied(tally: Tally, before: Document | None, after: Document | None) -> Tally:
-    """A token is counted when its round becomes negative, or when it leaves while it is pending."""
+    """A token is counted when its round becomes negative, or when it disappears while pending."""
     if before is None or after is None:
         return tally
     was, now = counter_of(before), counter_of(after)
@@ -98,7 +97,7 @@ def is_only_the_count_left(state: State) -> bool:
 
 
 def is_swept(tokens: tuple[str, ...]) -> Law:
-    """Has a sweep counted for an owner that is gone?"""
+    """Whether a sweep has counted for a crashed owner."""
     return lambda state: any(
         token in counted(state) and not isinstance(state.status(token), (Asking, Returned)) for token in tokens
     )
@@ -116,12 +115,12 @@ async def all_of_them(made: ModuleType) -> None:
 
 
 async def resent(made: ModuleType) -> None:
-    """Of which each request is sent again, as often as faults may strike it."""
+    """With each request resent as often as faults may occur."""
     await made.sweep(COUNTERS, KEY, attempts=3)
 
 
 async def clean(made: ModuleType, early: int, sweeps: Sweeps = one) -> None:
-    """Sweep at any time, and three times when all is quiet."""
+    """Sweep at any time, and three times at rest."""
     for _ in range(early):
         await sweeps(made)
     await QUIET
@@ -140,18 +139,6 @@ def counting(
     faults: Faults = FAULTS,
     sweep_faults: Faults = NO_FAULTS,
 ) -> Scenario:
-    """The scenario.
-
-    Args:
-        made: The module of the programs, or a faulty variant of it.
-        summary: One line for people.
-        owners: How many increment.
-        early: How many sweeps there are while they do.
-        sweeps: What a sweep goes over: this counter, or whichever has something left.
-        budget: How many faults may strike.
-        faults: Which may strike owners.
-        sweep_faults: Which may strike the sweep.
-    """
     means = observed(COUNTERS, KEY, TALLY, tallied, perform)
     tokens = ("t", "u", "v")[:owners]
     failing = (Failover(),) if faults.allows(Fault.ROLLED_BACK) else ()

@@ -1,7 +1,6 @@
-"""Two owners increment one counter and then read it: is it as if one thing had happened after the other?
+"""Two owners increment one counter and then read it; their history must be linearizable.
 
-Each notes what it asks for and what it was answered, and that history must be linearizable
-(`tidegate.sim.linearizability`): whoever reads, reads all increments that had ended before. One whose owner crashed may have happened or not, at any time.
+A crashed owner's increment may take effect at any time, or never.
 """
 
 from __future__ import annotations
@@ -33,13 +32,12 @@ FAULTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.DROPPED, Fault.LOST_REPLY, F
 
 
 def counts(state: Hashable, what: object) -> tuple[Hashable, object]:
-    """A number, to which one is added or which is read."""
+    """The sequential specification: a number that is incremented or read."""
     assert isinstance(state, int)
     return (state + 1, None) if what == INCREMENT else (state, state)
 
 
 async def read() -> int:
-    """How many are counted by now."""
     while True:
         try:
             found = await find_one(COUNTERS, Eq(ID, KEY))
@@ -50,7 +48,7 @@ async def read() -> int:
 
 
 async def increments(token: str) -> bool:
-    """Whether it is known to be counted; if not, that operation never ends."""
+    """Whether it is known to be counted; if not, the operation never ends."""
     await Note(BEGAN, INCREMENT)
     if await increment(COUNTERS, KEY, token) != Counted():
         return False
@@ -59,14 +57,13 @@ async def increments(token: str) -> bool:
 
 
 async def own(token: str) -> None:
-    """Increment, then read."""
     if await increments(token):
         await Note(BEGAN, READ)
         await Note(ENDED, await read())
 
 
 def overlap(state: State) -> bool:
-    """Do both begin before either ends?"""
+    """Whether both begin before either ends."""
     begun = state.read(HISTORY)[:2]
     return len(begun) == len(OWNERS) and all(isinstance(each, Began) for each in begun)
 
@@ -82,14 +79,6 @@ def counter_read(
     budget: int = 1,
     faults: Faults = FAULTS,
 ) -> Scenario:
-    """The scenario.
-
-    Args:
-        program: What an owner does, or a faulty variant of it.
-        summary: One line for people.
-        budget: How many faults may strike.
-        faults: Which.
-    """
     means = recording()
     return Scenario(
         name="counter",

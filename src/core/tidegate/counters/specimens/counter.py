@@ -24,7 +24,7 @@ from tidegate.sim.variants import variant
 
 
 async def new_token_on_retry(collection: str, key: str, token: str) -> IncrementOutcome:
-    """Whoever tries again after a lost reply does so as somebody else, and is counted twice."""
+    """A retry after a lost reply uses a new token, so the increment counts twice."""
     first = await increment(collection, key, f"{token}/1", attempts=1)
     if isinstance(first, Counted):
         return first

@@ -1,4 +1,4 @@
-"""A way to read wrongly."""
+"""A faulty read."""
 
 from __future__ import annotations
 

@@ -9,14 +9,7 @@ from tidegate.model.instants import Duration
 
 
 def stale_is_the_first(claims: Sequence[str], stood: Duration, threshold: Duration, view: LockView) -> bool:
-    """Law LK1.
-
-    Args:
-        claims: The array, oldest first.
-        stood: How long the first claim was first, by a perfect observer, in microseconds.
-        threshold: How long a claim may be first, in microseconds.
-        view: The answer.
-    """
+    """Law LK1; `stood` is how long the first claim was first, by a perfect observer."""
     return not isinstance(view, Stale) or (view.claim == claims[0] and stood >= threshold)
 
 

@@ -41,11 +41,7 @@ def epochs_grow(epochs: Sequence[int]) -> bool:
 
 
 def work_begins_and_ends_once(deeds: Sequence[Begin | End | WorkEnded]) -> bool:
-    """Law EL3.
-
-    Args:
-        deeds: The work commands and work ends of one life of a candidate, in order.
-    """
+    """Law EL3, for one life of a candidate."""
     running: int | None = None
     is_asked = False
     for deed in deeds:
@@ -74,12 +70,7 @@ def takes_nothing_once_it_is_to_stop(step: ElectionStep) -> bool:
 
 
 def releases_without_work(running: int | None, step: ElectionStep) -> bool:
-    """Law EL4: no candidate releases a lease or stops while its work runs.
-
-    Args:
-        running: The epoch of the running work, or None.
-        step: The step of the candidate.
-    """
+    """Law EL4: no candidate releases a lease or stops while its work (`running`) runs."""
     return running is None or not (isinstance(step.state, Stopped) or any(map(_is_release, step.commands)))
 
 

@@ -1,5 +1,4 @@
-"""Two candidates lead in turn, each until its work is done: elections, handovers, stalls and
-fencing.
+"""Two candidates lead in turn: elections, handovers, stalls and fencing.
 
 Time may pass at any point, also beyond a lease. Any fault of the network may hit any request, and
 leaders crash.
@@ -88,7 +87,6 @@ def is_released(name: str) -> Law:
 
 
 async def writes(epoch: int) -> bool:
-    """A piece of work: one write that refuses older epochs."""
     return await fenced(RESOURCES, KEY, epoch) > 0
 
 
@@ -110,21 +108,10 @@ def election(
     faults: Faults = FAULTS,
     host: Host = HOST,
 ) -> Scenario:
-    """Some candidates compete for one lease.
+    """Some candidates compete for one lease, each for a number of pieces of work.
 
-    Args:
-        made: The leader class, or a faulty variant.
-        piece: A piece of their work, or a faulty one.
-        summary: One line for people.
-        candidates: How many candidates there are.
-        pieces: How many pieces each has to do.
-        quantum: The step of the clock.
-        moves: How often the clock may move.
-        budget: How many faults may strike.
-        terms: The terms of the lease.
-        faults: The faults that may strike.
-        host: How far the machines' clocks may be wrong. A clock that is set back may let two
-            believe that they lead, so the scenario then checks only the fencing.
+    A clock that is set back may let two believe that they lead, so that scenario checks only the
+    fencing.
     """
     names = ("a", "b", "c")[:candidates]
     return Scenario(

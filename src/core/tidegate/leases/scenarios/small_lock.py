@@ -2,8 +2,8 @@
 
 Each of N processes makes A attempts. It pushes its token into one document, polls up to P times
 until its token is first, enters, adds one to a counter, leaves, and pulls its token. F faults may
-strike: a crash before any effect, or the lost reply of a push or a poll. A TLA+ model of the same
-protocol is beside the benchmark; both have the same number of distinct states.
+strike: a crash before any effect, or the lost reply of a push or a poll. The benchmark has a TLA+
+model with the same number of distinct states.
 
 This lock does not clear stale claims. A crashed holder blocks it for ever, but it excludes:
 
@@ -57,7 +57,6 @@ async def contend(me: int, attempts: int, polls: int) -> None:
 
 
 async def count(me: int) -> None:
-    """Do the protected work."""
     await find_one_and_update(MONITORS, MONITOR, AddToSet(INSIDE, me))
     counter = await find_one(COUNTERS, COUNTER)
     reached = counter[COUNT] if counter else 0
@@ -102,16 +101,7 @@ def small_lock(
     made: Callable[[int, int, int], Program[None]] = contend,
     summary: str = "the array-push lock without stale clearing excludes, state by state as TLC has it",
 ) -> Scenario:
-    """The scope (N, A, P, F).
-
-    Args:
-        processes: How many processes contend.
-        attempts: How often each contends.
-        polls: How often each polls in one attempt.
-        faults: How many faults may strike.
-        made: The program, or a faulty variant.
-        summary: One line for people.
-    """
+    """The scope (N, A, P, F)."""
     world = world_with(
         {
             LOCKS: (Document.of({"_id": "lock", "holders": ()}),),

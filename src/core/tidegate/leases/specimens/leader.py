@@ -33,7 +33,6 @@ from tidegate.sim.variants import variant
 
 
 async def not_fenced(epoch: int) -> bool:
-    """A piece of work that is not fenced."""
     return await update_one(RESOURCES, Eq(ID, KEY), Put(FENCE, epoch)) > 0
 
 
@@ -44,7 +43,6 @@ def set_back(made: type[Leader], *, summary: str) -> Scenario:
 
 
 def bug(name: str, law: str, says: str, source: str, *replacements: tuple[str, str], **names: object) -> Specimen:
-    """A specimen of two candidates."""
     return specimen(
         name, law, says, source, partial(variant, Leader, *replacements, **names), make=election, of="leader"
     )

@@ -7,5 +7,4 @@ from hypothesis.strategies import SearchStrategy
 
 
 def claims() -> SearchStrategy[tuple[str, ...]]:
-    """The claims of a lock: none or several, some of them twice."""
     return st.lists(st.sampled_from("abc"), max_size=5).map(tuple)

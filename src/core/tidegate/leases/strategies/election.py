@@ -28,7 +28,6 @@ from tidegate.model.instants import ClockName
 
 
 def candidates() -> SearchStrategy[Candidate]:
-    """Candidates on terms of a few ticks."""
     return st.builds(Candidate, st.sampled_from(("ann", "bob")), st.sampled_from(("life 1", "life 2")), terms())
 
 
@@ -37,11 +36,7 @@ def requests() -> SearchStrategy[Request]:
 
 
 def states(clock: ClockName) -> SearchStrategy[ElectionState]:
-    """States of a candidate, unreachable ones included.
-
-    Args:
-        clock: The name of its clock.
-    """
+    """States of a candidate, unreachable ones included."""
     at = instants(clock)
     flights = st.none() | st.builds(Flight, requests(), at)
     claims = st.none() | st.builds(Claim, st.sampled_from(("r1", "r2", "life 1@2")), at, st.booleans())
@@ -54,11 +49,7 @@ def states(clock: ClockName) -> SearchStrategy[ElectionState]:
 
 
 def events(clock: ClockName) -> SearchStrategy[ElectionEvent]:
-    """Events of a candidate, in any order.
-
-    Args:
-        clock: The name of its clock.
-    """
+    """Events of a candidate, in any order."""
     at = instants(clock)
     return st.one_of(
         st.builds(TimerFired, at),

@@ -23,12 +23,7 @@ def terms(draw: DrawFn) -> Terms:
 
 @st.composite
 def leases(draw: DrawFn, *, held: bool | None = None) -> Lease:
-    """Records of leases: held and released, with a stamp and without.
-
-    Args:
-        draw: Hypothesis's.
-        held: Whether the lease is held; either by default.
-    """
+    """Records of leases: held and released, with a stamp and without."""
     somebody, nobody = st.sampled_from(("ann", "bob")), st.none()
     token = draw(st.integers(1, 9))
     return Lease(
@@ -47,7 +42,6 @@ def instants(clock: ClockName) -> SearchStrategy[Instant]:
 
 
 def observations(clock: ClockName) -> SearchStrategy[Observation]:
-    """Observations of leases and of claims."""
     return st.builds(Observation, st.integers(0, 20) | st.sampled_from("abc"), instants(clock))
 
 

@@ -1,48 +1,45 @@
-"""Documents, and the typed filters and updates over them: terms, and what each term means.
+"""Documents, and typed filters and updates over them: the terms and their meaning.
 
-A document is an immutable value that keeps the order of its keys, as MongoDB does. Two functions compare values:
+A document is an immutable value that keeps the order of its keys, as MongoDB does. Two functions
+compare values:
 
-    exactly(a) == exactly(b)   identity: the same types all the way down; 1, 1.0 and True are three values
-    equal(a, b)                MongoDB's equality: 1 equals 1.0 and not True; NaN equals NaN; key order counts
+    exactly(a) == exactly(b)   identity: the same types all the way down; 1, 1.0 and True are three
+        values
+    equal(a, b)                MongoDB's equality: 1 equals 1.0 and not True; NaN equals NaN; key
+        order counts
 
-and `in_order` is what MongoDB sorts them by.
+Filters and updates are terms, never raw operator dictionaries. `Field[V]` carries the type, so type
+checkers reject `Eq(VERSION, "3")`, and `doc[VERSION]` is an int. The simulated store uses the
+meaning defined here, the MongoDB adapter a translation; a property compares both. Values are always
+literals: `{"$gt": ""}` or `"$price"` is data, so injection is impossible.
 
-Filters and updates are terms, never raw operator dictionaries. `Field[V]` carries the type, so `Eq(VERSION, "3")` is
-rejected by the type checkers and `doc[VERSION]` is an int. Each term has its meaning here (the simulated store uses it)
-and its translation in the MongoDB adapter; a property runs random documents, filters and updates on both. Values are
-always literals: an id such as `{"$gt": ""}` or a string such as `"$price"` is data, so injection has nowhere to enter.
-
-The meaning is MongoDB's, its surprises included:
-    - `Eq`, `In`, `Lt`, `Le`, `Gt` and `Ge` on a field that holds an array ask whether any element fits; `Ne` and `NotIn`,
-      whether none does;
-    - `Eq(field, None)` holds for a missing field too, and `Ne(field, 1)` as well;
-    - `Lt`, `Le`, `Gt` and `Ge` compare numbers with numbers, strings with strings and dates with dates; whatever else the
-      field holds, null included, is neither below nor above, and `Not(Lt(...))` holds for it;
-    - fields that an update adds are appended in the order of their names.
-
-Types that only BSON has (ObjectId, Decimal128, regular expressions, ...) stand in documents as `Foreign`: they are kept
-and compared, decimals by their number, but nothing is computed with them.
+The meaning is MongoDB's, including its surprises:
+    - On an array, `Eq`, `In`, `Lt`, `Le`, `Gt` and `Ge` hold if any element fits; `Ne` and `NotIn`
+      if none does.
+    - `Eq(field, None)` also holds for a missing field, and so does `Ne(field, 1)`.
+    - `Lt`, `Le`, `Gt` and `Ge` compare numbers, strings or dates with their like. Any other value,
+      null included, is neither below nor above, so `Not(Lt(...))` holds for it.
+    - An update appends new fields in the order of their names.
 
 Laws
     D1  decoding an encoded value gives the same value (`exactly`); checked by the adapters.
     D2  `equal` is an equivalence, and `exactly(a) == exactly(b)` implies `equal(a, b)`.
     D3  an update that is refused changes nothing.
-    D4  of two values one comes first (`in_order`), or they are `equal`; that it is MongoDB's order is checked by the adapters.
-    D5  `size_of` is how many bytes BSON takes for a document; checked by the adapters.
-    D6  `filter_of` makes of a query the term that means the same; checked by the adapters.
+    D4  two values are either ordered by `in_order` or `equal`; the adapters check that the order is
+        MongoDB's.
+    D5  `size_of` is the number of bytes of a document in BSON; checked by the adapters.
+    D6  `filter_of` turns a query into a term with the same meaning; checked by the adapters.
 
 Modules, in reading order
-    value       the document, its fields, what may stand in it, and `exactly`
-    bson        values of types that only BSON has, and the numbers of all types
-    comparison  `equal`, and `in_order`
+    value       the document, its fields, its permitted values, and `exactly`
+    bson        values of types that only BSON has (`Foreign`), and the numbers of all types
+    comparison  `equal` and `in_order`
     filters     the terms of a filter, and `matches`
-    queries     a filter in MongoDB's words, as a term
-    orders      the terms of a sort, and cursors behind the last document that was found
+    queries     a MongoDB query as a term
+    orders      the terms of a sort, and cursors
     updates     the terms of an update, and `updated`
-    sizes       how many bytes a document takes, and how many it may
+    sizes       the size of a document and its limit
     printing    `show`: the one-line form of any value
-
-All their names that others need are importable from here.
 """
 
 from tidegate.model.documents.bson import DECIMAL, FOREIGN, Foreign, numeric

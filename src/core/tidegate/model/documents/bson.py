@@ -1,7 +1,7 @@
-"""What only BSON has: ObjectId, Decimal128, regular expressions and others, kept as the bytes that BSON writes.
+"""Types that only BSON has, kept as their bytes (bsonspec.org): ObjectId, Decimal128 and others.
 
-Of decimals the number can be read, for MongoDB compares numbers by value whatever their types; nothing is computed with
-them. Which types there are, and how they are written: bsonspec.org; the bits of a decimal: IEEE 754-2008, section 3.5.2.
+They are stored and compared, and never computed with. A decimal's number can be read, because
+MongoDB compares numbers of all types by value.
 """
 
 from __future__ import annotations
@@ -30,22 +30,20 @@ FOREIGN: Final[Mapping[str, re.Pattern[bytes]]] = {
     "minKey": re.compile(rb""),
     "maxKey": re.compile(rb""),
 }
-"""The types that stand in documents as BSON writes them, by the names that MongoDB's `$type` knows."""
+"""The permitted types, by the names of MongoDB's `$type`, with the pattern of their payload."""
 
 _OLD_BINARY: Final = 2
-"""The subtype whose payload repeats its length inside."""
 
 
 @final
 @attrs.frozen
 class Foreign:
-    """A value of a type that only BSON has. It is kept and compared, and never computed with.
+    """A value of a type that only BSON has.
 
-    Invariant: the payload is what bsonspec.org has after the type and the name of such an element.
+    Invariant: the payload has the form that bsonspec.org gives after the type and the name.
 
     Attributes:
-        type: One of `FOREIGN`.
-        payload: The value as BSON writes it, for instance the twelve bytes of an ObjectId.
+        payload: The BSON bytes, for instance the twelve bytes of an ObjectId.
     """
 
     type: str
@@ -94,14 +92,12 @@ def _is_bson(kind: str, payload: bytes) -> bool:
 
 
 def code_and_scope(payload: bytes) -> tuple[bytes, bytes]:
-    """The two parts of code with a scope, each with its length in front."""
     check_type(payload, bytes, "code with a scope")
     end = 8 + int.from_bytes(payload[4:8], "little")
     return payload[4:end], payload[end:]
 
 
 def _has_length(payload: bytes) -> bool:
-    """Does it begin with the number of bytes that follow, in four bytes?"""
     return int.from_bytes(payload[:4], "little") == len(payload) - 4
 
 
@@ -114,24 +110,22 @@ def _is_utf8(payload: bytes) -> bool:
 
 
 ZERO_TIMESTAMP: Final = Foreign("timestamp", bytes(8))
-"""In its place MongoDB stores its own time, where it is a field of a document that is inserted, and not its id."""
+"""MongoDB replaces it by its own time in any field but the id of an inserted document."""
 
 
 # --- numbers ------------------------------------------------------------------------------------------------------------
 
 
 def is_regex(value: object) -> bool:
-    """Tell whether it is a regular expression."""
     return isinstance(value, Foreign) and value.type == _REGEX
 
 
 def is_object_id(value: object) -> bool:
-    """Tell whether it is an ObjectId."""
     return isinstance(value, Foreign) and value.type == _OBJECT_ID
 
 
 def is_uuid(value: object) -> bool:
-    """Tell whether it is a UUID: binary data of subtype 4, or 3 as older drivers write it."""
+    """Whether it is a UUID: binary data of subtype 4, or 3 as older drivers write it."""
     return isinstance(value, Foreign) and value.type == "binData" and value.payload[4] in _UUIDS
 
 
@@ -139,23 +133,17 @@ _UUIDS: Final = (3, 4)
 
 
 def is_decimal(value: object) -> bool:
-    """Tell whether it is a decimal."""
     return isinstance(value, Foreign) and value.type == DECIMAL
 
 
 def is_number(value: object) -> bool:
-    """Tell whether it is an integer or a double; True and False are not numbers in MongoDB."""
+    """Whether it is an integer or a double; True and False are not numbers in MongoDB."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def numeric(value: object) -> tuple[int, int] | str | None:
-    """The number that a value is, in one form for all types: equal exactly where MongoDB takes the numbers for equal.
-
-    Args:
-        value: Any value of a document.
-
-    Returns:
-        A significand, no multiple of ten, and its power of ten; "nan", "inf" or "-inf"; None for what is not a number.
+    """A number as significand (no multiple of ten) and power of ten, or "nan", "inf", "-inf"; None
+    for another type. The results are equal exactly if MongoDB considers the numbers equal.
     """
     match value:
         case bool():
@@ -176,9 +164,9 @@ def numeric(value: object) -> tuple[int, int] | str | None:
 
 
 def _decimal(payload: bytes) -> tuple[int, int] | str:
-    """Significand and power of ten of a decimal128 with a binary significand (IEEE 754-2008, 3.5.2)."""
-    # From the highest bit down: 1 of the sign, 14 of the exponent, 113 of the significand; the first bits of the exponent
-    # are 1111 for what is not finite, and 11 where the significand has an implicit prefix.
+    # From the highest bit (IEEE 754-2008, 3.5.2): 1 bit of sign, 14 of exponent, 113 of
+    # significand. The exponent begins with 1111 if the number is not finite, with 11 if the
+    # significand has an implicit prefix.
     bits = int.from_bytes(payload, "little")
     sign = -1 if bits >> 127 else 1
     if bits >> 123 & 0b1111 == 0b1111:

@@ -1,9 +1,7 @@
-"""Whether MongoDB takes two values for equal, and which it sorts first. Whether they are the same, `exactly` tells.
+"""MongoDB's equality and its sort order over all types (its manual, "Comparison/Sort Order").
 
-The order is that of a sort, over all types (MongoDB's manual, "Comparison/Sort Order"); that of `$lt` and `$gt` in a filter
-looks at values of one type only.
-
-Known not to work: the scopes of two pieces of code are compared by their bytes, where MongoDB takes 1 and 1.0 for equal.
+Known not to work: the scopes of two pieces of code are compared by their bytes, while MongoDB
+considers 1 and 1.0 equal there.
 """
 
 from __future__ import annotations
@@ -19,10 +17,8 @@ from tidegate.model.instants import Instant
 
 
 def equal(left: object, right: object) -> bool:
-    """MongoDB's equality: numbers by value, NaN equal to itself, documents by key, value and order.
-
-    Raises:
-        Misuse: Both are nested deeper than any document.
+    """MongoDB's equality: numbers by value, NaN equal to itself, documents by key, value and
+    order.
     """
     try:
         return _equal(left, right)
@@ -57,17 +53,14 @@ _SORTED: Final = (
 )  # fmt: skip
 _TYPES: Final = {name: place for place, name in enumerate(_SORTED)}
 UNDEFINED: Final = (_TYPES["undefined"],)
-"""What sorts as the element of an array that has none."""
+"""The sort key of an empty array."""
 
 
 def in_order(value: Value) -> tuple[object, ...]:
-    """What a value sorts by: of two values that MongoDB does not take for equal, the first one has the lower key.
-
-    Args:
-        value: Any that may stand in a document, but for an array: arrays sort by their elements.
+    """The sort key of a value.
 
     Raises:
-        Misuse: It is an array, or cannot stand in a document.
+        Misuse: It is an array: arrays sort by their elements.
     """
     checked(value, "a value that is sorted")
     if isinstance(value, tuple):
@@ -76,11 +69,7 @@ def in_order(value: Value) -> tuple[object, ...]:
 
 
 def in_order_whole(value: Value) -> tuple[object, ...]:
-    """The same of any value: an array is compared as a whole, behind all objects, as inside of another value.
-
-    Raises:
-        Misuse: It cannot stand in a document.
-    """
+    """The sort key of a nested value: an array compares as a whole, after all objects."""
     checked(value, "a value that is compared")
     return _in_order(value)
 

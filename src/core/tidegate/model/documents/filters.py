@@ -1,7 +1,4 @@
-"""Filters: which documents an operation is about.
-
-What each term means is what MongoDB means by its operator; `matches` is that meaning.
-"""
+"""Filters select the documents of an operation; `matches` implements their meaning."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from tidegate.model.values import check_callable, check_int, check_tuple, check_
 @final
 @attrs.frozen
 class Eq(Generic[V]):
-    """The field equals the value, or is an array that has it; None: it is null, or missing."""
+    """The field equals the value, or is an array that contains it."""
 
     field: Field[V]
     value: V | None
@@ -37,7 +34,7 @@ class Eq(Generic[V]):
 @final
 @attrs.frozen
 class Ne(Generic[V]):
-    """`Eq` does not hold: a missing field differs from every value but None. The value is no regular expression."""
+    """The opposite of `Eq`. The value must not be a regular expression."""
 
     field: Field[V]
     value: V | None
@@ -58,7 +55,7 @@ class Ne(Generic[V]):
 @final
 @attrs.frozen
 class Lt(Generic[V]):
-    """The field is below the limit, and of its bracket of types."""
+    """field < limit"""
 
     field: Field[V]
     value: V
@@ -73,7 +70,7 @@ class Lt(Generic[V]):
 @final
 @attrs.frozen
 class Le(Generic[V]):
-    """The field is at most the limit, and of its bracket of types."""
+    """field <= limit"""
 
     field: Field[V]
     value: V
@@ -88,7 +85,7 @@ class Le(Generic[V]):
 @final
 @attrs.frozen
 class Gt(Generic[V]):
-    """The field is above the limit, and of its bracket of types."""
+    """field > limit"""
 
     field: Field[V]
     value: V
@@ -103,7 +100,7 @@ class Gt(Generic[V]):
 @final
 @attrs.frozen
 class Ge(Generic[V]):
-    """The field is at least the limit, and of its bracket of types."""
+    """field >= limit"""
 
     field: Field[V]
     value: V
@@ -116,11 +113,6 @@ class Ge(Generic[V]):
 
 
 def _check_limit(field: Field[Any], limit: object) -> None:
-    """Raise Misuse unless a field may be compared with it: a number, a text or an instant.
-
-    MongoDB compares within brackets of types: numbers with numbers, strings with strings, dates with dates. What is of
-    another bracket, and what is missing, is neither below nor above. Of an array, it asks whether any element fits.
-    """
     check_held(field, limit)
     if not is_number(limit) and type(limit) not in {str, Instant}:
         raise Misuse(
@@ -132,7 +124,7 @@ def _check_limit(field: Field[Any], limit: object) -> None:
 @final
 @attrs.frozen
 class In(Generic[V]):
-    """The field equals one of the values. None of them is a regular expression."""
+    """The field equals one of the values; no regular expressions."""
 
     field: Field[V]
     values: tuple[V, ...]
@@ -147,7 +139,7 @@ class In(Generic[V]):
 @final
 @attrs.frozen
 class NotIn(Generic[V]):
-    """The field equals none of the values. None of them is a regular expression."""
+    """The field equals none of the values; no regular expressions."""
 
     field: Field[V]
     values: tuple[V, ...]
@@ -173,7 +165,7 @@ def _check_choice(field: Field[Any], values: object) -> None:
 @final
 @attrs.frozen
 class Exists:
-    """The field is there, if only as null."""
+    """The field exists, even if null."""
 
     field: Field[Any]
 
@@ -187,11 +179,7 @@ class Exists:
 @final
 @attrs.frozen
 class HasOther:
-    """The document has another field than these, and its id. No index serves it.
-
-    Attributes:
-        fields: Those that are known.
-    """
+    """The document has a field besides `fields` and its id. No index supports this filter."""
 
     fields: Fields
 
@@ -205,7 +193,7 @@ class HasOther:
 @final
 @attrs.frozen
 class Contains(Generic[V]):
-    """The field is an array that has the value."""
+    """The field is an array that contains the value."""
 
     field: Field[tuple[V, ...]]
     value: V
@@ -220,9 +208,8 @@ class Contains(Generic[V]):
 @final
 @attrs.frozen
 class OlderThan:
-    """`age` has passed since the instant in the field, by the store's clock: instant + age <= now.
-
-    Invariant: the age fits into 64 bits.
+    """The instant in the field plus `age` is not after the store's time. Invariant: age in 64
+    bits.
     """
 
     field: Field[Instant] | Field[Instant | None]
@@ -239,7 +226,7 @@ class OlderThan:
 @final
 @attrs.frozen
 class AllOf:
-    """All of the filters hold. Invariant: there is one."""
+    """All of the filters hold; at least one."""
 
     parts: tuple[Filter, ...]
 
@@ -253,7 +240,7 @@ class AllOf:
 @final
 @attrs.frozen
 class AnyOf:
-    """One of the filters holds. Invariant: there is one."""
+    """One of the filters holds; at least one."""
 
     parts: tuple[Filter, ...]
 
@@ -289,21 +276,12 @@ Filter: TypeAlias = (
     | Exists | HasOther | Contains[Any] | OlderThan | AllOf | AnyOf | Not
 )  # fmt: skip
 FILTERS: Final = (Eq, AllOf, Ne, Lt, Le, Gt, Ge, In, NotIn, Exists, HasOther, Contains, OlderThan, AnyOf, Not)
-"""Those that are asked for most come first, for each operation is checked against them."""
+"""The most frequent come first, because each operation is checked against them in order."""
 Clock: TypeAlias = Callable[[], Instant]
 
 
 def matches(term: Filter, doc: Document, now: Clock) -> bool:
-    """Tell whether the document matches.
-
-    Args:
-        term: The filter.
-        doc: The document.
-        now: Reads the store's clock.
-
-    Raises:
-        Misuse: An argument is of another type.
-    """
+    """Whether the document matches the filter; `now` reads the store's clock."""
     check_type(term, FILTERS, "a filter")
     check_type(doc, Document, "a document")
     check_callable(now, "a clock")
@@ -353,14 +331,13 @@ def _equals(doc: Document, field: Field[Any], value: object) -> bool:
 
 
 def _elements(held: object) -> Iterator[object]:
-    """The value itself, and its elements if it is an array: what MongoDB compares."""
     yield held
     if isinstance(held, tuple):
         yield from held
 
 
 def _is_below(left: object, right: object) -> bool:
-    """Tell whether both are of one bracket, and the left one below the right one. NaN is neither below nor above."""
+    """NaN is neither below nor above."""
     if is_number(left) and is_number(right):
         return cast("int", left) < cast("int", right)
     if isinstance(left, str) and isinstance(right, str):
@@ -372,7 +349,6 @@ def _is_below(left: object, right: object) -> bool:
 
 
 def _is_less(one: tuple[int, int] | str, other: tuple[int, int] | str) -> bool:
-    """The same of two numbers, as `numeric` has them."""
     if isinstance(one, str) or isinstance(other, str):
         return "nan" not in {one, other} and one != other and (one == "-inf" or other == "inf")
     least = min(one[1], other[1], 0)  # both are made whole
@@ -381,7 +357,6 @@ def _is_less(one: tuple[int, int] | str, other: tuple[int, int] | str) -> bool:
 
 
 def equalities(term: Filter) -> tuple[Eq[Any], ...]:
-    """What all documents that match must equal: the field that is asked for, or those of all parts of an `AllOf`."""
     check_type(term, FILTERS, "a filter")
     if isinstance(term, AllOf):
         return tuple([each for part in term.parts for each in ((part,) if isinstance(part, Eq) else equalities(part))])
@@ -389,7 +364,6 @@ def equalities(term: Filter) -> tuple[Eq[Any], ...]:
 
 
 def parts_of(term: Filter) -> Iterator[Filter]:
-    """The filter, and all that it is made of."""
     check_type(term, FILTERS, "a filter")
     yield term
     match term:

@@ -1,22 +1,23 @@
-"""In which order are documents found, which is the first one, and which come after another?
+"""Sorts: the order of found documents, and cursors in it.
 
     URGENT = (Descending(PRIORITY), Ascending(DUE_AT))
 
-A sort is a tuple of terms, compared one after the other; documents that are alike in all of them come by their ids
-(`total`), so that of two documents one always comes first. It is MongoDB's order:
+A sort is a tuple of terms, compared one after the other, and the id decides last (`total`). It is
+MongoDB's order:
 
     - values of all types are compared, as by `in_order`; a missing field counts as null;
-    - an array sorts by its least element where the term ascends, by its greatest where it descends; an empty one comes
-      before null;
-    - where a document that would be found has arrays in two fields of the sort, nothing is: it is refused.
+    - an array sorts by its least element if the term ascends, by its greatest if it descends; an
+      empty one comes before null;
+    - a find is refused if a document that it would return has arrays in two fields of the sort.
 
-A cursor is where a document stands in a sort: what it holds in those fields, and its id (`cursor`). It is a value, so it
-may be kept as long as one likes. What comes after it is what comes after that place now, whether its document is there,
-was changed, or is gone; so whoever reads page by page sees each document that keeps its place exactly once.
+A cursor holds the values of the sort fields of a document and its id. It never expires: the next
+page starts after that position, even if the document was changed or deleted. So a reader of pages
+sees each document that keeps its position exactly once.
 
 Laws
-    SB1  Of two documents with different ids exactly one comes first; and it does in whichever collection they are.
-    SB2  Pages, each after the cursor of the last document of the one before, come to the whole in its order.
+    SB1  Of two documents with different ids exactly one comes first, in every collection.
+    SB2  Pages, each after the cursor of the previous page's last document, yield the whole in its
+         order.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from tidegate.model.values import check_tuple, check_type
 @final
 @attrs.frozen
 class Ascending:
-    """By what the field holds, the least first."""
+    """Least value first."""
 
     field: Field[Any]
 
@@ -48,7 +49,7 @@ class Ascending:
 @final
 @attrs.frozen
 class Descending:
-    """By what the field holds, the greatest first."""
+    """Greatest value first."""
 
     field: Field[Any]
 
@@ -63,7 +64,7 @@ Sort: TypeAlias = tuple[Ascending | Descending, ...]
 
 
 def check_sort(sort: object) -> None:
-    """Raise Misuse unless it is a sort: each field once, and the id behind all others, for it decides."""
+    """Raise Misuse unless each field occurs at most once and the id last."""
     check_tuple(sort, (Ascending, Descending), "a term of a sort")
     fields = [term.field for term in cast("Sort", sort)]
     if len(set(fields)) != len(fields):
@@ -73,41 +74,27 @@ def check_sort(sort: object) -> None:
 
 
 def total(sort: Sort) -> Sort:
-    """The sort, and behind it the id, where it does not stand there already."""
     check_sort(sort)
     return sort if any(term.field == ID for term in sort) else (*sort, Ascending(ID))
 
 
 def fields_of(sort: Sort) -> Fields:
-    """The fields that decide in it, the id as the last one."""
     return tuple(term.field for term in total(sort))
 
 
 def cursor(doc: Document, sort: Sort) -> tuple[Value, ...]:
-    """Where the document stands in the sort: what it holds in each of its fields, and its id.
-
-    Args:
-        doc: A document as it was found, with all fields of the sort.
-        sort: The sort that it was found by.
-
-    Raises:
-        Misuse: It is no document, or no sort.
-    """
+    """The position of the document in the sort; it must have all fields of the sort."""
     check_type(doc, Document, "a document")
     return tuple(cast("Value", doc.held(field)) for field in fields_of(sort))
 
 
 def sort_key(doc: Document, sort: Sort) -> tuple[object, ...]:
-    """What the document sorts by: the one that comes first has the lower key.
-
-    Raises:
-        Misuse: It is no document, or no sort.
-    """
+    """The sort key of a document: the lower key comes first."""
     return sort_key_of(cursor(doc, sort), sort)
 
 
 def sort_key_of(held: tuple[Value, ...], sort: Sort) -> tuple[object, ...]:
-    """The same for a cursor."""
+    """The sort key of a cursor."""
     terms = total(sort)
     check_type(held, tuple, "a cursor")
     if len(held) != len(terms):
@@ -122,7 +109,6 @@ def sort_key_of(held: tuple[Value, ...], sort: Sort) -> tuple[object, ...]:
 
 
 def _keys(held: Value) -> list[tuple[object, ...]]:
-    """What an index has of a value, in order: of an array, a key for each element."""
     if isinstance(held, tuple):
         return sorted(map(in_order_whole, held)) or [UNDEFINED]
     return [in_order_whole(held)]

@@ -1,4 +1,4 @@
-"""How any value prints: on one line, the same in every run, and so that no text in it forges a line or a colour."""
+"""The printed form of any value. No text in it can forge a line or a colour."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from tidegate.model.errors import shown
 from tidegate.model.values import check_type, field_names, is_run
 
 _SHORT: Final = 16
-"""So many whole numbers in a row are printed each."""
+"""Consecutive whole numbers are printed in full up to this count."""
 
 
 def show(value: object) -> str:
-    """The one-line form of any value, the same in every run: what a person can paste into an issue."""
+    """The one-line form of any value, the same in every run."""
     try:
         return _show(value)
-    except (RecursionError, ValueError):  # nested without end, or an int of thousands of digits
+    except (RecursionError, ValueError):  # infinite nesting, or an int of thousands of digits
         return shown(value)
 
 
@@ -38,13 +38,14 @@ def _show(value: object) -> str:
             names = field_names(kind)
             if names is None or kind.__str__ is not object.__str__:
                 return one_line(str(value))
-            # A value without a text of its own prints by field: its repr may hold a set, in any order.
+            # A value without its own text prints by field: its repr may contain a set, in any
+            # order.
             fields = ", ".join([f"{name}={_show(getattr(value, name))}" for name in names])
             return f"{kind.__name__}({fields})"
 
 
 def one_line(text: str) -> str:
-    """The text with everything escaped that could forge a line or a colour."""
+    """The text with each character escaped that could forge a line or a colour."""
     check_type(text, str, "a text")
     if text.isprintable():
         return text

@@ -1,16 +1,14 @@
-"""A filter in MongoDB's words, `{"status": "paid", "total": {"$gt": 100}}`, as a term of `filters`.
+"""A MongoDB query, `{"status": "paid", "total": {"$gt": 100}}`, as a term of `filters`.
 
-    field: value                          equal; null, or missing, where the value is None
+    field: value                          equal; null, or missing, if the value is None
     $eq $ne $lt $lte $gt $gte $in $nin    compared with a value, as in MongoDB
     $exists                               true or false
-    $elemMatch: {"$eq": value}            an array that has it
+    $elemMatch: {"$eq": value}            an array that contains it
     $not                                  of a field's operators
     $and $or $nor                         of queries
 
-What else MongoDB knows, paths with dots included, has no term here, and is an error: a term means the same in the simulated
-store and in a real one, and nobody would notice where it does not.
-
-Law D6: what matches the term is what MongoDB finds by the query.
+Anything else, including dotted paths, is an error. A term must mean the same in the simulated and
+in a real store (law D6).
 """
 
 from __future__ import annotations
@@ -45,16 +43,10 @@ _OPERATORS: Final = (*_COMPARED, "$in", "$nin", "$exists", "$elemMatch", "$not",
 
 
 def filter_of(query: Mapping[str, object]) -> Filter | None:
-    """The filter that a query of MongoDB is.
-
-    Args:
-        query: It, of plain Python values: dicts, lists, datetimes with a time zone and ObjectIds are taken over.
-
-    Returns:
-        The filter; None for {}, which all documents match.
+    """Convert a MongoDB query of plain Python values to a filter; {} gives None, which matches all.
 
     Raises:
-        Misuse: It says what no filter does, or what MongoDB would refuse.
+        Misuse: No filter expresses the query, or MongoDB would refuse it.
     """
     check_type(query, Mapping, "a query")
     found = frozen(query, "a query")

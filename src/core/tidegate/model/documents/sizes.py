@@ -1,13 +1,13 @@
-"""How large a document is: the bytes that BSON takes for it (bsonspec.org), which MongoDB bounds.
+"""The size of a document in BSON (bsonspec.org), which MongoDB limits to SIZE_MAX bytes.
 
-What a write makes of a document has SIZE_MAX bytes at most; one byte more is refused, by an insert, an update and an upsert,
-and nothing is written (measured on MongoDB 6.0.5). What stands around a document in commands, replies and the server's log
-is not counted: for that the server has 16 KiB more.
+The store refuses a write that makes a larger one (measured on MongoDB 6.0.5). The fields around a
+document in commands and replies do not count.
 
 Known not to work
-    - The server keeps the type of a number that it adds to: where a sum fits into 32 bits and an operand did not, it takes
-      four bytes more than is counted here.
-    - A request that is itself larger than a document, though what it makes is not, is refused by the driver.
+    - The server keeps the type of a number that it adds to: if a sum fits into 32 bits and an
+      operand did not, it takes four bytes more than `size_of` counts.
+    - The driver refuses a request that is larger than a document, even if the resulting document is
+      not.
 """
 
 from __future__ import annotations
@@ -20,17 +20,11 @@ from tidegate.model.instants import Instant
 from tidegate.model.values import check_type
 
 SIZE_MAX: Final = 16 * 1024 * 1024
-"""How many bytes a document has at most, in MongoDB."""
-
 _HALF: Final = 2**31
 
 
 def size_of(doc: Document) -> int:
-    """How many bytes the document takes in BSON.
-
-    Raises:
-        Misuse: It is not a document.
-    """
+    """The number of bytes of the document in BSON."""
     check_type(doc, Document, "a document")
     return _document(doc)
 
@@ -38,7 +32,7 @@ def size_of(doc: Document) -> int:
 def _document(doc: Document) -> int:
     size = 5
     for key, value in doc.items:
-        if type(value) is str and value.isascii():  # most values, and each write of a search comes here
+        if type(value) is str and value.isascii():  # most values; each write of a search runs this
             size += 5 + len(value)
         elif type(value) is int:
             size += 4 if -_HALF <= value < _HALF else 8

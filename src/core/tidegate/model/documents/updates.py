@@ -1,7 +1,4 @@
-"""Updates: what an operation changes in a document. What each term means is what MongoDB means by its operator.
-
-`updated` is that meaning. Fields that are new are appended in the order of their names, as MongoDB has it.
-"""
+"""Updates change the fields of a document; `updated` implements their meaning."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from tidegate.model.values import check_callable, check_int, check_tuple, check_
 @final
 @attrs.frozen
 class Put(Generic[V]):
-    """The field becomes the value."""
+    """Set the field to the value."""
 
     field: Field[V]
     value: V
@@ -38,9 +35,8 @@ class Put(Generic[V]):
 @final
 @attrs.frozen
 class Add:
-    """The amount is added to the field; a missing field counts as 0. Refused where it is not a number.
-
-    Invariant: the amount fits into 64 bits.
+    """Add the amount (64 bits); a missing field counts as 0. Refused if the field is not a
+    number.
     """
 
     field: Field[int]
@@ -57,7 +53,9 @@ class Add:
 @final
 @attrs.frozen
 class Push(Generic[V]):
-    """The value is appended; only the `last` newest elements are kept. Refused where the field is not an array."""
+    """Append the value and keep the `last` newest elements. Refused if the field is not an
+    array.
+    """
 
     field: Field[tuple[V, ...]]
     value: V
@@ -75,10 +73,7 @@ class Push(Generic[V]):
 @final
 @attrs.frozen
 class Pull(Generic[V]):
-    """Every element equal to the value is removed. Refused where the field is not an array.
-
-    Invariant: the value is neither a container nor a regular expression.
-    """
+    """Remove every element equal to the value, which is no container and no regular expression."""
 
     field: Field[tuple[V, ...]]
     value: V
@@ -98,7 +93,7 @@ class Pull(Generic[V]):
 @final
 @attrs.frozen
 class AddToSet(Generic[V]):
-    """The value is appended unless an element equals it. Refused where the field is not an array."""
+    """Append the value unless an element equals it."""
 
     field: Field[tuple[V, ...]]
     value: V
@@ -113,7 +108,7 @@ class AddToSet(Generic[V]):
 @final
 @attrs.frozen
 class Remove:
-    """The field is removed."""
+    """Remove the field."""
 
     field: Field[Any]
 
@@ -127,10 +122,7 @@ class Remove:
 @final
 @attrs.frozen
 class PutServerTime:
-    """The field becomes the time of the store's clock.
-
-    MongoDB reads its clock for each field: two of one update may be a millisecond apart.
-    """
+    """Set the field to the store's time; MongoDB reads its clock for each field."""
 
     field: Field[Instant] | Field[Instant | None]
 
@@ -143,15 +135,15 @@ class PutServerTime:
 
 Update: TypeAlias = Put[Any] | Add | Push[Any] | Pull[Any] | AddToSet[Any] | Remove | PutServerTime
 UPDATES: Final = (Put, PutServerTime, Push, Add, Pull, AddToSet, Remove)
-"""In about this order they are asked for, and each operation is checked against them."""
+"""Roughly by frequency, because each operation is checked against them in order."""
 
 
 def updated(doc: Document, updates: tuple[Update, ...], now: Clock) -> Document:
     """The document after all updates; new fields are appended by name.
 
     Raises:
-        Misuse: two updates touch one field, something is added to a decimal, or an argument is of another type.
-        Refused: a field has the wrong type; then nothing has changed.
+        Misuse: Two updates touch one field, or an amount is added to a decimal.
+        Refused: A field has the wrong type (D3).
     """
     check_type(doc, Document, "a document")
     check_tuple(updates, UPDATES, "an update")
@@ -165,7 +157,6 @@ def updated(doc: Document, updates: tuple[Update, ...], now: Clock) -> Document:
 
 
 def _apply(term: Update, fields: dict[str, Value], now: Clock) -> None:
-    """Carry this out on the fields of a document."""
     name = term.field.name
     match term:
         case Put(_, value):

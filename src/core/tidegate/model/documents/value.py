@@ -1,7 +1,7 @@
-"""A document: an immutable value that keeps the order of its keys; the fields that name them; what may stand in one.
+"""A document: an immutable value, its fields and its permitted values.
 
-A document is checked when it is made. Many are made in a search, so an inner one is not walked through again: it knows
-how deep it is. What makes two values the same (`exactly`) stands here, because documents compare and hash by it.
+A document is checked when constructed. It knows its height, so an inner document is not walked
+again.
 """
 
 from __future__ import annotations
@@ -30,12 +30,11 @@ _HALF: Final = 2**63
 INT64: Final = range(-_HALF, _HALF)
 _FEW: Final = 6
 DEPTH_MAX: Final = 100
-"""How many levels of values lie in a document at most. MongoDB names this number; 6.0.5 refuses from about 180 on, so that
-what can be asked for here is never refused there."""
+"""MongoDB's documented limit of nesting; 6.0.5 refuses from about 180 on."""
 
 
 def has_lone_surrogate(text: str) -> bool:
-    """Tell whether a text has no UTF-8 form."""
+    """Whether a text has no UTF-8 form."""
     check_type(text, str, "a text")
     return not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)
 
@@ -45,8 +44,8 @@ def has_lone_surrogate(text: str) -> bool:
 class Field(Generic[V]):
     """The name of a field that holds a V.
 
-    Invariants: the name is not empty, holds no dot, no NUL and no lone surrogate, does not begin with `$` and is no
-    number, for in a path such names mean something else.
+    Invariants: not empty, no dot, NUL or lone surrogate, no leading `$`, no number: in a path these
+    have another meaning.
     """
 
     name: str
@@ -59,7 +58,6 @@ class Field(Generic[V]):
 
 
 def check_field_name(name: object) -> None:
-    """Raise Misuse unless `name` may name a field."""
     if not isinstance(name, str) or not name or name.startswith("$") or "." in name or "\0" in name or name.isdigit():
         raise Misuse(f"{shown(name)} cannot name a field", why="it is empty, a number, a path, or an operator")
     if has_lone_surrogate(name):
@@ -75,22 +73,21 @@ Fields: TypeAlias = "tuple[Field[Any], ...]"
 class Document:
     """An immutable document.
 
-    Invariants: keys are distinct strings without NUL; ints fit into 64 bits; instants are whole milliseconds that fit
-    into 64 bits, which is what MongoDB keeps; strings have a UTF-8 form; nothing is of a subclass, which would come back
-    as another type; nothing is nested deeper than DEPTH_MAX.
+    Invariants: distinct string keys without NUL; ints and instants in whole milliseconds fit into
+    64 bits; strings have a UTF-8 form; no subclasses, which would be read back as another type;
+    nesting is at most DEPTH_MAX.
 
     Attributes:
-        items: (key, value) in the order of the keys.
-        height: How many levels of values lie in it: 0 if it is empty.
+        height: The levels of values in it: 0 if it is empty.
     """
 
     items: tuple[tuple[str, Value], ...] = ()
     height: int = attrs.field(init=False)
     _exact: tuple[tuple[str, object], ...] | None = attrs.field(init=False, default=None)
-    """What is compared and hashed in the place of `items`: the same with the stand-ins of `exactly`, once that is asked for."""
+    """`items` with the stand-ins of `exactly`, for comparison and hash; computed on first use."""
     _hash: int | None = attrs.field(init=False, default=None)
     _of_names: dict[str, Value] | None = attrs.field(init=False, default=None)
-    """What `items` say by key, where they are more than FEW: of few ones, looking through them is as fast."""
+    """`items` by key if there are more than FEW; a scan is as fast for fewer."""
 
     def __attrs_post_init__(self) -> None:
         check_type(self.items, tuple, "a tuple of keys and values")
@@ -106,7 +103,7 @@ class Document:
                 or (type(value) is str and value.isascii())
                 or (type(value) is int and -_HALF <= value < _HALF)
             ):
-                height = height or 1  # most values: nothing lies in them
+                height = height or 1  # most values are scalars
             else:
                 height = max(height, _lowest(value, key, 1))
         fields = dict(self.items)
@@ -136,11 +133,7 @@ class Document:
 
     @classmethod
     def of(cls, contents: Mapping[str, object]) -> Document:
-        """A document of plain Python values: dicts, lists, datetimes with a time zone and ObjectIds are taken over.
-
-        Raises:
-            Misuse: a value has no counterpart, a datetime is naive, or an invariant is broken.
-        """
+        """Construct a document from plain Python values (`frozen`)."""
         check_type(contents, Mapping, "a mapping of keys to values")
         return cls(tuple((key, _frozen(value, _named(key), 1)) for key, value in contents.items()))
 
@@ -154,7 +147,6 @@ class Document:
         raise KeyError(name)
 
     def get(self, field: Field[V]) -> V | None:
-        """The field's value, or None where there is none."""
         name = _name_of(field)
         if self._of_names is not None:
             return cast("V | None", self._of_names.get(name))
@@ -164,16 +156,14 @@ class Document:
         return None
 
     def held(self, field: Field[Any]) -> object:
-        """Whatever the field holds, whatever its type says; None where there is none."""
+        """The stored value, whatever type the field declares; None if missing."""
         return self.get(field)
 
     def has(self, field: Field[Any]) -> bool:
-        """Tell whether the field is there, if only as null."""
         name = _name_of(field)
         return name in dict(self.items)
 
     def put(self, field: Field[V], value: V) -> Document:
-        """With the field set, in its place or at the end."""
         name, new = _name_of(field), cast("Value", value)
         for index, (key, _) in enumerate(self.items):
             if key == name:
@@ -181,7 +171,6 @@ class Document:
         return Document((*self.items, (name, new)))
 
     def without(self, field: Field[Any]) -> Document:
-        """With the field removed."""
         name = _name_of(field)
         return Document(tuple([item for item in self.items if item[0] != name]))
 
@@ -209,14 +198,11 @@ def _name_of(field: object) -> str:
 
 
 def frozen(value: object, where: str = "value") -> Value:
-    """A plain Python value as a Value: a dict becomes a document, a UUID or an ObjectId of pymongo a `Foreign`.
-
-    Args:
-        value: What is to stand in a document.
-        where: What it is, for the message.
+    """Convert a plain Python value: a dict becomes a document, a UUID or an ObjectId of pymongo a
+    `Foreign`.
 
     Raises:
-        Misuse: it has no counterpart; the message says where.
+        Misuse: It has no counterpart, or a datetime is naive; the message includes `where`.
     """
     check_type(where, str, "a place in a document")
     return _frozen(value, where, 1)
@@ -271,7 +257,6 @@ _CLIENTS: Final[Mapping[str, Callable[[Any], Value]]] = {
     "bson.int64": int,
     "uuid": lambda value: _binary(4, value.bytes),
 }
-"""How scalars that pymongo reads and writes become values, by the modules of their types, which the core does not import."""
 
 
 def _named(key: object) -> str:
@@ -279,13 +264,7 @@ def _named(key: object) -> str:
 
 
 def checked(value: object, where: str, depth: int = 1) -> None:
-    """Raise Misuse unless `value` may stand in a document.
-
-    Args:
-        value: What is to stand there.
-        where: The field it is for, for the message.
-        depth: How many names lead to it.
-    """
+    """Raise Misuse unless `value` is permitted in a document at this depth."""
     check_type(where, str, "a place in a document")
     check_int(depth, "a depth", 1)
     _lowest(value, where, depth)
@@ -295,7 +274,7 @@ _SHALLOW: Final = (1, 2)
 
 
 def check_held(field: object, value: object, depth: int = 1) -> None:
-    """Raise Misuse unless it is a field, and the value may stand in it, at this depth."""
+    """Raise Misuse unless it is a field that may hold the value at this depth."""
     if type(field) is Field and depth in _SHALLOW:  # as most are
         kind = type(value)
         if kind is Instant:
@@ -313,12 +292,10 @@ def check_held(field: object, value: object, depth: int = 1) -> None:
 
 
 def _lowest(value: object, where: str, depth: int) -> int:
-    """The depth of what lies lowest in a value that stands at this depth. Raises Misuse unless it may stand there."""
+    """The depth of the lowest part of a value at this depth, if permitted."""
     if depth > DEPTH_MAX:
         raise Misuse(f"nested deeper than {DEPTH_MAX}", where=where)
-    kind = type(
-        value
-    )  # nothing is of a subclass; and to compare types is quicker than to match, in the hottest of loops
+    kind = type(value)  # subclasses are rejected; comparing types is faster than `match` in this hot loop
     if kind is str:
         if not cast("str", value).isascii() and has_lone_surrogate(cast("str", value)):
             raise Misuse("a string holds a lone surrogate", where=where, why="it has no UTF-8 form")
@@ -381,11 +358,7 @@ _BASES: Final = (str, int, float, bytes)
 
 
 def exactly(value: object) -> object:
-    """A hashable stand-in that is equal only for values of the same types all the way down.
-
-    Raises:
-        Misuse: It is nested too deep to be looked through.
-    """
+    """A hashable stand-in that is equal only for values of the same types all the way down."""
     kind = type(value)
     if kind is str or kind is int or kind is Document:
         return value
@@ -414,11 +387,11 @@ def exactly(value: object) -> object:
     if isinstance(value, BaseException):
         state = [(name, exactly(held)) for name, held in error_state(value).items()]
         return (kind, exactly(value.args), value.__suppress_context__, *state)
-    if isinstance(value, _BASES):  # what a subclass says of equality does not count
+    if isinstance(value, _BASES):  # the equality of a subclass does not count
         base: Any = next(base for base in _BASES if isinstance(value, base))
         return (kind, *map(exactly, base.__getnewargs__(value)))
     if isinstance(value, Instant):
-        return value  # in relative time: it says itself what it is equal to
+        return value  # in relative time, which defines its own equality
     names = field_names(kind)
     if names is None:
         return (kind, value)

@@ -1,4 +1,4 @@
-"""The laws of `tidegate.model.history` as predicates: over what became of a request, and the full history of its record."""
+"""The laws of `tidegate.model.history` as predicates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.model.history import HISTORY_MAX, Change, Forgotten, NotYet, Reque
 def the_answer_is_true(
     outcome: RequestOutcome, changes: Sequence[Change], decided_version: int, request_id: str
 ) -> bool:
-    """Law H1: the answer agrees with `changes`, the full history of the record from version 1 on."""
+    """Law H1, judged by `changes`, the full history of the record from version 1 on."""
     made = next((change for change in changes if change.version == decided_version + 1), None)
     match outcome:
         case Won(version):
@@ -27,8 +27,5 @@ def the_answer_is_true(
 
 
 def the_last_versions_are_remembered(outcome: RequestOutcome, record_version: int, decided_version: int) -> bool:
-    """Law H2: a request that was to make one of the last HISTORY_MAX versions, or the next, is never Forgotten.
-
-    It holds of an unbroken history.
-    """
+    """Law H2, for a history without gaps."""
     return not isinstance(outcome, Forgotten) or not 0 <= record_version - decided_version <= HISTORY_MAX

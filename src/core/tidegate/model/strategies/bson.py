@@ -1,4 +1,4 @@
-"""Values of the types that only BSON has, alone and in pairs that are nearly equal."""
+"""Values of the types that only BSON has, alone and in nearly equal pairs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from tidegate.model.strategies.documents import document_pairs, keys, pairs
 SIGNIFICAND_MAX: Final = 10**34 - 1
 POWERS: Final = range(-6176, 6112)
 
-# A decimal in 128 bits (IEEE 754-2008, binary integer form), highest first: the sign; then 11111 for NaN, 11110 for
-# infinity, else 14 bits of exponent and 113 of the significand. With 11 in front of them it is too large, and stands for 0.
+# A decimal in 128 bits (IEEE 754-2008, binary integer form), highest first: the sign; then 11111
+# for NaN, 11110 for infinity, else 14 bits of exponent and 113 of significand. After a leading 11
+# the significand is too large and counts as 0.
 _SIGN: Final = 1 << 127
 _NAN: Final = 0b11111 << 122
 _INFINITY: Final = 0b11110 << 122
@@ -27,12 +28,7 @@ _WHICH: Final = st.integers(0, 6 * (_EVERY + 1) ** 2 - 1)
 
 
 def decimal(significand: int, power: int) -> Foreign:
-    """The decimal `significand * 10**power`, as BSON writes it.
-
-    Args:
-        significand: At most `SIGNIFICAND_MAX`, and at least -`SIGNIFICAND_MAX`.
-        power: In `POWERS`.
-    """
+    """`significand * 10**power`, with |significand| <= SIGNIFICAND_MAX and power in POWERS."""
     return _decimal(abs(significand) | (power + 6176) << 113 | (_SIGN if significand < 0 else 0))
 
 
@@ -47,29 +43,26 @@ ODD_DECIMALS: Final = (
     *(decimal(2**53 + 1, 0), decimal(2**63, 0), decimal(SIGNIFICAND_MAX, -6176), decimal(-1, -324)),
     decimal(1000000000000000055511151231257827, -34),  # what is nearest to the double 0.1
 )
-"""NaN and infinity with and without signs, zeros in several ways, neighbours of integers and doubles."""
+"""NaN and infinity with and without signs, several zeros, neighbours of integers and doubles."""
 
 
 def binary(data: bytes, subtype: int) -> Foreign:
-    """Bytes of a subtype other than 0, as BSON writes them."""
     inner = len(data).to_bytes(4, "little") + data if subtype == 2 else data
     return Foreign("binData", len(inner).to_bytes(4, "little") + bytes([subtype]) + inner)
 
 
 def javascript(code: str) -> Foreign:
-    """Code without a scope, as BSON writes it."""
     text = code.encode() + b"\0"
     return Foreign("javascript", len(text).to_bytes(4, "little") + text)
 
 
 def javascript_with_scope(code: str) -> Foreign:
-    """Code with an empty scope, as BSON writes it."""
     inner = javascript(code).payload + b"\5\0\0\0\0"
     return Foreign("javascriptWithScope", (len(inner) + 4).to_bytes(4, "little") + inner)
 
 
 def regex(pattern: str, options: str = "") -> Foreign:
-    """A regular expression; the pattern holds no NUL, the options are some of "ilmsux", in this order."""
+    """The pattern has no NUL, the options are some of "ilmsux" in this order."""
     return Foreign("regex", pattern.encode() + b"\0" + options.encode() + b"\0")
 
 
@@ -89,32 +82,31 @@ _FOREIGNS: Final = st.one_of(
 
 
 def foreigns() -> SearchStrategy[Foreign]:
-    """Values of all types that only BSON has."""
     return _FOREIGNS
 
 
 @cache
 def foreign_pairs(key: SearchStrategy[str] | None = None) -> SearchStrategy[tuple[Value, Value]]:
-    """As `strategies.pairs`, with some of the values in the types that only BSON has.
+    """`strategies.pairs` with some values in the types that only BSON has.
 
-    Numbers become decimals of the same number where there is one, else of one that is nearly the same; strings become
-    regular expressions or code, bytes become other binary data. So pairs that were equal or nearly equal still are.
+    The replacements are such that equal or nearly equal pairs remain so.
     """
     return _translated(pairs(keys() if key is None else key))
 
 
 @cache
 def foreign_document_pairs(key: SearchStrategy[str] | None = None) -> SearchStrategy[tuple[Document, Document]]:
-    """The same for documents, as `strategies.document_pairs`."""
+    """The same for `strategies.document_pairs`."""
     return _translated(document_pairs(keys() if key is None else key)).map(_both_documents)
 
 
 @st.composite
 def _translated(draw: DrawFn, drawn: SearchStrategy[tuple[Value, Value]]) -> tuple[Value, Value]:
     before, after = draw(drawn)
-    # One draw for all choices, for many are drawn. The low bits are the kinds of the value before. Of the rest, `more`, the
-    # lowest bit says whether the value after has the same kinds, then a digit to the base 3 how many places its decimals
-    # get, and what is left which kinds differ.
+    # One draw for all choices, because there are many. The low bits are the types of the left
+    # value. Of the rest, `more`, the lowest bit decides whether the right value has the same types;
+    # then a digit to the base 3 gives the extra places of its decimals, and the remainder the types
+    # that differ.
     which = draw(_WHICH)
     kinds, more = which & _EVERY, which >> len(_KINDS)
     others = kinds if more % 2 else kinds ^ more // 6
@@ -133,7 +125,7 @@ def _both_documents(pair: tuple[Value, Value]) -> tuple[Document, Document]:
 
 
 def _foreign(value: Value, kinds: frozenset[str], places: int) -> Value:
-    """The value with its leaves in other types, where `kinds` has them; decimals with this number of places more."""
+    """The value with its leaves in other types as in `kinds`; decimals get `places` more digits."""
     match value:
         case Document(items):
             return Document(tuple((key, _foreign(item, kinds, places)) for key, item in items))

@@ -15,7 +15,7 @@ from tidegate.model.instants import MILLISECOND, Instant, instant
 
 T = TypeVar("T")
 
-# A small stock, so that names meet: two documents share fields, and a path finds something.
+# A small set, so that two documents share fields and a path finds a value.
 _NAMES: Final = ("a", "b", "c", "state", "A")
 _ODD_KEYS: Final = ("", "0", "a.b", "$a", "$bytes", "a/b", "~", "~1", "a b", "\n", "\u00e9")
 _NUMBERS: Final = (0, 1, 2, True, False, 0.0, -0.0, 1.0, 0.5, math.nan, math.inf, -math.inf)
@@ -24,8 +24,6 @@ _STRINGS: Final = ("", "a", "A", "$a", "a.b", "1", "null", "\0", "\x1b[31m")
 _EMPTY: Final[tuple[Value, ...]] = (None, Document(), (), 0, "")
 _FIRST: Final = instant(datetime(1, 1, 1, tzinfo=UTC))
 LAST: Final = instant(datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC))
-"""The last instant that `instants` draws."""
-
 
 _FIELD_NAMES: Final = st.one_of(
     st.sampled_from(_NAMES),
@@ -77,33 +75,27 @@ _TWINS: Final[tuple[tuple[Value, Value], ...]] = (
 
 
 def field_names() -> SearchStrategy[str]:
-    """Names that a `Field` may have."""
     return _FIELD_NAMES
 
 
 def keys() -> SearchStrategy[str]:
-    """Keys that a document may have, those included that no `Field` can name."""
+    """Keys that a document may have, including those that no `Field` can name."""
     return _KEYS
 
 
 def instants() -> SearchStrategy[Instant]:
-    """Instants that a document may hold: whole milliseconds of the years 1 to 9999, by the store's clock."""
+    """Whole milliseconds of the years 1 to 9999, by the store's clock."""
     return _INSTANTS
 
 
 @st.composite
 def scalars(draw: DrawFn) -> Value:
-    """Values that hold no others."""
     return draw(_SCALARS)  # one branch, so that where others are offered beside it, they are drawn as often
 
 
 @cache
 def values(key: SearchStrategy[str] = _KEYS) -> SearchStrategy[Value]:
-    """Everything that may stand in a document.
-
-    Args:
-        key: The keys of documents; `keys()` by default.
-    """
+    """Any value permitted in a document; `key` draws the keys."""
     return st.recursive(
         scalars(),
         lambda inner: st.one_of(st.lists(inner, max_size=4).map(tuple), _documents(key, inner)),
@@ -113,11 +105,7 @@ def values(key: SearchStrategy[str] = _KEYS) -> SearchStrategy[Value]:
 
 @cache
 def documents(key: SearchStrategy[str] = _KEYS) -> SearchStrategy[Document]:
-    """Documents of up to four keys.
-
-    Args:
-        key: The keys, also those further inside; `keys()` by default.
-    """
+    """Documents of up to four keys; `key` draws them at all levels."""
     return _documents(key, st.one_of(scalars(), values(key)))
 
 
@@ -130,7 +118,7 @@ def _documents(key: SearchStrategy[str], inner: SearchStrategy[Value]) -> Search
 
 @st.composite
 def pairs(draw: DrawFn, key: SearchStrategy[str] = _KEYS) -> tuple[Value, Value]:
-    """Two values: unrelated, equal though perhaps of other types, or the same but for a place or two."""
+    """Two values: unrelated, equal but perhaps of other types, or different in a place or two."""
     before = draw(values(key))
     match draw(_RELATION):
         case "unrelated":
@@ -147,7 +135,6 @@ def pairs(draw: DrawFn, key: SearchStrategy[str] = _KEYS) -> tuple[Value, Value]
 
 @st.composite
 def document_pairs(draw: DrawFn, key: SearchStrategy[str] = _KEYS) -> tuple[Document, Document]:
-    """Two documents: unrelated, equal though perhaps of other types, or the same but for a place or two."""
     before = draw(documents(key))
     match draw(_RELATION):
         case "unrelated":
@@ -163,7 +150,7 @@ def document_pairs(draw: DrawFn, key: SearchStrategy[str] = _KEYS) -> tuple[Docu
 
 
 def _equal(draw: DrawFn, value: Value) -> Value:
-    """An equal value by MongoDB's equality, each number in a type of its own choice."""
+    """A value equal by MongoDB's equality, with new number types."""
     match value:
         case Document():
             return _equal_document(draw, value)
@@ -184,7 +171,6 @@ def _equal_document(draw: DrawFn, document: Document) -> Document:
 
 
 def _near(draw: DrawFn, value: Value) -> Value:
-    """A value that differs in one place, if at all."""
     match value:
         case Document():
             return _near_document(draw, value)
@@ -223,7 +209,6 @@ def _near_document(draw: DrawFn, document: Document) -> Document:
 
 
 def _planted(draw: DrawFn, value: Value, twins: tuple[Value, Value]) -> tuple[Value, Value]:
-    """The value twice, with one place taken by the one twin and by the other."""
     match value:
         case Document():
             return _planted_in_document(draw, value, twins)
@@ -242,7 +227,7 @@ def _planted_in_document(draw: DrawFn, document: Document, twins: tuple[Value, V
 
 
 def _relatives(leaf: Value) -> tuple[Value, ...]:
-    """Values that a careless comparison takes for the leaf."""
+    """Values that a careless comparison mistakes for the leaf."""
     match leaf:
         case bool() | int():
             return (int(leaf), float(leaf), bool(leaf), leaf ^ 1, str(leaf))

@@ -1,4 +1,4 @@
-"""Operations on documents: every filter and update, on a few ids and fields, so that they meet what others left."""
+"""Every operation, filter and update, on a few ids and fields, so that they interact."""
 
 from __future__ import annotations
 
@@ -89,11 +89,7 @@ _AGES: Final = st.one_of(st.sampled_from((0, 1, -_HOUR, _HOUR, 50 * _YEAR)), st.
 
 
 def filters(value: SearchStrategy[Value] | None = None) -> SearchStrategy[Filter]:
-    """Every filter, most of them about one document.
-
-    Args:
-        value: What fields are compared with; any value if it is not given.
-    """
+    """Every filter, most of them about one document; `value` draws the compared values."""
     against = values() if value is None else value
     field = st.one_of(_FIELDS, _FIELDS, _FIELDS, st.just(ID))
     leaf: SearchStrategy[Filter] = st.one_of(
@@ -126,11 +122,7 @@ def filters(value: SearchStrategy[Value] | None = None) -> SearchStrategy[Filter
 
 
 def updates(value: SearchStrategy[Value] | None = None) -> SearchStrategy[tuple[Update, ...]]:
-    """One to three updates of every kind, of different fields.
-
-    Args:
-        value: What is put; any value if it is not given.
-    """
+    """One to three updates of every kind, of different fields; `value` draws the new values."""
     put = values() if value is None else value
     scalar = put.filter(lambda each: not isinstance(each, (tuple, Document)))
     update: SearchStrategy[Update] = st.one_of(
@@ -146,7 +138,7 @@ def updates(value: SearchStrategy[Value] | None = None) -> SearchStrategy[tuple[
 
 
 def sorts() -> SearchStrategy[Sort]:
-    """Sorts by up to two fields, and by the id behind them in either direction."""
+    """Sorts by up to two fields, some with the id last, in either direction."""
     field = st.sampled_from(("a", "b", "c")).map(Field[Any])
     term = st.one_of(st.builds(Ascending, field), st.builds(Descending, field))
     terms = st.lists(term, max_size=2, unique_by=lambda each: each.field).map(tuple)
@@ -155,12 +147,7 @@ def sorts() -> SearchStrategy[Sort]:
 
 
 def operations(collection: str, value: SearchStrategy[Value] | None = None) -> SearchStrategy[Operation]:
-    """Every operation, updates more often than others.
-
-    Args:
-        collection: On which it operates.
-        value: What is put, and compared with; any value if it is not given.
-    """
+    """Every operation, updates more often than others; `value` draws new and compared values."""
     name, where, changes = st.just(collection), filters(value), updates(value)
     sort = st.one_of(st.just(()), sorts())
     find_and_update = st.builds(FindOneAndUpdate, name, where, changes, sort)
@@ -194,7 +181,6 @@ def operations(collection: str, value: SearchStrategy[Value] | None = None) -> S
 
 
 def _documents(value: SearchStrategy[Value]) -> SearchStrategy[tuple[Document, ...]]:
-    """Documents of different ids, of which some may be taken."""
     return st.lists(inserted(value), min_size=1, max_size=3, unique_by=lambda doc: exactly(doc.held(ID))).map(tuple)
 
 
@@ -206,7 +192,6 @@ def _pages(
     part: SearchStrategy[Fields | None],
     value: SearchStrategy[Value],
 ) -> FindAll:
-    """A page, from the beginning or from any place on, whether there is a document or not."""
     sort, fields = draw(st.one_of(st.just(()), sorts())), draw(part)
     held = draw(st.tuples(*(value for _ in fields_of(sort)[:-1]), _IDS))
     wanted = None if fields is None else tuple({*fields, *fields_of(sort)})
@@ -216,14 +201,12 @@ def _pages(
 def _updates_of_documents(
     collection: str, where: SearchStrategy[Filter], changes: SearchStrategy[tuple[Update, ...]]
 ) -> SearchStrategy[tuple[UpdateOne, ...]]:
-    """Updates of one document each, of any that may be there."""
     return st.lists(st.tuples(_IDS, where, changes), min_size=1, max_size=3, unique_by=lambda each: each[0]).map(
         lambda drawn: tuple(UpdateOne(collection, AllOf((Eq(ID, key), when)), what) for key, when, what in drawn)
     )
 
 
 def _describes_one(where: Filter) -> bool:
-    """Does it say what an upsert inserts?"""
     asked = [each.field.name for each in equalities(where)]
     keys = [each for each in equalities(where) if each.field == ID and is_key(each.value)]
     ages = any(isinstance(part, (OlderThan, HasOther)) for part in parts_of(where))
@@ -232,7 +215,6 @@ def _describes_one(where: Filter) -> bool:
 
 @st.composite
 def inserted(draw: DrawFn, value: SearchStrategy[Value]) -> Document:
-    """A document whose id stands anywhere in it."""
     items = list(draw(st.dictionaries(_FIELDS.map(str), value, max_size=3)).items())
     items.insert(draw(st.integers(0, len(items))), (ID.name, draw(_IDS)))
     return Document(tuple(items))

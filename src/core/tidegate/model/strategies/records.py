@@ -12,12 +12,7 @@ from tidegate.model.strategies.documents import LAST
 
 
 def records(topic: str = "topic", partition: int = 0) -> SearchStrategy[Record]:
-    """Records of one partition as a broker delivers them: with and without a key, a value, headers and a time.
-
-    Args:
-        topic: Their topic.
-        partition: The number of their partition.
-    """
+    """Records of one partition: with and without key, value, headers and time."""
     offsets = st.one_of(st.integers(0, 20), st.integers(0, INT64_MAX))
     blob = st.one_of(
         st.none(), st.sampled_from((b"", b"\0", b"{}", b"\xff\xfe", b'{"$ne": null}')), st.binary(max_size=9)

@@ -1,4 +1,6 @@
-"""The laws of `tidegate.payloads.upload_records` as predicates over records, and what a store holds."""
+"""The laws of `tidegate.payloads.upload_records` as predicates over records and the contents of a
+store.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,8 @@ from tidegate.payloads.upload_records import Damaged, UploadRecord, chunk_id
 
 
 def changes_by_switches(before: UploadRecord, after: UploadRecord, decided: int | None) -> bool:
-    """Law UR1: a content changes only by a switch decided on the version before, in chunks only while it is announced.
-
-    Args:
-        before: The record.
-        after: What a write made of it.
-        decided: The version that it was decided on; None for a write that makes none.
+    """Law UR1, for one write; `decided` is the version of its decision, None for a write that makes
+    none.
     """
     if after.version == before.version:
         return after.content == before.content
@@ -24,17 +22,17 @@ def changes_by_switches(before: UploadRecord, after: UploadRecord, decided: int 
 
 
 def refers_to_what_is_there(records: Collection[UploadRecord], there: Collection[str]) -> bool:
-    """Law UR2: no content refers to a chunk that is not there."""
+    """Law UR2."""
     return _referred_to(records) <= {*there}
 
 
 def only_what_is_referred_to_is_left(records: Collection[UploadRecord], there: Collection[str]) -> bool:
-    """Law UR3: at rest, after undoing and sweeping, only chunks that a content refers to are left."""
+    """Law UR3."""
     return _referred_to(records) == {*there}
 
 
 def is_what_was_inserted(data: bytes, found: bytes | Damaged) -> bool:
-    """Law UR4: the data of a chunk is what was inserted, or it is said to be something else."""
+    """Law UR4."""
     return isinstance(found, Damaged) or found == data
 
 

@@ -1,4 +1,4 @@
-"""Records of payloads, and what may become of the bytes of a chunk."""
+"""Records of payloads, and damaged bytes of a chunk."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from tidegate.payloads.upload_records import Content, UploadRecord
 
 
 def uploads() -> SearchStrategy[str]:
-    """Ids of a few uploads."""
     return st.sampled_from(("ann", "bob", "eve"))
 
 
 def contents() -> SearchStrategy[Content]:
-    """What records may say of their payloads; it need not be true."""
+    """Contents that records may name; the chunks need not exist."""
     return st.builds(
         Content, uploads(), st.integers(0, 3), st.integers(0, 99), st.just("0" * 64), st.sampled_from(("none", "zlib"))
     )
@@ -34,11 +33,7 @@ def records(draw: DrawFn) -> UploadRecord:
 
 
 def torn(data: bytes) -> SearchStrategy[bytes]:
-    """What may become of bytes: cut, longer, changed in a place, or others.
-
-    Args:
-        data: The bytes.
-    """
+    """Damaged bytes: cut, longer, changed in a place, or others."""
     places = st.integers(0, len(data))
     more = st.binary(max_size=8)
     return st.one_of(

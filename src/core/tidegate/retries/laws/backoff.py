@@ -50,7 +50,7 @@ def follows_the_formula(backoff: Fixed | Linear | Exponential | Series, attempts
 
 
 def grows_up_to_its_cap(backoff: Fixed | Linear | Exponential, earlier: Duration, later: Duration) -> bool:
-    """Law BO3: delays do not fall with more attempts, and none passes the cap."""
+    """Law BO3 for two numbers of attempts."""
     return earlier <= later <= (backoff.interval if isinstance(backoff, Fixed) else backoff.cap)
 
 
@@ -72,15 +72,7 @@ def is_next(policy: Policy, now: Instant, verdict: RetryVerdict) -> bool:
 def gives_up_for_a_reason(
     policy: Policy, attempts: int, elapsed: Duration, whole: Duration | None, verdict: RetryVerdict
 ) -> bool:
-    """Law BO6.
-
-    Args:
-        policy: The rules.
-        attempts: How many were made.
-        elapsed: The time since the first one, in microseconds.
-        whole: The delay without jitter; None for a cron that names no next instant.
-        verdict: The decision.
-    """
+    """Law BO6; `whole` is the delay without jitter, None for a cron without a next instant."""
     if isinstance(verdict, Retry):
         return True
     match verdict.reason:

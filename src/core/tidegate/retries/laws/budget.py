@@ -11,14 +11,7 @@ def is_within(budget: Budget, left: int) -> bool:
 
 
 def is_paid_for(budget: Budget, retries: int, answers: int, answered_retries: int) -> bool:
-    """Law BU2.
-
-    Args:
-        budget: The rules.
-        retries: How many were sent.
-        answers: How many attempts were answered.
-        answered_retries: How many of those were retries.
-    """
+    """Law BU2; `answers` includes `answered_retries`."""
     return retries * budget.cost <= budget.capacity + answers * budget.refund + answered_retries * budget.cost
 
 

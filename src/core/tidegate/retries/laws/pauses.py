@@ -9,13 +9,7 @@ from tidegate.retries.pauses import Pauses
 
 
 def is_after_its_pause(pauses: Pauses, attempts: int, elapsed: Duration) -> bool:
-    """Law PA1.
-
-    Args:
-        pauses: The rules.
-        attempts: How many were made.
-        elapsed: The time from the last known sign of them to the next one, in microseconds.
-    """
+    """Law PA1; `elapsed` counts from the last known sign of an attempt to the next one."""
     return elapsed >= Sleep(delay_after(pauses.delays, attempts), pauses.jitter_ppm).least
 
 
@@ -27,15 +21,7 @@ def is_of(pauses: Pauses, attempts: int, sleep: Sleep) -> bool:
 def goes_on_as_long_as_it_may(
     pauses: Pauses, attempts: int | None, made: int, elapsed: Duration, *, follows: bool
 ) -> bool:
-    """Law PA3.
-
-    Args:
-        pauses: The rules.
-        attempts: How many there may be.
-        made: How many were made.
-        elapsed: The time since the first of them, in microseconds.
-        follows: Whether another one does.
-    """
+    """Law PA3; `follows` is whether another attempt does."""
     is_left = attempts is None or made < attempts
     in_time = pauses.elapsed_max is None or elapsed + pauses.after(made).duration <= pauses.elapsed_max
     return follows == (is_left and in_time)

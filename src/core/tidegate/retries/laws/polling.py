@@ -21,12 +21,12 @@ def gaps_double(bounds: PollingBounds, gaps: Sequence[Duration]) -> bool:
 
 
 def makes_it_due(before: Pace, after: Pace, now: Instant) -> bool:
-    """Law PO3: an announced source is due now, and a wake-up never delays it."""
+    """Law PO3 for a wake-up."""
     return after.due - now <= 0 and after.due - before.due <= 0
 
 
 def stays_due(announced: Instant, asked_since: bool, pace: Pace) -> bool:
-    """Law PO3: an announced source is due until it is polled."""
+    """Law PO3 for a poll."""
     return asked_since or pace.due - announced <= 0
 
 

@@ -1,4 +1,4 @@
-"""The laws of `tidegate.retries.schedule` as predicates over looks, written cells and instants."""
+"""The laws of `tidegate.retries.schedule` as predicates over checks, written cells and instants."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from tidegate.model.instants import Instant
 from tidegate.retries.schedule import Broken, Due, FirstSeen, Look, Missed, Schedule, ScheduleCell, TooLate
 
 Written: TypeAlias = tuple[ScheduleCell, Due | TooLate]
-"""A cell, and the look at it that was written."""
 
 
 def _between(instants: Iterable[Instant], after: Instant, until: Instant) -> tuple[Instant, ...]:
@@ -64,7 +63,7 @@ def moves_by_one_version(
 def each_is_due(
     instants: Sequence[Instant], schedule: Schedule, first: ScheduleCell, due: Sequence[Instant], now: Instant
 ) -> bool:
-    """Law SC6, after looks until nothing was due."""
+    """Law SC6, after checks until no instant was due."""
     if schedule.missed is not Missed.EACH or schedule.late_max is not None:
         return True
     return tuple(due) == _between(instants, first.last, now)

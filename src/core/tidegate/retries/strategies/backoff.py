@@ -1,6 +1,5 @@
-"""Back-offs and policies.
-
-They cover edges: zero delays, caps equal to the first delay, attempts at and far beyond each limit.
+"""Back-offs and policies with edges: zero delays, caps at the first delay, attempts beyond
+limits.
 """
 
 from __future__ import annotations
@@ -63,12 +62,10 @@ _CRONS: Final = st.builds(
 
 
 def delays() -> SearchStrategy[Duration]:
-    """Delays that a back-off may have, in microseconds."""
     return _DELAYS
 
 
 def draws() -> SearchStrategy[int]:
-    """Random draws in parts per million."""
     return _DRAWS
 
 
@@ -78,7 +75,6 @@ def attempts() -> SearchStrategy[int]:
 
 
 def clock_times() -> SearchStrategy[Instant]:
-    """Instants of the wall clock, within some centuries around 1970."""
     return _SINCE
 
 
@@ -98,23 +94,16 @@ def delaying() -> SearchStrategy[Fixed | Linear | Exponential | Series]:
 
 
 def crons() -> SearchStrategy[Cron]:
-    """Crons that are due regularly, some with an end."""
     return _CRONS
 
 
 def backoffs() -> SearchStrategy[Backoff]:
-    """Back-offs of every kind."""
     return st.one_of(_FIXED, _LINEAR, _EXPONENTIAL, _SERIES, _CRONS)
 
 
 @st.composite
 def policies(draw: DrawFn, backoff: SearchStrategy[Backoff] | None = None) -> Policy:
-    """Policies with each of the limits, both, or none where that is allowed.
-
-    Args:
-        draw: From Hypothesis.
-        backoff: Their back-offs; of every kind by default.
-    """
+    """Policies with each of the limits, both, or none if permitted."""
     delays_ = draw(backoffs() if backoff is None else backoff)
     attempts_max = draw(_MAXIMA)
     elapsed_max = draw(st.one_of(st.none(), _DELAYS))

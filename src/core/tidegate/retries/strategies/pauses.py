@@ -12,7 +12,6 @@ from tidegate.retries.strategies.backoff import delaying, draws
 
 
 def pauses() -> SearchStrategy[Pauses]:
-    """Pauses with all kinds of delays, with and without a maximum duration."""
     return st.builds(_pauses, delaying(), draws(), st.one_of(st.none(), st.integers(0, LONGEST)))
 
 

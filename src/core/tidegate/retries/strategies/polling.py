@@ -23,7 +23,6 @@ _PACES: Final = st.builds(
 
 
 def bounds() -> SearchStrategy[PollingBounds]:
-    """Bounds of an interval, with and without jitter."""
     return _BOUNDS
 
 

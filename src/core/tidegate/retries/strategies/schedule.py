@@ -30,11 +30,7 @@ def timelines(size_max: int = 12) -> SearchStrategy[tuple[Instant, ...]]:
 
 
 def port(timeline: Sequence[Instant]) -> NextAfter:
-    """A port that returns these instants for any expression.
-
-    Args:
-        timeline: The instants, in order.
-    """
+    """A port that returns these instants for any expression."""
     numbers = [each.at for each in timeline]
 
     def next_after(expression: str, after: Instant) -> Instant | None:
@@ -47,7 +43,6 @@ def port(timeline: Sequence[Instant]) -> NextAfter:
 
 @st.composite
 def cells(draw: DrawFn) -> ScheduleCell:
-    """Cells with and without pending instants."""
     pending = sorted(draw(st.sets(st.integers(0, 30), max_size=5)))
     last = max((*pending, draw(st.integers(0, 30))))
     return ScheduleCell(Instant(last), draw(st.integers(1, 9)), tuple(map(Instant, pending)))

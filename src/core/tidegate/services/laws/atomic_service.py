@@ -24,7 +24,6 @@ from tidegate.services.atomic_service import (
 
 
 def cleared(claims: Iterable[AtomicServiceClaim]) -> frozenset[str]:
-    """Return the runners that may start."""
     return frozenset(claim.runner_id for claim in claims if isinstance(claim.verdict, Assigned))
 
 
@@ -81,13 +80,7 @@ def refused_beyond_what_it_bears(claim: AtomicServiceClaim) -> bool:
 
 
 def tolerates_just_that(instants: Sequence[Iterable[AtomicServiceClaim]], tolerance: Tolerance) -> bool:
-    """Law A9.
-
-    Args:
-        instants: The claims of all runners, without grace, at each microsecond from the start of a
-            cycle to the end of the next one.
-        tolerance: The tolerance for that number of runners.
-    """
+    """Law A9, over the claims of all runners at each microsecond of two cycles, without grace."""
     starts = [(at, runner) for at, claims in enumerate(instants) for runner in cleared(claims)]
     apart = [later - earlier for (earlier, one), (later, other) in pairwise(starts) if one != other]
     if not isinstance(tolerance, Shared):

@@ -12,13 +12,11 @@ from tidegate.services.membership import Alive, Liveness, Member, Membership, Un
 
 
 def written(membership: Membership, member: Member) -> Membership:
-    """Return the members with this one inserted or replaced."""
     kept = tuple(each for each in membership.members if each.id != member.id)
     return attrs.evolve(membership, members=(*kept, member))
 
 
 def deleted(membership: Membership, who: str) -> Membership:
-    """Return the members without this one."""
     return attrs.evolve(membership, members=tuple(each for each in membership.members if each.id != who))
 
 
@@ -31,7 +29,6 @@ def who_beats_is_alive(membership: Membership, who: str, now: Instant, found: Li
 
 
 def _is_over(membership: Membership, member: Member) -> bool:
-    """Return whether a life has ended, however recently it beat."""
     runners = [each for each in membership.members if each.id == member.runner]
     return any(
         each.left is not None
@@ -94,13 +91,9 @@ def the_forgotten_were_silent(before: Membership, after: Membership, now: Instan
 def an_instant_keeps_its_list(
     before: Sequence[Runner], after: Sequence[Runner], membership: Membership, at: Instant
 ) -> bool:
-    """Law M7; an id may be that of a later life.
+    """Law M7, for the lists of an instant as known when it was over and now; no member was deleted.
 
-    Args:
-        before: The list as known when the instant was over.
-        after: The list as known now.
-        membership: All members now; none was deleted meanwhile.
-        at: The instant.
+    An id may be that of a later life.
     """
     known = membership.by_id
     return [known[runner.id].name for runner in before] == [known[runner.id].name for runner in after] and all(

@@ -31,10 +31,7 @@ _LENGTHS: Final = st.one_of(st.integers(1, 24), st.sampled_from((7 * SECOND, MIN
 def atomic_services(draw: DrawFn, intervals: SearchStrategy[int] = _LENGTHS, *, grace: bool = False) -> AtomicService:
     """Settings with and without a margin and a late guard, so that slots are uneven or too short.
 
-    Args:
-        draw: Hypothesis's.
-        intervals: The lengths of the cycle, in microseconds.
-        grace: Whether new runners may have to wait.
+    With `grace` new runners may have to wait.
     """
     interval = draw(intervals)
     margins = st.sampled_from((0, 1, interval // 5, interval // 3)).filter(lambda spread: spread < interval)
@@ -47,7 +44,6 @@ def atomic_services(draw: DrawFn, intervals: SearchStrategy[int] = _LENGTHS, *, 
 
 
 def runners(around: Instant = _EPOCH, count_max: int = 5) -> SearchStrategy[tuple[Runner, ...]]:
-    """Runners of different names, created shortly before or after an instant; maybe none."""
     ages = st.lists(st.integers(-5, 50), max_size=count_max)
     return ages.map(lambda drawn: tuple(Runner(f"r{place}", around + -age) for place, age in enumerate(drawn)))
 
@@ -62,7 +58,6 @@ def claimings() -> SearchStrategy[Claiming]:
 
 @st.composite
 def start_ups(draw: DrawFn) -> StartUp:
-    """The limits of a configuration, with each of the concerns and with none."""
     return check_start_up(draw(atomic_services()), draw(claimings()), draw(st.integers(1, 6)))
 
 
@@ -74,12 +69,6 @@ def windows(draw: DrawFn) -> Window:
 
 @st.composite
 def runs(draw: DrawFn, run_ids: SearchStrategy[str] = _RUN_IDS) -> AtomicServiceRun:
-    """Runs of three runners, each started at the start of its window.
-
-    Args:
-        draw: Hypothesis's.
-        run_ids: The ids of runs.
-    """
     runner, window = draw(st.sampled_from(("r0", "r1", "r2"))), draw(windows())
     return AtomicServiceRun(runner, draw(run_ids), window.start, window, window.start)
 

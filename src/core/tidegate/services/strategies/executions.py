@@ -34,12 +34,7 @@ _LENGTHS: Final = st.integers(0, 9)
 
 @st.composite
 def executions(draw: DrawFn, ids: SearchStrategy[str] = st.sampled_from(_NAMES)) -> Execution:  # noqa: B008  immutable
-    """A row of one of three runners: running, ended or blocked.
-
-    Args:
-        draw: Hypothesis's.
-        ids: The ids of runs.
-    """
+    """A row of one of three runners: running, ended or blocked."""
     status, start = draw(st.sampled_from(ExecutionStatus)), Instant(draw(_TIMES))
     lengths = {ExecutionStatus.RUNNING: st.none(), ExecutionStatus.BLOCKED: st.just(0)}
     length = draw(lengths.get(status, _LENGTHS))
@@ -54,20 +49,17 @@ def executions(draw: DrawFn, ids: SearchStrategy[str] = st.sampled_from(_NAMES))
 
 
 def histories() -> SearchStrategy[tuple[Execution, ...]]:
-    """Rows of different runs."""
     numbers = st.integers(0, 99).map(str)
     return st.lists(executions(numbers), max_size=8, unique_by=lambda each: each.id).map(tuple)
 
 
 def gates() -> SearchStrategy[Gate]:
-    """Gates that are empty or taken, under some token."""
     active = executions().filter(lambda each: each.end is None)
     return st.one_of(st.builds(Gate, st.integers(0, 9)), st.builds(Gate, st.integers(1, 9), active))
 
 
 @st.composite
 def admissions(draw: DrawFn) -> GateVerdict:
-    """Admissions of a cleared run: let in, perhaps replacing a dead runner's run, or blocked."""
     return admit(draw(gates()), draw(runs()), live=draw(st.sets(st.sampled_from(_RUNNERS))), now=Instant(draw(_TIMES)))
 
 
@@ -78,7 +70,6 @@ def margins(draw: DrawFn) -> Enough | NoMargin:
 
 @st.composite
 def endings(draw: DrawFn) -> Ended | AlreadyEnded:
-    """Ends of a run, with a row or without."""
     run = draw(runs())
     row = draw(st.none() | executions(st.just(run.run_id)))
     return ended(
@@ -91,7 +82,6 @@ def endings(draw: DrawFn) -> Ended | AlreadyEnded:
 
 @st.composite
 def releases(draw: DrawFn) -> Released | NotInTheGate:
-    """Releases of a run that is in the gate, or is not."""
     gate = draw(gates())
     inside = _NAMES[0] if gate.active is None else gate.active.id
     return released(gate, draw(st.sampled_from((inside, *_NAMES))), draw(st.sampled_from((max(1, gate.token), 10))))

@@ -61,13 +61,11 @@ _GROUPS: Final = st.builds(
 
 
 def memberships() -> SearchStrategy[Membership]:
-    """Up to eight members: restarted runners, their workers, and workers without a runner."""
     return _GROUPS
 
 
 @st.composite
 def livenesses(draw: DrawFn) -> Liveness:
-    """Judgements: alive, gone for each of the reasons, or never seen."""
     membership = draw(_GROUPS)
     who = draw(st.sampled_from([*(member.id for member in membership.members), "somebody"]))
     return liveness(membership, who, Instant(draw(_TIMES)))
@@ -75,7 +73,6 @@ def livenesses(draw: DrawFn) -> Liveness:
 
 @st.composite
 def answers_to_members(draw: DrawFn) -> Joined | Taken | RunnerNotAlive | Beaten | Left | Liveness:
-    """Results of a join, a beat or a leave."""
     membership = draw(_GROUPS)
     ids = ["somebody", *(member.id for member in membership.members)]
     who, now = draw(st.sampled_from(ids)), Instant(draw(_TIMES))

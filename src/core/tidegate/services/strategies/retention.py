@@ -10,7 +10,6 @@ from tidegate.services.retention import Retention, Row
 
 
 def retentions() -> SearchStrategy[Retention]:
-    """Retention by age, by count, by both and by neither, at the scale of `rows`."""
     return st.builds(Retention, age=st.integers(0, 12), count=st.integers(0, 4))
 
 

@@ -1,4 +1,4 @@
-"""The laws of `tidegate.sinks.circuit_breaker` as predicates over circuits, outcomes and admissions."""
+"""The laws of `tidegate.sinks.circuit_breaker` as predicates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidegate.sinks.circuit_breaker import Admit, AttemptOutcome, CircuitBreaker
 def opens_at_the_threshold(
     breaker: CircuitBreaker, before: CircuitState, era: int, outcome: AttemptOutcome, after: CircuitState
 ) -> bool:
-    """Law CB1: a closed circuit counts what is unanswered in a row, opens at the threshold, and not before."""
+    """Law CB1."""
     if not isinstance(before, Closed) or era != before.era:
         return True
     if outcome is AttemptOutcome.UNANSWERED and before.unanswered + 1 >= breaker.threshold:
@@ -26,12 +26,9 @@ def opens_at_the_threshold(
 
 
 def probes_one_by_one(breaker: CircuitBreaker, probes: Sequence[tuple[int, Instant]], settled: Iterable[int]) -> bool:
-    """Law CB2: while it is not closed, each probe comes a cooldown after the one before, or after its outcome.
+    """Law CB2: each probe comes a cooldown after the previous one, or after its outcome.
 
-    Args:
-        breaker: How long the cooldown is.
-        probes: The era and the time of each admission while the circuit was not closed, on a clock that was not set back.
-        settled: The eras of those whose outcome was recorded before the next one was admitted.
+    `probes` are the eras and times of admissions, `settled` the eras with an earlier outcome.
     """
     known = frozenset(settled)
     return len({era for era, _ in probes}) == len(probes) and all(
@@ -40,12 +37,12 @@ def probes_one_by_one(breaker: CircuitBreaker, probes: Sequence[tuple[int, Insta
 
 
 def waits_out_the_cooldown(breaker: CircuitBreaker, tripped: Instant, admitted: Instant) -> bool:
-    """Law CB2: nothing is admitted within a cooldown after an attempt that opened the circuit."""
+    """Law CB2: no admission within a cooldown after an attempt that opened the circuit."""
     return admitted - tripped >= breaker.cooldown
 
 
 def does_not_stay_shut(breaker: CircuitBreaker, now: Instant, held_until: Instant | None) -> bool:
-    """Law CB3: what is held back now may be tried again within a cooldown; None where it is admitted."""
+    """Law CB3: `held_until` is within a cooldown; None for an admission."""
     return held_until is None or 0 < held_until - now <= breaker.cooldown
 
 
@@ -55,5 +52,5 @@ def ignores_other_eras(before: CircuitState, era: int, after: CircuitState) -> b
 
 
 def has_its_own_era(before: CircuitState, verdict: Admit) -> bool:
-    """Law CB4: a probe has an era that no admission before it had; without a probe the circuit is as it was."""
+    """Law CB4: a probe has a new era; without a probe the circuit is unchanged."""
     return verdict.circuit == before if isinstance(before, Closed) else verdict.era > before.era

@@ -1,4 +1,4 @@
-"""The laws of `tidegate.sinks.dead_records` as predicates over a record and what is sent of it."""
+"""The laws of `tidegate.sinks.dead_records` as predicates over a record and its dead record."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from tidegate.sinks.delivery import ERROR_MAX
 
 
 def keeps_the_record(record: Record, sent: Send) -> bool:
-    """Law DT1: key, value and headers are sent as they came, and what is added stands behind them."""
+    """Law DT1."""
     before, behind = sent.headers[: len(record.headers)], sent.headers[len(record.headers) :]
     is_marked = all(name.startswith(PREFIX) for name, _ in behind)
     return (sent.key, sent.value, before) == (record.key, record.value, record.headers) and is_marked
 
 
 def adds_little(record: Record, sent: Send) -> bool:
-    """Law DT2: what is added is UTF-8, names each thing at most once, and is bounded."""
+    """Law DT2."""
     added = sent.headers[len(record.headers) :]
     names = [name for name, _ in added]
     texts = [(value or b"").decode("utf-8", "replace") for _, value in added]

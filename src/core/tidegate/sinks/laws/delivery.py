@@ -30,7 +30,7 @@ from tidegate.sinks.delivery import (
 
 
 def decided_to_skip(rules: DeliveryRules, events: Iterable[DeliveryEvent], reason: Reason) -> bool:
-    """Whether the events of a payload contain the decision to skip it for that reason."""
+    """Whether the events contain the decision to skip the payload for that reason."""
     known = tuple(events)
     failed = [event for event in known if isinstance(event, Failed)]
     match reason:
@@ -49,19 +49,14 @@ def decided_to_skip(rules: DeliveryRules, events: Iterable[DeliveryEvent], reaso
 def completes_only_what_is_done(
     payloads: int, done: Collection[int], verdict: Complete | Incomplete, *, sealed: bool
 ) -> bool:
-    """Law DL1: complete only if user code is done with the offset, and each payload is.
-
-    Args:
-        payloads: How many there are.
-        done: Those of them that are in their sink or in the dead letters, or that were skipped by a decision.
-        verdict: What was said of the offset.
-        sealed: Whether user code is done with it.
+    """Law DL1 for an offset; `done` are the payloads in their sink, dead-lettered, or skipped by a
+    decision.
     """
     return isinstance(verdict, Incomplete) or (sealed and set(done).issuperset(range(payloads)))
 
 
 def is_true_of_the_past(rules: DeliveryRules, events: Sequence[DeliveryEvent], payload: Payload) -> bool:
-    """Law DL1: delivered only if it was acknowledged, dead-lettered only if that was confirmed, skipped by a decision."""
+    """Law DL1 for a payload, judged by its events."""
     match payload:
         case Delivered():
             return any(isinstance(event, Acknowledged) for event in events)
@@ -74,17 +69,19 @@ def is_true_of_the_past(rules: DeliveryRules, events: Sequence[DeliveryEvent], p
 
 
 def stays_settled(before: Payload, after: Payload) -> bool:
-    """Law DL2: what is settled stays as it is."""
+    """Law DL2 for a payload."""
     return not isinstance(before, SETTLED) or after == before
 
 
 def stays_complete(before: Complete | Incomplete, after: Complete | Incomplete) -> bool:
-    """Law DL2: an offset that is complete stays complete."""
+    """Law DL2 for an offset."""
     return not isinstance(before, Complete) or after == before
 
 
 def is_sent_again_as_allowed(rules: DeliveryRules, before: Payload, event: DeliveryEvent, after: Payload) -> bool:
-    """Law DL3: after a failure sent again only below the maximum, later than now, not if refused; else only if released."""
+    """Law DL3: after a failure only below the maximum, later, and not if refused; else only after a
+    release.
+    """
     if not isinstance(after, Sending) or after == before:
         return True
     if isinstance(before, Held):
@@ -98,7 +95,7 @@ def is_sent_again_as_allowed(rules: DeliveryRules, before: Payload, event: Deliv
 
 
 def is_never_dropped(before: Payload, event: DeliveryEvent, after: Payload) -> bool:
-    """Law DL4: from being dead-lettered there is no way but to be written, held back, or acknowledged after all."""
+    """Law DL4: dead-lettering ends only by a write, a hold, or a late acknowledgement."""
     if not isinstance(before, DeadLettering):
         return True
     if isinstance(after, Skipped) or (isinstance(event, DeadLetterFailed) and isinstance(after, SETTLED)):
@@ -107,7 +104,7 @@ def is_never_dropped(before: Payload, event: DeliveryEvent, after: Payload) -> b
 
 
 def ignores_the_past(before: Payload, event: DeliveryEvent, after: Payload) -> bool:
-    """Law DL5: a failure with the number of another attempt than the one that is under way changes nothing."""
+    """Law DL5: a failure with the number of another attempt changes nothing."""
     match event:
         case Failed(attempt):
             under_way = isinstance(before, Sending) and attempt == before.attempt
@@ -119,7 +116,7 @@ def ignores_the_past(before: Payload, event: DeliveryEvent, after: Payload) -> b
 
 
 def comes_to_rest(rules: DeliveryRules, failures: int, payload: Payload) -> bool:
-    """Law DL6: after as many failures as the policies allow, whatever was answered, it is settled or held."""
+    """Law DL6, whatever user code answers."""
     sending, dead_lettering = (
         rules.sending.attempts_max,
         rules.dead_lettering.attempts_max if rules.dead_lettering else 0,

@@ -1,4 +1,4 @@
-"""The laws of `tidegate.sinks.letter_writing` as predicates over what follows attempts, one after the other."""
+"""The laws of `tidegate.sinks.letter_writing` as predicates over consecutive attempts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidegate.sinks.letter_writing import LONGEST, Attempt, Settled, WriteAgain,
 
 
 def settles_what_is_written(attempts: Sequence[Attempt], verdicts: Sequence[WriteVerdict]) -> bool:
-    """Law LW1: only what is written is settled, however often it has failed."""
+    """Law LW1."""
     return all(
         isinstance(verdict, Settled) == (attempt is Attempt.WRITTEN)
         for attempt, verdict in zip(attempts, verdicts, strict=True)
@@ -17,12 +17,12 @@ def settles_what_is_written(attempts: Sequence[Attempt], verdicts: Sequence[Writ
 
 
 def waits_longer(verdicts: Sequence[WriteVerdict]) -> bool:
-    """Law LW2: the longer it fails, the longer it waits, never longer than the longest, and never not at all."""
+    """Law LW2."""
     delays = [verdict.delay for verdict in verdicts if isinstance(verdict, WriteAgain)]
     return all(0 < delay <= LONGEST for delay in delays) and all(one <= other for one, other in pairwise(delays))
 
 
 def counts_each_failure(verdicts: Sequence[WriteVerdict]) -> bool:
-    """Law LW3: each failure counts once."""
+    """Law LW3."""
     counted = [verdict.failures for verdict in verdicts if isinstance(verdict, WriteAgain)]
     return counted == list(range(1, len(counted) + 1))

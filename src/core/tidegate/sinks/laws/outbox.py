@@ -10,7 +10,6 @@ from tidegate.sinks.outbox import Deliver, HandBack, OutboxCommand, OutboxState,
 
 
 def open_numbers(outbox: OutboxState) -> frozenset[int]:
-    """The payloads that wait or are under way."""
     return frozenset(outbox.waiting).union(*(each.numbers for each in outbox.under_way))
 
 
@@ -21,21 +20,15 @@ def settled_was_answered(
     handed_back: Sequence[int],
     withdrawn: Collection[int],
 ) -> bool:
-    """Law CU1: what is neither waiting nor under way was taken, handed back once, or withdrawn.
-
-    Args:
-        given: All payloads.
-        outbox: The state of the outbox.
-        taken: Those that the sink has taken.
-        handed_back: Those that were handed back, in order.
-        withdrawn: Those that nobody waits for.
+    """Law CU1: a payload neither waiting nor under way was taken, handed back once, or
+    withdrawn.
     """
     left, ended = open_numbers(outbox), {*taken, *handed_back, *withdrawn}
     return len({*handed_back}) == len(handed_back) and all(number in left or number in ended for number in given)
 
 
 def is_woken(breaker: CircuitBreaker, longest: Duration, outbox: OutboxState, now: Instant) -> bool:
-    """Law CU2: where a payload waits, one of this era is under way, or a timer is set, within a cooldown or the longest back-off."""
+    """Law CU2; the bound is a cooldown or `longest`, the longest back-off."""
     if not outbox.waiting:
         return True
     if isinstance(outbox.circuit, Closed) and any(each.era == outbox.circuit.era for each in outbox.under_way):
@@ -44,7 +37,7 @@ def is_woken(breaker: CircuitBreaker, longest: Duration, outbox: OutboxState, no
 
 
 def is_probed_by_one(outbox: OutboxState, most: int) -> bool:
-    """Law CU3: at most `most` attempts of the newest era are under way; one while half open, none while open."""
+    """Law CU3: at most `most` attempts of the newest era; one while half open, none while open."""
     newest = sum(each.era == outbox.circuit.era for each in outbox.under_way)
     if isinstance(outbox.circuit, Closed):
         return newest <= most
@@ -52,7 +45,7 @@ def is_probed_by_one(outbox: OutboxState, most: int) -> bool:
 
 
 def waits_while_open(before: OutboxState, begun: Iterable[OutboxCommand], now: Instant) -> bool:
-    """Law CU3: while the circuit is open, and its cooldown is not over, nothing is tried."""
+    """Law CU3: no attempt while the circuit is open and its cooldown lasts."""
     if not isinstance(before.circuit, Open) or before.circuit.until - now <= 0:
         return True
     return not any(isinstance(command, Deliver) for command in begun)
@@ -61,20 +54,13 @@ def waits_while_open(before: OutboxState, begun: Iterable[OutboxCommand], now: I
 def counts_in_a_row(
     breaker: CircuitBreaker, before: OutboxState, after: OutboxState, given_up: Collection[int] = ()
 ) -> bool:
-    """Law CB1: a closed circuit counts what is unanswered in a row, and opens at the threshold, not before.
-
-    Args:
-        breaker: When the circuit opens.
-        before: The outbox before a step.
-        after: The same after it.
-        given_up: What was handed back in this step though the sink has not refused it.
-    """
+    """Law CB1, for a step of the outbox; `given_up` payloads were handed back without a refusal."""
     if not isinstance(before.circuit, Closed):
         return True
     ended = [each for each in before.under_way if each.era == before.circuit.era and each not in after.under_way]
     known = [{*each.numbers} - {*before.withdrawn} for each in ended]
     if not all(known):
-        return True  # nobody can tell what became of it
+        return True  # its outcome is unknown
     row, left = before.circuit.unanswered, {*after.waiting, *given_up}
     if any(not each <= left for each in known):  # one was taken or refused
         return after.circuit == Closed(before.circuit.era)
@@ -84,7 +70,7 @@ def counts_in_a_row(
 
 
 def ignores_other_eras(before: OutboxState, after: OutboxState, now: Instant) -> bool:
-    """Law CB4: the end of an attempt of another era does not change the circuit; a probe may be due."""
+    """Law CB4: the end of an attempt of another era leaves the circuit; a probe may be due."""
     others = {each for each in before.under_way if each.era != before.circuit.era}
     if others <= {*after.under_way} or _is_same(before.circuit, after.circuit, now):
         return True
@@ -93,7 +79,7 @@ def ignores_other_eras(before: OutboxState, after: OutboxState, now: Instant) ->
 
 
 def _is_same(one: CircuitState, other: CircuitState, now: Instant) -> bool:
-    """Whether two circuits are equal, as far as it matters: of a cooldown that is over, it does not matter since when."""
+    """Once a cooldown is over, its begin does not matter."""
     if isinstance(one, Closed) or isinstance(other, Closed):
         return one == other
     are_over = one.until - now <= 0 and other.until - now <= 0
@@ -101,12 +87,12 @@ def _is_same(one: CircuitState, other: CircuitState, now: Instant) -> bool:
 
 
 def ignores_what_nobody_asked(before: OutboxState, step: OutboxStep) -> bool:
-    """Law CU4: the state stays, and there are no commands."""
+    """Law CU4: the state is unchanged, and there are no commands."""
     return step.state == before and not step.commands
 
 
 def ignores_withdrawn(before: OutboxState, commands: Iterable[OutboxCommand]) -> bool:
-    """Law CU5: what was withdrawn is neither tried again nor handed back."""
+    """Law CU5."""
     asked = {number for each in commands for number in _numbers(each)}
     return not asked & {*before.withdrawn}
 
@@ -122,7 +108,7 @@ def _numbers(command: OutboxCommand) -> tuple[int, ...]:
 
 
 def waits_for_its_time(before: OutboxState, commands: Iterable[OutboxCommand], now: Instant) -> bool:
-    """Law CU6: what has failed is not tried before its time."""
+    """Law CU6."""
     early = {number for number, each in before.failed if each.not_before is not None and each.not_before - now > 0}
     tried = {number for each in commands if isinstance(each, Deliver) for number in each.numbers}
     return not tried & early

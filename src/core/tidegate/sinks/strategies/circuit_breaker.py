@@ -24,5 +24,4 @@ def breakers() -> SearchStrategy[CircuitBreaker]:
 
 
 def circuits() -> SearchStrategy[CircuitState]:
-    """Circuits in every state."""
     return _CIRCUITS

@@ -1,4 +1,4 @@
-"""Dead letters that carry bytes that are text, nearly text, and none."""
+"""Dead letters whose bytes are text, nearly text, or not text."""
 
 from __future__ import annotations
 
@@ -42,5 +42,7 @@ _DEAD_LETTERS: Final = st.builds(
 
 
 def dead_letters() -> SearchStrategy[DeadLetter]:
-    """Dead letters of all payloads: text, nearly text, what terminals and tables would carry out, and none."""
+    """Dead letters with every kind of payload, including text that terminals and tables would
+    interpret.
+    """
     return _DEAD_LETTERS

@@ -1,6 +1,5 @@
-"""Rules, payloads, their events, and offsets.
-
-Events have the numbers of attempts that are under way, over, or to come.
+"""Rules, payloads, their events, and offsets; events have the numbers of past, current and future
+attempts.
 """
 
 from __future__ import annotations
@@ -84,20 +83,16 @@ _OFFSETS: Final = st.builds(OffsetDelivery, st.lists(_PAYLOADS, max_size=4).map(
 
 
 def rules() -> SearchStrategy[DeliveryRules]:
-    """Rules of every kind, with and without dead letters."""
     return _RULES
 
 
 def payloads() -> SearchStrategy[Payload]:
-    """Payloads in every state."""
     return _PAYLOADS
 
 
 def delivery_events() -> SearchStrategy[DeliveryEvent]:
-    """Events of a payload, of any of its first attempts."""
     return _EVENTS
 
 
 def offset_deliveries() -> SearchStrategy[OffsetDelivery]:
-    """Offsets with up to four payloads."""
     return _OFFSETS

@@ -1,1 +1,3 @@
-"""The scenarios of `tidegate.transactions`: each is explored completely, and does what it is expected to do."""
+"""The scenarios of `tidegate.transactions`: each is explored completely, and does what it is
+expected to do.
+"""

@@ -1,8 +1,8 @@
-"""Two are on call, and either may leave while the other one stays: what snapshot isolation does not keep, and how to keep it.
+"""Write skew: what snapshot isolation does not prevent, and how to prevent it.
 
-Each looks how many are on call, in a transaction, and leaves if there is another one. Both looked before either left, and each has
-written its own document only: there is no write conflict, and nobody is on call (write skew; Berenson et al. 1995). Who writes
-what was relied on, the other one's document too, meets a conflict, begins anew and sees that nobody else is left.
+Two are on call, and one may leave if the other stays. Both may count before either leaves, and each
+writes its own document only, so there is no conflict (Berenson et al. 1995). A transaction that
+also writes the document it relied on meets a conflict, begins again and counts one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ POLICY: Final = Policy(backoff=Fixed(0), attempts_max=4)
 
 
 async def leave(who: str) -> bool:
-    """Leave, if another one is on call; whether one has left."""
+    """Leave if another one is on call; whether it left."""
     there = await find_all(STAFF, Eq(IS_ON_CALL, value=True), limit=len(NAMES))
     others = tuple(doc[ID] for doc in there if doc[ID] != who)
     if not others:
@@ -44,7 +44,6 @@ async def leave(who: str) -> bool:
 
 
 async def leaving(who: str) -> Sent[bool]:
-    """The same in a transaction."""
     return await in_transaction(who, lambda: leave(who), POLICY)
 
 
@@ -59,14 +58,6 @@ def on_call(
     staff: int = 2,
     budget: int = 1,
 ) -> Scenario:
-    """The scenario.
-
-    Args:
-        made: The program of whoever leaves, or a faulty variant of it.
-        summary: One line for people.
-        staff: How many are on call.
-        budget: How many faults may strike.
-    """
     names = NAMES[:staff]
     docs = tuple(Document.of({ID.name: each, IS_ON_CALL.name: True}) for each in names)
     faults = Faults.of(Fault.LOST_REPLY, Fault.DROPPED)

@@ -1,7 +1,7 @@
-"""Two transfers between two accounts meet, and somebody reads both balances in a transaction meanwhile.
+"""Two concurrent transfers between two accounts, while a reader reads both in a transaction.
 
-Every statement and every commit may meet every fault of the network, owners crash, are cancelled and stall until the server has
-ended their transaction; and in a scenario of its own a failover takes back a commit that no majority has.
+Every statement and commit may meet every network fault; owners crash, are cancelled and stall. In
+one scenario a failover reverts a commit that no majority has.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ async def both() -> int:
 
 
 async def read_both() -> int:
-    """Their sum, in a transaction; nothing, if there was no end to it."""
+    """Their sum, in a transaction; 0 if it did not commit."""
     sent = await in_transaction("reader", both, POLICY)
     return sent.reply if isinstance(sent, Done) else sum(BEGAN.values())
 
@@ -102,18 +102,6 @@ def transferring(
     policy: Policy = POLICY,
     expires: bool = True,
 ) -> Scenario:
-    """The scenario.
-
-    Args:
-        program: That of an owner, or a faulty variant of it.
-        read: That of a reader; None for none.
-        summary: One line for people.
-        owners: How many transfer.
-        budget: How many faults may strike.
-        faults: Which may strike owners.
-        policy: When owners try again.
-        expires: Whether the server ends what nobody goes on with.
-    """
     asked = (Transfer("t", "a", "b", 1), Transfer("u", "b", "a", 1), Transfer("v", "a", "b", 1))[:owners]
     working = tuple(
         Process(each.request, factory(program, ACCOUNTS, ENTRIES, each, each.request, policy), faults) for each in asked

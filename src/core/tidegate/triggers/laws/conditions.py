@@ -40,12 +40,7 @@ def answers_as_kleene(logic: Logic, parts: Sequence[ConditionVerdict], whole: Co
 
 
 def only_a_plain_true_holds(said: object, answer: ConditionVerdict) -> bool:
-    """Law CD4: a plain True holds, a plain False fails, anything else is undecided.
-
-    Args:
-        said: The result of the user's code, or the exception that it raised.
-        answer: The verdict.
-    """
+    """Law CD4: a plain True holds, a plain False fails, anything else is undecided."""
     return type(answer) is (Holds if said is True else Fails if said is False else CannotTell)
 
 

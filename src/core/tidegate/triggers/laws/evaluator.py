@@ -9,11 +9,7 @@ from tidegate.triggers.firing import Fired, Firing, GivenUp, Held, TriggerRun
 
 
 def no_occurrence_is_invoked_twice(invocations: Iterable[tuple[str, Collection[str]]]) -> bool:
-    """Law TE1.
-
-    Args:
-        invocations: The trigger and the occurrences of each invocation.
-    """
+    """Law TE1, over the trigger and the occurrences of each invocation."""
     fired = [(trigger, occurrence) for trigger, of in invocations for occurrence in of]
     return len(set(fired)) == len(fired)
 
@@ -40,13 +36,7 @@ def nothing_waits(waiting: Collection[str]) -> bool:
 
 
 def a_claim_is_not_taken(before: TriggerRun, after: TriggerRun, now: Instant) -> bool:
-    """Law TE3.
-
-    Args:
-        before: The run.
-        after: The run one step later.
-        now: The time, by the store's clock.
-    """
+    """Law TE3, for one step."""
     if not isinstance(before.state, Held) or not isinstance(after.state, Held) or before.state.until - now <= 0:
         return True
     return before.state.by == after.state.by
@@ -70,24 +60,14 @@ def runs_are_numbered(firings: Iterable[Firing]) -> bool:
 
 
 def what_fired_is_invoked(run: TriggerRun, of: Collection[str] | None) -> bool:
-    """Law TE6.
-
-    Args:
-        run: The run.
-        of: The occurrences of the invocation under its id; None without one.
-    """
+    """Law TE6; `of` are the occurrences of the invocation under its id, None without one."""
     if not isinstance(run.state, Fired):
         return True
     return of is not None and set(of) == {each.id for each in run.firing.occurrences}
 
 
 def others_find_what_they_wait_for(occurrence_stays: bool, run_stays: bool) -> bool:
-    """Law TE9.
-
-    Args:
-        occurrence_stays: Whether an occurrence that an unknown trigger waits for is unchanged.
-        run_stays: Whether a run of that trigger is unchanged.
-    """
+    """Law TE9."""
     return occurrence_stays and run_stays
 
 
@@ -99,15 +79,7 @@ def is_kept_with_the_rest(*, is_kept: bool, is_written: bool) -> bool:
 def what_is_forgotten_is_over(
     gone: TriggerRun, others: Iterable[TriggerRun], waiting: Collection[str], keep: Duration, now: Instant
 ) -> bool:
-    """Law TE11.
-
-    Args:
-        gone: A deleted run.
-        others: All remaining runs.
-        waiting: The ids of waiting occurrences.
-        keep: How long finished runs are kept, in microseconds.
-        now: The time, by the store's clock.
-    """
+    """Law TE11, for a deleted run and all remaining ones."""
     firing = gone.firing
     is_last = firing.number and all(
         each.firing.number < firing.number for each in others if each.firing.trigger_id == firing.trigger_id
@@ -117,11 +89,5 @@ def what_is_forgotten_is_over(
 
 
 def all_have_noticed_or_none(noticed: int, conditions: int, *, is_kept: bool) -> bool:
-    """Law TE12.
-
-    Args:
-        noticed: How many conditions have noticed the report.
-        conditions: How many hold of it.
-        is_kept: Whether a reporter was told that it is kept.
-    """
+    """Law TE12, over how many conditions have noticed the report, and hold of it."""
     return noticed == conditions or (noticed == 0 and not is_kept)

@@ -28,11 +28,7 @@ from tidegate.triggers.trigger import Occurrence, Trigger
 
 
 def no_occurrence_fires_twice(firings: Iterable[Firing]) -> bool:
-    """Law FI1.
-
-    Args:
-        firings: The firings of all runs ever made, each once.
-    """
+    """Law FI1, over the firings of all runs ever made, each once."""
     fired = [(each.trigger_id, occurrence.id) for each in firings for occurrence in each.occurrences]
     return len(fired) == len(set(fired))
 

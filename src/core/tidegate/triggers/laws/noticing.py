@@ -9,13 +9,7 @@ from tidegate.model.documents import Document
 
 
 def what_happened_is_heard_of(happened: Iterable[str], noticed: Collection[str], pending: Collection[str]) -> bool:
-    """Law NO1: what happened has an occurrence, or a notice that leads to one.
-
-    Args:
-        happened: The ids of the occurrences of all that happened.
-        noticed: The ids of those stored.
-        pending: The ids of those that a notice leads to.
-    """
+    """Law NO1, over the ids of occurrences; a notice leads to the `pending` ones."""
     return all(each in noticed or each in pending for each in happened)
 
 

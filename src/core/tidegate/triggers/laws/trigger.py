@@ -22,12 +22,7 @@ def occurrences_are_named_by_both(left: Occurrence, right: Occurrence) -> bool:
 
 
 def all_that_holds_is_noticed(answers: Mapping[str, ConditionVerdict], noticed: Noticed) -> bool:
-    """Law TG2.
-
-    Args:
-        answers: The verdicts by condition id.
-        noticed: The result of `noticed`.
-    """
+    """Law TG2."""
     held = [name for name, answer in answers.items() if isinstance(answer, Holds)]
     unknown = [(name, answer.reason) for name, answer in answers.items() if isinstance(answer, CannotTell)]
     return [each.condition_id for each in noticed.occurrences] == held and list(noticed.unknown) == unknown
@@ -41,11 +36,8 @@ def the_first_decides(parts: Sequence[Provided | NotProvided], whole: Provided |
 
 
 def provides_a_document_or_reasons(said: Document | None, answer: Provided | NotProvided) -> bool:
-    """Law TG4: the answer is the user's document, or one reason why there is none.
-
-    Args:
-        said: The document, or dict as document, that the user's code returned; None if neither.
-        answer: The provider's answer.
+    """Law TG4: the answer is the user's document, or one reason why there is none (`said` is
+    None).
     """
     if said is not None:
         return answer == Provided(said)

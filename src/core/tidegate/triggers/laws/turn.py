@@ -6,10 +6,5 @@ from collections.abc import Collection, Iterable
 
 
 def nobody_who_is_gone_owns_anything(owners: Iterable[str | None], gone: Collection[str]) -> bool:
-    """Law TU1.
-
-    Args:
-        owners: The owners of all invocations.
-        gone: The members presumed dead.
-    """
+    """Law TU1."""
     return not any(owner in gone for owner in owners if owner is not None)

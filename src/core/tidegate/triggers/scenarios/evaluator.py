@@ -87,7 +87,6 @@ ON_BOTH: Final = Trigger(task="t", conditions=(A, B), within=MINUTE)
 ON_MINUTE: Final = Trigger(task="t", conditions=(MINUTELY,))
 
 NOTICED: Final = Cell[Ids](("noticed",), ())
-"""The ids of all occurrences ever stored."""
 GIVEN_UP: Final = Cell[Ids](("given up",), ())
 """The ids of the occurrences of runs that were given up and then deleted."""
 
@@ -157,7 +156,6 @@ def gone(before: Reads, after: Reads) -> tuple[TriggerRun, ...]:
 
 
 def waiting(world: Reads) -> tuple[Occurrence, ...]:
-    """Return all waiting occurrences, with the instants of the cron."""
     found = tuple(map(loaded_occurrence, contents(world, "occurrences")))
     cell = cron_cell(world)
     return found if cell is None else (*found, *ticks(MINUTELY, cell))
@@ -179,7 +177,6 @@ def is_needed(world: World, programs: Evaluator) -> bool:
 
 
 def lasts(run: TriggerRun | None, now: Instant) -> bool:
-    """Return whether a claim is still valid."""
     return run is not None and isinstance(run.state, Held) and run.state.until - now > 0
 
 
@@ -238,13 +235,11 @@ async def purger(programs: Evaluator, purge: Purging) -> None:
 
 
 def origins(state: Reads) -> dict[object, Document]:
-    """Return the origin of each invocation, by its id."""
     calls = ((doc.held(ID), state.read(document("calls", doc[ID]))) for doc in contents(state, "invocations"))
     return {key: call[ORIGIN] for key, call in calls if call is not None}
 
 
 def invoked(state: Reads) -> tuple[str, ...]:
-    """Return the ids of the occurrences that have an invocation."""
     return tuple(each for origin in origins(state).values() for each in origin[OF])
 
 
@@ -372,9 +367,9 @@ def triggers(
         summary: One line for people.
         trigger: The trigger.
         events: The events noticed before.
-        reported: The events that one reporter reports meanwhile, in order.
+        reported: The events that one reporter reports, in order.
         evaluators: How many evaluators run.
-        budget: How many faults may strike the evaluators.
+        budget: The number of faults.
         moves: How often the clock may move a minute, in which a claim expires.
         purge: The purge program, or None.
         keep: How long the purge keeps runs, in microseconds.
@@ -382,7 +377,7 @@ def triggers(
         is_seen: Whether the cron has a cell at the start.
         size_max: The maximum size of a document, in bytes.
         passes: The maximum passes of each evaluator.
-        faults: The faults that may strike the evaluators.
+        faults: The faults of the evaluators.
         only: The only law to check, because one violation hides the next; None for all.
     """
     programs = made(
@@ -451,15 +446,7 @@ def rolling(
     passes: int = 2,
     faults: Faults = FAULTS,
 ) -> Scenario:
-    """One evaluator knows a trigger on `a`; another version waits for `b` and has a failed run.
-
-    Args:
-        made: The evaluator class, or a faulty variant.
-        summary: One line for people.
-        budget: How many faults may strike.
-        passes: How many passes it makes.
-        faults: The faults that may strike.
-    """
+    """One evaluator knows a trigger on `a`; another version waits for `b` and has a failed run."""
     known = triggers(
         made, summary=summary, events=("a1", "b1"), evaluators=1, budget=budget, moves=0, passes=passes, faults=faults
     )
@@ -490,7 +477,6 @@ def rolling(
 
 
 async def packed() -> None:
-    """Mark the order as packed."""
     await update_one(ORDERS, Eq(ID, "o"), Put(PACKED, True))
 
 
@@ -525,13 +511,7 @@ def beside(
     summary: str = "an order is packed and that reported in one transaction: both or neither, though another writes into the order",
     budget: int = 2,
 ) -> Scenario:
-    """A report in a transaction.
-
-    Args:
-        pack: Marks an order and reports it.
-        summary: One line for people.
-        budget: How many faults may strike.
-    """
+    """A report in a transaction."""
     programs = Evaluator(triggers=(ON_BOTH,), next_after=next_minute)
     return Scenario(
         name="triggers.beside",
@@ -560,14 +540,7 @@ def reporting(
     budget: int = 1,
     faults: Faults = REPORTS,
 ) -> Scenario:
-    """An event that is reported twice.
-
-    Args:
-        made: The evaluator class, or a faulty variant.
-        summary: One line for people.
-        budget: How many faults may strike.
-        faults: The faults that may strike.
-    """
+    """An event that is reported twice."""
     programs = made(triggers=(ON_A, ANY_A), next_after=next_minute, attempts=2)
     names = ("first", "second")
 

@@ -60,17 +60,14 @@ WRITES: Final = Faults(
 
 
 async def written(before: StatusRecord, made: Accepted, updates: tuple[Update, ...]) -> None:
-    """Write the change and its notice in one write."""
     await update_one(RECORDS, unchanged(KEY, before), *updates, *notices(made))
 
 
 def notices(made: Accepted) -> tuple[Update, ...]:
-    """Return the update that adds the version to the notice."""
     return (Push(NOTICE, made.version),)
 
 
 async def runner(write: Writing) -> None:
-    """Run the invocation, which fails."""
     record = viewed(await find_one(RECORDS, Eq(ID, KEY)))
     for target, more in ((status.RUNNING, ()), (status.FAILED, (Put(ERROR, Document.of({"type": "ValueError"})),))):
         assert record is not None
@@ -97,7 +94,6 @@ def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
 
 
 def changed(state: State) -> Ids:
-    """Return the ids of the occurrences of all that happened so far."""
     record = state.read(document(RECORDS, KEY))
     assert record is not None
     now = viewed(record)
@@ -107,7 +103,6 @@ def changed(state: State) -> Ids:
 
 
 def there(state: State) -> Ids:
-    """Return the ids of the stored occurrences; no evaluator fires them here."""
     return tuple(doc[ID] for doc in contents(state, OCCURRENCES))
 
 
@@ -142,16 +137,7 @@ def noticing(
     budget: int = 1,
     faults: Faults = WRITES,
 ) -> Scenario:
-    """A runner and some noticers.
-
-    Args:
-        made: The noticer class, or a faulty variant.
-        write: How the runner writes.
-        summary: One line for people.
-        noticers: How many noticers run.
-        budget: How many faults may strike.
-        faults: The faults that may strike the noticers.
-    """
+    """A runner and some noticers."""
     programs = made(conditions=CONDITIONS)
     names = ("a", "b", "c")[:noticers]
     means: Meaning = meaning

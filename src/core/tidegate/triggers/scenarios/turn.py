@@ -120,14 +120,7 @@ def turn(
     budget: int = 1,
     faults: Faults = ANY,
 ) -> Scenario:
-    """One process with turns beside one worker.
-
-    Args:
-        made: Makes the steps of a round, or a faulty variant.
-        summary: One line for people.
-        budget: How many faults may strike.
-        faults: The faults that may strike the process with turns.
-    """
+    """One process with turns beside one worker."""
     means: Meaning = meaning
     return Scenario(
         name="turn",

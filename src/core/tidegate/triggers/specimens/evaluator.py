@@ -71,12 +71,10 @@ async def reported_before(programs: Evaluator) -> bool:
 
 
 def crons(**names: object) -> type[Evaluator]:
-    """Return an evaluator with faulty cron cells."""
     return variant(Evaluator, CronCells=variant(CronCells, **names))
 
 
 def starting(*replacements: tuple[str, str], **names: object) -> type[Evaluator]:
-    """Return an evaluator with a faulty run starter."""
     return variant(Evaluator, RunStarter=variant(RunStarter, *replacements, **names))
 
 

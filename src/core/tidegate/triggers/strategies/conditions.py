@@ -60,7 +60,6 @@ def no(value: Value) -> object:
 
 
 def truthy(value: Value) -> object:
-    """Return a value that is true, but not True."""
     del value
     return 1
 
@@ -97,18 +96,12 @@ def filters() -> SearchStrategy[ValueFilter]:
 
 
 def _simple_conditions() -> SearchStrategy[Condition]:
-    """Conditions of every kind but composites."""
     return st.one_of(st.builds(OnCron, schedules()), *_OF.values())
 
 
 @st.composite
 def composites(draw: DrawFn, depth_max: int = 2) -> Composite:
-    """Composites: ALL over one source, or ANY over several, with nesting.
-
-    Args:
-        draw: Hypothesis's.
-        depth_max: The maximum nesting depth.
-    """
+    """Composites: ALL over one source, or ANY over several, nested at most `depth_max` deep."""
     logic = draw(st.sampled_from(Logic))
     parts = _OF[draw(st.sampled_from(tuple(_OF)))]
     if logic is Logic.ANY:

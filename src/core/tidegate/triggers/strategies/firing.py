@@ -21,14 +21,7 @@ _ON: Final = {code: Trigger(task="t", conditions=(OnEvent(code),)).condition_ids
 
 @attrs.frozen
 class Found:
-    """The input of a pass.
-
-    Attributes:
-        triggers: The registered triggers; runs may belong to others.
-        occurrences: The waiting occurrences.
-        runs: Claimed runs, in every state.
-        now: The time.
-    """
+    """The input of a pass; runs may belong to unregistered triggers."""
 
     triggers: tuple[Trigger, ...]
     occurrences: tuple[Occurrence, ...]
@@ -54,12 +47,6 @@ def event_triggers() -> SearchStrategy[Trigger]:
 
 
 def event(code: str, number: int) -> Occurrence:
-    """Return the occurrence of an event.
-
-    Args:
-        code: One of a, b and c.
-        number: The instant, and the number in the event's id.
-    """
     return Occurrence(_ON[code], EventContext(code, f"{code}{number}"), Instant(number))
 
 

@@ -24,7 +24,6 @@ def counted(contexts: tuple[Context, ...]) -> object:
 
 
 def nothing(contexts: object) -> None:
-    """Return no document."""
     del contexts
 
 
@@ -62,12 +61,7 @@ def triggers(draw: DrawFn, tasks: SearchStrategy[str] = st.sampled_from(("t", "u
 
 @st.composite
 def occurrences(draw: DrawFn, of: Trigger | None = None) -> Occurrence:
-    """Occurrences of a trigger's conditions, or of any; the condition may not hold.
-
-    Args:
-        draw: Hypothesis's.
-        of: The trigger; None for any conditions.
-    """
+    """Occurrences of a trigger's conditions, or of any; the condition may not hold."""
     condition = draw(conditions() if of is None else st.sampled_from(of.conditions))
     context = draw(st.one_of(contexts_of(condition), contexts()))
     return Occurrence(condition_id(condition), context, draw(st.integers(0, 40).map(Instant)))
