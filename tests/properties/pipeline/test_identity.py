@@ -63,7 +63,7 @@ def test_tasks_keep_their_numbers(known: tuple[int, ...], made: list[int], is_ta
 
 test_a_planted_bug_of_keys_is_found = planted(
     identity,
-    bug("blanks and slashes are left", ("quote(sink, safe='')", "sink"), test_keys_of_different_outputs_differ),
+    bug("blanks and slashes are left", ("_quoted(sink)", "sink"), test_keys_of_different_outputs_differ),
     bug("a long key is cut", ("sha256(key.encode()).hexdigest()", "key[:9]"), test_keys_of_different_outputs_differ),
     bug("parts are joined", ('f"{type(part).__name__} {len(data)}:".encode() + data', "data"), test_ids_of_different_parts_differ),
 )  # fmt: skip

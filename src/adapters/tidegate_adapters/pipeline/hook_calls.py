@@ -390,18 +390,29 @@ class HookCalls:
         return tuple(map(_spec, made))
 
     async def _deliver(self, effect: Deliver) -> tuple[Failure | None, ...]:
-        window = self._window(effect.work)
+        window, outputs = self._window(effect.work), effect.outputs
+        by_sink: dict[str, list[int]] = {}
+        for place, output in enumerate(outputs):
+            by_sink.setdefault(output.sink, []).append(place)
+        replies: list[Failure | None] = [None] * len(outputs)
 
-        async def delivered(output: CoreOutput) -> Failure | None:
-            try:
-                await self._outboxes[output.sink].deliver(self._delivery(effect.work, window, output))
-            except Exception as error:  # noqa: BLE001  of the sink's
-                at = (output.hook, output.subject, output.position)
-                window.failed_outputs[at] = (window.failed_outputs.get(at, (0, error))[0] + 1, error)
-                return _failure(error)
-            return None
+        async def delivered(sink: str, places: Sequence[int]) -> None:
+            deliveries = [self._delivery(effect.work, window, outputs[place]) for place in places]
+            for place, error in zip(places, await self._outboxes[sink].deliver_all(deliveries), strict=True):
+                if error is not None:
+                    output = outputs[place]
+                    at = (output.hook, output.subject, output.position)
+                    window.failed_outputs[at] = (
+                        window.failed_outputs.get(at, (0, error))[0] + 1,
+                        error.__cause__ or error,
+                    )
+                    replies[place] = _failure(error)
 
-        return tuple(await asyncio.gather(*map(delivered, effect.outputs)))
+        if len(by_sink) == 1:
+            await delivered(*by_sink.popitem())
+        else:
+            await asyncio.gather(*(delivered(*each) for each in by_sink.items()))
+        return tuple(replies)
 
     @staticmethod
     def _delivery(work: Work, window: _Window, output: CoreOutput) -> Delivery:
@@ -540,7 +551,7 @@ def _checked_tasks(
         own = task.offsets or (
             (task.record.offset,) if task.record is not None else tuple([offsets[each] for each in places])
         )
-        tasks.append(attrs.evolve(task, offsets=own, id=task.id or f"{own[0] if own else ''}-{number}"))
+        tasks.append(task.bound(own, task.id or f"{own[0] if own else ''}-{number}"))
     refused = refused_tasks([_spec(each) for each in tasks], offsets, live)
     if refused is not None:
         raise Misuse(refused)
@@ -569,7 +580,7 @@ async def _each(code: Callable[[T], Awaitable[U]], given: Sequence[T]) -> list[U
     others: list[asyncio.Task[None]] = []
 
     async def pull() -> None:
-        if len(others) < min(_AT_ONCE, len(given)) - 1:
+        if len(replies) + len(others) + 1 < len(given) and len(others) + 1 < _AT_ONCE:
             others.append(asyncio.ensure_future(pull()))  # it begins once this one waits, or has called all
         for place, each in left:
             replies[place] = await code(each)

@@ -76,12 +76,32 @@ class SinkStatus(NamedTuple):
 
 
 @final
-class _Entry(Generic[P]):
-    __slots__ = ("end", "error", "payload")
+class _Bulk:
+    """Payloads that were submitted together; one future ends when each of them has ended."""
 
-    def __init__(self, payload: P, end: asyncio.Future[None]) -> None:
-        self.payload, self.end = payload, end
+    __slots__ = ("end", "errors", "left")
+
+    def __init__(self, count: int, end: asyncio.Future[None]) -> None:
+        self.errors: list[BaseException | None] = [None] * count
+        self.left, self.end = count, end
+
+    def settle(self, place: int, error: BaseException | None) -> None:
+        self.errors[place] = error
+        self.left -= 1
+        if not self.left and not self.end.done():
+            self.end.set_result(None)
+
+
+@final
+class _Entry(Generic[P]):
+    __slots__ = ("bulk", "error", "payload", "place")
+
+    def __init__(self, payload: P, bulk: _Bulk, place: int) -> None:
+        self.payload, self.bulk, self.place = payload, bulk, place
         self.error: BaseException | None = None
+
+    def settle(self, error: BaseException | None) -> None:
+        self.bulk.settle(self.place, error)
 
 
 @final
@@ -110,28 +130,41 @@ class Outbox(Generic[P]):
             TidegateError: The outbox is stopped.
             Exception: The sink's final error.
         """
+        (error,) = await self.deliver_all((payload,))
+        if error is not None:
+            raise error.__cause__ if isinstance(error, Failure) and error.__cause__ is not None else error
+
+    async def deliver_all(self, payloads: Sequence[P]) -> Sequence[BaseException | None]:
+        """Wait until the sink has each payload, or has refused it.
+
+        Returns:
+            For each payload None, or its final error; a Failure of the sink has its driver's error as
+            its cause.
+        """
         if self._is_stopped:
-            raise _stopped()
-        number = self._count
-        self._count += 1
-        entry = self._entries[number] = _Entry(payload, self._loop.create_future())
+            return (_stopped(),) * len(payloads)
+        first, bulk = self._count, _Bulk(len(payloads), self._loop.create_future())
+        self._count += len(payloads)
+        for place, payload in enumerate(payloads):
+            self._entries[first + place] = _Entry(payload, bulk, place)
         if not self._submitted:
             self._loop.call_soon(self._submit)
-        self._submitted.append(number)
+        self._submitted.extend(range(first, self._count))
         try:
-            await entry.end
+            await bulk.end
         except asyncio.CancelledError:
-            if number in self._entries:
+            left = tuple(number for number in range(first, first + len(payloads)) if number in self._entries)
+            if left:
                 self._submit()
-                self._runtime.tell(Withdrawn((number,), self._now()))
+                self._runtime.tell(Withdrawn(left, self._now()))
             raise
+        return bulk.errors
 
     async def stop(self) -> None:
         self._is_stopped = True
         await self._runtime.close()
         for entry in self._entries.values():
-            if not entry.end.done():
-                entry.end.set_exception(_stopped())
+            entry.settle(_stopped())
         self._entries.clear()
         await self._sink.stop()
 
@@ -150,8 +183,7 @@ class Outbox(Generic[P]):
                 return Call(lambda: self._sink.deliver(payloads))
             case HandBack(number, payload):
                 entry = self._entries.pop(number)
-                if not entry.end.done():
-                    entry.end.set_exception(entry.error or TidegateError(f"{self._sink.name}: {payload}"))
+                entry.settle(entry.error or TidegateError(f"{self._sink.name}: {payload}"))
                 return None
             case StartTimer(until):
                 return After((until - self._now()) / SECOND)
@@ -165,11 +197,10 @@ class Outbox(Generic[P]):
             if entry is None:  # it was withdrawn
                 continue
             if failure is not None:
-                entry.error = failure.__cause__ or failure
+                entry.error = failure
                 continue
             del self._entries[number]
-            if not entry.end.done():
-                entry.end.set_result(None)
+            entry.settle(None)
         return AttemptEnded(command.numbers, command.era, failures, self._now())
 
     @staticmethod

@@ -19,6 +19,7 @@ Laws
 
 from __future__ import annotations
 
+import re
 from hashlib import sha256
 from typing import Final
 from urllib.parse import quote
@@ -27,6 +28,13 @@ from tidegate.consumer.watermark import OFFSET_MAX
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.values import check_int, check_name, check_type
 from tidegate.pipeline.effects import Hook
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9._~-]*")
+
+
+def _quoted(text: str) -> str:
+    return text if _PLAIN.fullmatch(text) else quote(text, safe="")
+
 
 KEY_MAX: Final = 240
 """Characters. Redis, PostgreSQL and MongoDB index much longer keys; HTTP proxies may not pass them."""
@@ -81,8 +89,8 @@ def output_key(  # noqa: PLR0917  they are its parts
     check_type(hook, Hook, "a hook")
     check_name(sink, "a sink")
     check_int(position, "a position", 0)
-    of_task = "" if task is None else f"={quote(task, safe='')}"
-    key = f"{quote(topic, safe='')}/{partition}/{offset}/{of_task}/{hook}/{quote(sink, safe='')}/{position}"
+    of_task = "" if task is None else f"={_quoted(task)}"
+    key = f"{_quoted(topic)}/{partition}/{offset}/{of_task}/{hook.value}/{_quoted(sink)}/{position}"
     if len(key) <= KEY_MAX:
         return key
     return f"{partition}/{offset}/{hook}/{position}/{sha256(key.encode()).hexdigest()}"
