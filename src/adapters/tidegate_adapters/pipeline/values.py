@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from datetime import timedelta
 from enum import StrEnum, unique
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias, final
 
 import attrs
