@@ -74,9 +74,11 @@ class Children:
             self._drop(child)
             with suppress(Exception):
                 await asking
+            child.release()
             raise
         except Died as died:
             self._drop(child)
+            child.release()
             if not (died.is_called or is_new):  # it died while idle
                 return await self.answer(request)
             raise
@@ -97,7 +99,7 @@ class Children:
         ends: list[Future[int | None]] = []
         for each in [*self._all]:
             self._drop(each)
-            ends.append(self._threads.submit(each.join))
+            ends.append(self._threads.submit(each.end if each in self._idle else each.join))
         self._threads.close()
         return ends
 
@@ -107,6 +109,7 @@ class Children:
             if child.is_alive:
                 return child
             self._drop(child)
+            child.release()
         return None
 
     def _number(self) -> int:
@@ -138,7 +141,7 @@ class _Child:
         self._there, theirs = _SPAWN.Pipe()
         self._process = _SPAWN.Process(target=_live, args=(theirs, make), name="tidegate-child", daemon=True)
         self._theirs: Connection | None = theirs
-        self._is_killed = False
+        self._is_killed = self._is_released = False
 
     def ask(self, request: object, check: Callable[[], None]) -> Any:
         """Send a request unless `check` raises, and wait for its answer, in a thread."""
@@ -169,7 +172,7 @@ class _Child:
     def kill(self) -> None:
         """Kill it now, or as soon as it has begun."""
         self._is_killed = True
-        if self._process.pid is not None:
+        if not self._is_released and self._process.pid is not None:
             _kill_all(self._process.pid)
             self._process.kill()  # it has no group while it begins
 
@@ -178,6 +181,18 @@ class _Child:
             return None
         self._process.join(_PATIENCE_S)
         return self._process.exitcode
+
+    def release(self) -> None:
+        """Close its descriptors, if it has ended and no thread asks it."""
+        if not self._is_released and self._process.pid is not None and self._process.exitcode is not None:
+            self._is_released = True
+            self._process.close()
+            self._there.close()
+
+    def end(self) -> int | None:
+        code = self.join()
+        self.release()
+        return code
 
 
 def _kill_all(leader: int) -> None:
