@@ -1,4 +1,4 @@
-"""The array-push lock around a block on a real MongoDB, beside others who follow its protocol by hand."""
+"""The array-push lock on a real MongoDB, beside services that follow its protocol by hand."""
 
 from __future__ import annotations
 
@@ -37,18 +37,12 @@ SHORT: Final[dict[str, Any]] = {"stale": timedelta(seconds=1), "margin": timedel
 
 @attrs.define
 class Other:
-    """A service that follows the protocol by hand, as pynenc-mongo does.
-
-    Attributes:
-        records: The collection.
-        claim: What it pushes.
-    """
+    """Pushes, pulls and clears claims by hand, as pynenc-mongo does."""
 
     records: Collection[Raw]
     claim: str = ""
 
     def push(self, age: float = 0) -> bool:
-        """Whether its claim is the first one."""
         self.claim = f"other:{time.time() - age:.6f}"
         self.records.update_one({"invocation_id": "x"}, {"$push": {"transition_lock": self.claim}})
         return self.claims[0] == self.claim
@@ -75,7 +69,6 @@ def client(mongodb: str) -> Iterator[MongoClient[Raw]]:
 
 @pytest.fixture
 def other(client: MongoClient[Raw], database: str) -> Other:
-    """Beside a record without claims."""
     records = client[database][RECORDS]
     records.insert_one(
         {
@@ -91,7 +84,6 @@ def other(client: MongoClient[Raw], database: str) -> Other:
 
 
 def test_threads_count_under_the_lock(client: MongoClient[Raw], database: str, other: Other) -> None:
-    """One after the other, by a read and a write: none is lost, and no claim remains."""
     store, counted = Mongo(client, database), list[object]()
 
     def work() -> None:
@@ -117,7 +109,6 @@ def test_threads_count_under_the_lock(client: MongoClient[Raw], database: str, o
 def test_others_of_the_protocol_and_we_wait_for_each_other(
     client: MongoClient[Raw], database: str, other: Other
 ) -> None:
-    """Who is first holds it; a claim that is stale is cleared; and the program that moves a record waits as well."""
     store = Mongo(client, database)
     with array_push_lock(store, RECORDS, "x") as held:
         assert not other.push()
@@ -140,9 +131,9 @@ def test_others_of_the_protocol_and_we_wait_for_each_other(
 
 
 def test_a_block_that_checks_hears_that_its_time_is_over(client: MongoClient[Raw], database: str, other: Other) -> None:
-    """Before others may clear its claim; who never checks hears it in the end, and what the block raised comes first."""
+    """Without `check` the block gets `LockLost` at its end, unless it raised itself."""
     store = Mongo(client, database)
-    with (  # noqa: PT012  a block is what it is about
+    with (  # noqa: PT012  the block is under test
         pytest.raises(LockLost, match="the lock of 'x' is lost"),
         array_push_lock(store, RECORDS, "x", **SHORT) as held,
     ):
@@ -153,7 +144,7 @@ def test_a_block_that_checks_hears_that_its_time_is_over(client: MongoClient[Raw
             time.sleep(0.01)
     assert other.claims == []
     for error in (None, KeyError("of the block")):
-        with pytest.raises(KeyError if error else LockLost), array_push_lock(store, RECORDS, "x", **SHORT):  # noqa: PT012  a block is what it is about
+        with pytest.raises(KeyError if error else LockLost), array_push_lock(store, RECORDS, "x", **SHORT):  # noqa: PT012  the block is under test
             time.sleep(0.75)
             if error:
                 raise error
@@ -163,9 +154,9 @@ def test_a_block_that_checks_hears_that_its_time_is_over(client: MongoClient[Raw
 def test_who_lost_the_lock_writes_nothing_and_pulls_nobody_else_s_claim(
     client: MongoClient[Raw], database: str, other: Other
 ) -> None:
-    """Law AL5: its claim guards what it writes."""
+    """Law AL5."""
     store = Mongo(client, database)
-    with pytest.raises(LockLost, match="its claim was gone"), array_push_lock(store, RECORDS, "x") as held:  # noqa: PT012  a block is what it is about
+    with pytest.raises(LockLost, match="its claim was gone"), array_push_lock(store, RECORDS, "x") as held:  # noqa: PT012  the block is under test
         assert store(held.guarded(Put(COUNT, 1))) == 1
         other.clear()
         assert other.push()
@@ -177,7 +168,6 @@ def test_who_lost_the_lock_writes_nothing_and_pulls_nobody_else_s_claim(
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_claim_whose_time_cannot_be_read_is_logged(is_async: bool, caplog: pytest.LogCaptureFixture) -> None:
-    """As an error, without the claim; it is cleared."""
     made = Document.of({"_id": 1, "invocation_id": "x", "status": "registered", "transition_lock": ("secret",)})
     store = Embedded({RECORDS: (made,)})
 
@@ -204,10 +194,8 @@ def with_tasks(mongodb: str, database: str, work: Callable[[AsyncMongo], Awaitab
 
 
 def test_a_block_of_an_event_loop_is_cancelled_in_time(mongodb: str, database: str, other: Other) -> None:
-    """Its claim stands until then, and is pulled; the task goes on behind the block, and its own time-outs are its own."""
-
     async def work(store: AsyncMongo) -> None:
-        with pytest.raises(LockLost):  # noqa: PT012  a block is what it is about
+        with pytest.raises(LockLost):  # noqa: PT012  the block is under test
             async with array_push_lock_async(store, RECORDS, "x", **SHORT) as held:
                 try:
                     await asyncio.sleep(30)
@@ -224,7 +212,7 @@ def test_a_block_of_an_event_loop_is_cancelled_in_time(mongodb: str, database: s
             with pytest.raises(LockBusy):
                 async with array_push_lock_async(store, RECORDS, "x", attempts=1):
                     raise AssertionError("two hold it")
-        with pytest.raises(LockLost, match="its claim was gone"):  # noqa: PT012  a block is what it is about
+        with pytest.raises(LockLost, match="its claim was gone"):  # noqa: PT012  the block is under test
             async with array_push_lock_async(store, RECORDS, "x") as held:
                 other.clear()
                 assert await store(held.guarded(Put(COUNT, 8))) == 0
@@ -233,8 +221,6 @@ def test_a_block_of_an_event_loop_is_cancelled_in_time(mongodb: str, database: s
 
 
 def test_a_cancellation_leaves_the_lock_and_goes_on_its_way(mongodb: str, database: str, other: Other) -> None:
-    """It is no loss of the lock."""
-
     async def work(store: AsyncMongo) -> None:
         inside = asyncio.Event()
 
@@ -271,7 +257,6 @@ FREE: Final = Document.of({"_id": 1, "invocation_id": "x", "status": "registered
 @pytest.mark.parametrize("is_done", [False, True])
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_one_failure_that_passes_is_not_noticed(at: int, is_done: bool, failure: Failure) -> None:
-    """Whichever command it strikes; and no claim remains."""
     store, asked = Embedded({RECORDS: (FREE,)}), list[object]()
 
     def fails_once(effect: Any) -> object:
@@ -287,7 +272,6 @@ def test_one_failure_that_passes_is_not_noticed(at: int, is_done: bool, failure:
 @pytest.mark.parametrize("raised", [Refused("no"), KeyboardInterrupt()], ids=repr)
 @pytest.mark.parametrize("at", [1, 2])
 def test_who_is_ended_while_it_takes_the_lock_leaves_no_claim(at: int, raised: BaseException) -> None:
-    """By an error of the store or by Ctrl-C, after what was asked last is done."""
     store, asked = Embedded({RECORDS: (FREE,)}), list[object]()
 
     def ends(effect: Any) -> object:
@@ -304,7 +288,6 @@ def test_who_is_ended_while_it_takes_the_lock_leaves_no_claim(at: int, raised: B
 
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_who_is_cancelled_leaves_no_claim(at: int) -> None:
-    """While it takes the lock, wherever it stands; 3 is the pull of who holds it."""
     store, asked = Embedded({RECORDS: (FREE,)}), list[object]()
 
     async def work() -> None:
@@ -349,7 +332,6 @@ def test_who_is_cancelled_leaves_no_claim(at: int) -> None:
     ids=str,
 )
 def test_bad_input_is_refused(bad: dict[str, Any], said: str) -> None:
-    """By both forms."""
     embedded = Embedded()
     told: Any = {"collection": RECORDS, "key": "x"} | bad
     with pytest.raises(Misuse, match=said), array_push_lock(**({"store": embedded} | told)):

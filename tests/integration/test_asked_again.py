@@ -1,7 +1,6 @@
-"""What people ask of an application, and its handlers of their document, is answered although one request has no answer.
-
-Each question is asked again and again, while its first request fails, its second, and so on, until none is struck any more. On
-MongoDB the error is that of a collection that was made a moment ago (code 246, no snapshot yet), which no driver sends again.
+"""Queries and admin commands of an application succeed although one request fails. Each test
+repeats a query while its first request fails, then its second, and so on, until no request fails.
+On MongoDB the failure is code 246 (a new collection has no snapshot yet), which no driver retries.
 """
 
 from __future__ import annotations
@@ -33,12 +32,9 @@ NEVER: Final = 10**9
 READS: Final = ("find", "aggregate")
 STORES: Final = ("mongod", "embedded")
 NOTHING: Final[Any] = None
-"""Of a record that nobody looks at."""
 
 
 class Striking(Protocol):
-    """A store of which one request fails."""
-
     @property
     def store(self) -> Any: ...
 
@@ -54,8 +50,6 @@ def is_read(body: Body) -> bool:
 
 @final
 class Piped:
-    """MongoDB, behind a pipe."""
-
     def __init__(self, pipe: BlackPipe) -> None:
         self._pipe, self.store, self._before = pipe, pipe.uri, 0
 
@@ -74,8 +68,6 @@ class Piped:
 
 @final
 class Within:
-    """The embedded store."""
-
     def __init__(self) -> None:
         self._embedded, self._left, self.is_struck = Embedded(), 0, False
 
@@ -100,7 +92,6 @@ def striking(request: pytest.FixtureRequest) -> Striking:
 
 
 async def unanswered(striking: Striking, of: T, questions: Mapping[str, Callable[[T], Awaitable[object]]]) -> list[str]:
-    """The questions that one request without an answer leaves without one, and what was told instead."""
     found = list[str]()
     for name, ask in questions.items():
         assert await ask(of) is not None, name
@@ -111,9 +102,7 @@ async def unanswered(striking: Striking, of: T, questions: Mapping[str, Callable
             except Failure as failure:
                 found.append(f"{name}, {nth}: {failure}")
             if not striking.is_struck:
-                assert nth > 1 or name == "now", (
-                    name
-                )  # of the time MongoDB is asked by what drivers look after connections with
+                assert nth > 1 or name == "now", name  # `now` sends `hello`, as the driver's own monitoring does
                 break
         striking.strike(NEVER)
     return found
@@ -182,5 +171,4 @@ def test_an_app_of_reactive_tasks_answers(striking: Striking) -> None:
 
 
 async def found(asked: Awaitable[object]) -> bool:
-    """Whether something is there is an answer, too."""
     return await asked is None

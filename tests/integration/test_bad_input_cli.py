@@ -1,5 +1,3 @@
-"""Whatever is wrong with what the command line is given: one clear error, the exit code of the table, nothing written."""
-
 from __future__ import annotations
 
 import json
@@ -140,7 +138,7 @@ FILES: Final[dict[str, str | bytes]] = {
 HUGE: Final = 65 * 1024 * 1024
 
 BAD: Final[tuple[tuple[tuple[str, ...], int, str], ...]] = (
-    # usage
+    # Usage.
     (("explode",), 2, "No such command 'explode'"),
     (("explore", "--states-max", "7"), 2, "No such option '--states-max'"),
     (("explore", "--nope"), 2, "No such option '--nope'"),
@@ -170,7 +168,7 @@ BAD: Final[tuple[tuple[tuple[str, ...], int, str], ...]] = (
     (("list", "syntax.py"), 2, "where: syntax.py:1"),
     (("explore", "./broken.py::no_effect"), 2, "named with one colon: path.py:attr"),
     (("explore", "nothing.py::test_it"), 2, "there is no file nothing.py"),
-    # where counterexamples go
+    # Where counterexamples are written.
     (("explore", "array_push_lock.lost_reply", "--out", "a file"), 2, "cannot write to a file"),
     (("explore", "array_push_lock.lost_reply", "--out", "a file/below"), 2, "cannot write to a file/below"),
     (("explore", "array_push_lock.lost_reply", "--out", "/proc/nothing"), 2, "cannot write to /proc/nothing"),
@@ -182,7 +180,7 @@ BAD: Final[tuple[tuple[tuple[str, ...], int, str], ...]] = (
         "cannot write no/such/file",
     ),
     (("trace", "show", "unfit.json", "-o", "/"), 2, "why: Is a directory"),
-    # targets
+    # Targets.
     (("explore", ""), 2, "there is no scenario ''"),
     (("explore", "transitoin"), 2, "did you mean transition?"),
     (("explore", "array_push_lock.lost_reply", "transitoin"), 2, "there is no scenario 'transitoin'"),
@@ -209,7 +207,7 @@ BAD: Final[tuple[tuple[tuple[str, ...], int, str], ...]] = (
     (("explore", "leaves.py:x"), 2, "SystemExit: 0"),
     (("explore", "binary.py:x"), 2, "cannot load binary.py"),
     (("explore", "relative.py:x"), 2, "attempted relative import"),
-    # what shows when it is explored
+    # Errors that appear during exploration.
     (("explore", "broken.py:no_effect"), 2, "a program awaited an int, which is not an effect"),
     (("explore", "broken.py:nondeterministic"), 4, "with the same replies a program was first about to"),
     (("explore", "broken.py:bad_law"), 3, "why: ZeroDivisionError"),
@@ -217,7 +215,7 @@ BAD: Final[tuple[tuple[tuple[str, ...], int, str], ...]] = (
     (("explore", "broken.py:bad_goal"), 2, 'a law asks where "nobody" stands, which is no process'),
     (("explore", "broken.py:leaves"), 2, "the law 'a law' raised SystemExit: 0"),
     (("explore", "broken.py:needy"), 3, "why: TypeError: needs() missing 1 required positional argument"),
-    # traces
+    # Traces.
     (("replay", "nothing.json"), 2, "there is no file nothing.json"),
     (("replay", "."), 2, ". is not a file"),
     (("replay", "/dev/zero"), 2, "/dev/zero is not a file"),
@@ -251,7 +249,7 @@ APART: Final = BAD[::APART_STEP]
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory of bad input. One for all rows, for none of them may write there."""
+    """A directory of bad input, shared by all rows because none may write there."""
     directory = tmp_path_factory.mktemp("bad")
     for name, content in FILES.items():
         (directory / name).write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -288,10 +286,6 @@ def test_bad_input_is_one_clear_error(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The exit code of the table; what, where, why and help on stderr; stdout empty, or one JSON object; no traceback.
-
-    The command runs with `--json` and without; in this process, which is quicker, and some rows in one of their own.
-    """
     before = found_in(here)
     monkeypatch.chdir(here)
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -321,7 +315,6 @@ def test_bad_input_is_one_clear_error(
 
 @pytest.mark.parametrize("arguments", [(), ("explore", "--debug", "broken.py:bad_law")], ids=["bare", "debug"])
 def test_what_tells_more_than_an_error_tells_it_on_stderr(here: Path, arguments: tuple[str, ...]) -> None:
-    """A bare command shows its help, and `--debug` the traceback; stdout stays empty."""
     shown = run(here, *arguments)
 
     assert (shown.returncode, shown.stdout) == ((3, "") if arguments else (2, ""))
@@ -330,7 +323,6 @@ def test_what_tells_more_than_an_error_tells_it_on_stderr(here: Path, arguments:
 
 
 def test_a_failure_in_the_middle_keeps_what_was_found(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One scenario's error does not lose the report on those before it."""
     arguments = ("explore", "transition.version_not_raised", "broken.py:bad_law", "--no-store")
 
     plain, as_json = (said_here((*arguments, *option), here, capsys) for option in ((), ("--json",)))

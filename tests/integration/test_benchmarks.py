@@ -1,4 +1,4 @@
-"""The benchmarks of the decisions and of what a search leaves out run. What they measure of time is judged by people."""
+"""The benchmarks run. People judge the times they report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ BENCH = re.findall(
     r"^\t\$\(BIN\)/python -m (\S+)", (ROOT / "Makefile").read_text().partition("\nbench:")[2], re.MULTILINE
 )
 NAMES = {name for name in BENCH if name.startswith("benchmarks.")}
-"""All that `make bench` runs."""
 ON_KAFKA = {"benchmarks.half_open", "benchmarks.worker"}
 ON_MONGODB = {
     *("benchmarks.mongo", "benchmarks.planning", "benchmarks.reactive", "benchmarks.upkeep"),
@@ -40,7 +39,6 @@ def run(*command: str, **environ: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("name", sorted(NAMES - ON_MONGODB - ON_KAFKA))
 def test_a_benchmark_of_the_core_runs(name: str) -> None:
-    """As little as there is of it (`benchmarks.smoke`): it ends well, and shows something. So do the next two."""
     assert run("-m", name, TIDEGATE_SMOKE="1").stdout
 
 
@@ -57,7 +55,6 @@ def test_a_benchmark_on_kafka_runs(name: str, kafka: str) -> None:
 
 
 def test_rows_are_shown_as_a_table_and_as_json(tmp_path: Path) -> None:
-    """A row with a size and one without, and the hot path, whose parts are no more than the whole, but for noise."""
     report = tmp_path / "new" / "decisions.json"
     names = ("drain: plan", "debounce", "batches of 500")
     done = run(
@@ -82,7 +79,6 @@ def test_rows_are_shown_as_a_table_and_as_json(tmp_path: Path) -> None:
 
 
 def test_every_decision_of_the_readme_is_measured() -> None:
-    """Each module in the third column of its table of rooms has a row, and each row is of one of these."""
     printed = run(
         "-c",
         "import json; from benchmarks.cases import TABLES; "
@@ -96,7 +92,7 @@ def test_every_decision_of_the_readme_is_measured() -> None:
 
 @pytest.mark.long
 def test_a_search_visits_at_most_a_twentieth_of_what_enumeration_visits() -> None:
-    """Enumeration takes one run after the other, so it comes to a state again on each way that leads there."""
+    """Enumeration takes one run after another, so it visits a state once for each path to it."""
     names = ("recovery.held_back", "reactive_task.renewed", "change_stream.same_id")
     rows = [line.split() for line in run("-m", "benchmarks.enumeration", *names).stdout.splitlines()[1:]]
 
@@ -106,7 +102,6 @@ def test_a_search_visits_at_most_a_twentieth_of_what_enumeration_visits() -> Non
 
 @pytest.mark.long
 def test_what_looking_twice_costs_is_measured() -> None:
-    """A row a scenario, and one for all of them."""
     names = ("recovery.held_back", "triggers.all_conditions")
     rows = [line.split() for line in run("-m", "benchmarks.checks", *names).stdout.splitlines()[1:]]
 
@@ -115,14 +110,13 @@ def test_what_looking_twice_costs_is_measured() -> None:
 
 
 def test_the_core_of_a_worker_is_measured_by_itself() -> None:
-    """A row for each way to work, told at once and singly."""
     said = run("-m", "benchmarks.consumer", "--records", "100", "windows of 1,000").stdout
 
     assert re.search(r"^  windows of 1,000 +[\d.]+ us +[\d.]+ us +\d+ +\d+$", said, re.MULTILINE)
 
 
 def test_what_is_done_beyond_a_stuck_head_takes_at_most_twice_its_bit_set() -> None:
-    """All that the state of a worker holds of 100,000 and some more, which is a bit each as a bit set; and what is in work."""
+    """The bound covers the worker's whole state; a bit set needs one bit per offset."""
     said = run("-m", "benchmarks.consumer", "--records", "2000", "memory").stdout
     beyond = re.search(r"^  10\d,\d{3} offsets beyond a stuck head: [\d.]+ MB, ([\d.]+) bits each$", said, re.MULTILINE)
 

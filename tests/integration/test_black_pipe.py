@@ -1,5 +1,3 @@
-"""The black pipe does to what passes through it what its rules say, and nothing else."""
-
 from __future__ import annotations
 
 import asyncio
@@ -58,14 +56,13 @@ FAULTS: Final[tuple[tuple[Rule, type[PyMongoError], int], ...]] = (
     (Rule("update", Action.AMEND, times=1, reply=write_concern_error(64)), WriteConcernError, 1),
     (Rule("update", Action.AMEND, times=1, reply=command_error(11602)), AutoReconnect, 1),
 )
-"""What a rule makes of an increment without retryable writes: the error that the client sees, and how much is counted."""
+"""For each rule, without retryable writes: the client's error and the increments applied."""
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=[f"{rule.action.name} {error.__name__}" for rule, error, _ in FAULTS])
 def test_a_fault_is_an_error_that_does_not_tell_the_effect(
     mongod: MongoServer, make_proxy: MakeProxy, database: str, fault: tuple[Rule, type[PyMongoError], int]
 ) -> None:
-    """Without retryable writes the client sees an error, whether the update was applied or not; the next one passes."""
     rule, error, counted = fault
     proxy = make_proxy()
     options = {"retryWrites": False, "socketTimeoutMS": 300}
@@ -85,7 +82,6 @@ def test_a_fault_is_an_error_that_does_not_tell_the_effect(
 
 
 def test_the_async_driver_sees_the_same(make_proxy: MakeProxy, database: str) -> None:
-    """The pipe runs in a thread of its own, so it does not matter who waits for it, and how."""
     proxy = make_proxy(Rule("insert", Action.CUT_REPLY, times=1))
 
     async def run() -> int:
@@ -98,7 +94,6 @@ def test_the_async_driver_sees_the_same(make_proxy: MakeProxy, database: str) ->
 
 
 def test_the_third_request_alone_is_taken(make_proxy: MakeProxy, database: str) -> None:
-    """`skip` lets those before it pass, `times` those behind it."""
     proxy = make_proxy()
     with client(proxy.uri, retryWrites=False) as mongo:
         collection = counter(mongo, database)
@@ -120,7 +115,6 @@ def fails(collection: Collection[Raw]) -> bool:
 def test_a_rule_for_any_command_leaves_alone_what_the_driver_does_for_itself(
     make_proxy: MakeProxy, database: str
 ) -> None:
-    """Connections are opened and watched while each command of the program is refused."""
     proxy = make_proxy(Rule(None, Action.ANSWER, reply=command_error(13)))
     with client(proxy.uri) as mongo:
         for ask in (mongo[database]["things"].find_one, mongo[database].list_collection_names):
@@ -130,7 +124,7 @@ def test_a_rule_for_any_command_leaves_alone_what_the_driver_does_for_itself(
 
 
 def test_labels_are_those_of_the_rule(make_proxy: MakeProxy, database: str) -> None:
-    """A driver goes by labels: one that says that a write may be sent again makes it do so."""
+    """The driver follows labels: `RetryableWriteError` makes it retry."""
     again = Rule("update", Action.ANSWER, times=1, reply=command_error(91, "RetryableWriteError"))
     proxy = make_proxy()
     with client(proxy.uri) as mongo:
@@ -143,7 +137,7 @@ def test_labels_are_those_of_the_rule(make_proxy: MakeProxy, database: str) -> N
 
 
 def test_who_asks_for_no_answer_gets_none(make_proxy: MakeProxy, database: str) -> None:
-    """It would be taken for that to the next request on the connection."""
+    """The driver would match such a reply with the next request on the connection."""
     proxy = make_proxy(Rule("insert", Action.ANSWER, reply=command_error(91)))
     with client(proxy.uri, w=0, maxPoolSize=1) as mongo:
         mongo[database]["things"].insert_one({})
@@ -154,7 +148,6 @@ def test_who_asks_for_no_answer_gets_none(make_proxy: MakeProxy, database: str) 
 
 
 def test_the_first_hello_may_be_answered_and_amended(make_proxy: MakeProxy) -> None:
-    """It is no OP_MSG, and neither is its reply."""
     everywhere = [Rule(name, Action.AMEND, reply={"maxWireVersion": 1}) for name in ("hello", "ismaster")]
     proxy = make_proxy(*everywhere)
     with client(proxy.uri, serverSelectionTimeoutMS=1_000) as mongo, pytest.raises(PyMongoError, match="wire version"):
@@ -164,7 +157,6 @@ def test_the_first_hello_may_be_answered_and_amended(make_proxy: MakeProxy) -> N
 def test_a_refused_link_ends_what_was_there_and_takes_nothing_until_it_is_up(
     make_proxy: MakeProxy, database: str
 ) -> None:
-    """As if the server had died, and come back."""
     proxy = make_proxy()
     with client(proxy.uri, retryWrites=False, serverSelectionTimeoutMS=1_000) as mongo:
         collection = counter(mongo, database)
@@ -180,7 +172,6 @@ def test_a_refused_link_ends_what_was_there_and_takes_nothing_until_it_is_up(
 
 
 def test_what_is_sent_into_a_hanging_link_arrives_when_it_is_up(make_proxy: MakeProxy, database: str) -> None:
-    """As packets do that are sent again and again: the client has given up by then."""
     proxy = make_proxy()
     with client(proxy.uri, retryWrites=False, socketTimeoutMS=200) as mongo:
         collection = counter(mongo, database)
@@ -198,7 +189,7 @@ def test_what_is_sent_into_a_hanging_link_arrives_when_it_is_up(make_proxy: Make
 @pytest.mark.mongo
 @pytest.mark.long
 def test_a_primary_behind_a_pipe_is_cut_off_from_its_set(black_pipe: MakePipe) -> None:
-    """With the ports of pipes in its configuration, what passes between the nodes of a set is faulted, too."""
+    """The pipes' ports in the set's configuration fault traffic between nodes too."""
     ports = free_ports(3)
     pipes = [black_pipe(f"mongodb://127.0.0.1:{port}/") for port in ports]
     known = tuple(pipe.port for pipe in pipes)
@@ -216,7 +207,6 @@ def test_a_primary_behind_a_pipe_is_cut_off_from_its_set(black_pipe: MakePipe) -
 
 @pytest.mark.parametrize("action", [Action.CUT_REQUEST, Action.CUT_REPLY])
 def test_retryable_writes_hide_a_loss(make_proxy: MakeProxy, database: str, action: Action) -> None:
-    """With retryable writes the driver sends the update again, and the server carries it out once."""
     proxy = make_proxy()
     with client(proxy.uri) as mongo:
         collection = counter(mongo, database)
@@ -229,7 +219,6 @@ def test_retryable_writes_hide_a_loss(make_proxy: MakeProxy, database: str, acti
 
 
 def test_a_late_request_arrives_after_its_client_gave_up(make_proxy: MakeProxy, database: str) -> None:
-    """A delayed request outlives the connection that it was sent on: it is not applied, and then it is."""
     proxy = make_proxy()
     with client(proxy.uri, retryWrites=False, socketTimeoutMS=200) as mongo:
         collection = counter(mongo, database)
@@ -249,7 +238,7 @@ def test_a_late_request_arrives_after_its_client_gave_up(make_proxy: MakeProxy, 
 def test_a_reply_counts_as_lost_after_its_client_gave_up(
     mongod: MongoServer, make_proxy: MakeProxy, database: str
 ) -> None:
-    """The proxy reads all that the server sends when the client has left, so its count is that of the losses, not of the waits."""
+    """The proxy reads on after the client left, so it counts losses, not waits."""
     proxy = make_proxy()
     with client(proxy.uri, retryWrites=False, socketTimeoutMS=200) as mongo:
         collection = counter(mongo, database)
@@ -266,7 +255,6 @@ def test_a_reply_counts_as_lost_after_its_client_gave_up(
 
 
 def test_a_delayed_reply_is_late(make_proxy: MakeProxy, database: str) -> None:
-    """A delayed reply arrives whole, after the delay."""
     proxy = make_proxy()
     with client(proxy.uri) as mongo:
         collection = counter(mongo, database)
@@ -278,8 +266,6 @@ def test_a_delayed_reply_is_late(make_proxy: MakeProxy, database: str) -> None:
 
 
 def test_a_predicate_reads_the_whole_body(make_proxy: MakeProxy, database: str) -> None:
-    """A rule may choose by any part of the command, its document sequences included."""
-
     def second(body: Mapping[str, Any]) -> bool:
         return bool(body["$db"] == database and body["updates"][0]["q"] == {"_id": 2})
 
@@ -295,7 +281,7 @@ def test_a_predicate_reads_the_whole_body(make_proxy: MakeProxy, database: str) 
 
 
 def test_a_predicate_may_count_and_change_the_rules(make_proxy: MakeProxy, database: str) -> None:
-    """It is called in the midst of choosing, which waited for itself for ever."""
+    """The proxy calls it while it chooses a rule; this once deadlocked."""
 
     def third(_: Mapping[str, Any]) -> bool:
         is_third = proxy.count("insert", Action.FORWARD) == 2
@@ -313,7 +299,7 @@ def test_a_predicate_may_count_and_change_the_rules(make_proxy: MakeProxy, datab
 
 
 def test_a_broken_predicate_is_an_error(mongod: MongoServer) -> None:
-    """An error in the proxy's thread is raised in the test, where it would otherwise look like a lost connection."""
+    """Otherwise an error in the proxy's thread would appear as a lost connection."""
 
     def broken(body: Mapping[str, Any]) -> bool:
         return bool(body["no such key"])
@@ -328,15 +314,13 @@ def test_a_broken_predicate_is_an_error(mongod: MongoServer) -> None:
 
 
 def test_a_seed_decides_which_requests_are_lost(make_proxy: MakeProxy, database: str) -> None:
-    """The same seed loses the same requests of one thread; about as many as the probability says."""
-
     def lost(seed: int) -> list[int]:
         proxy = make_proxy(Rule("count", Action.HANG_REPLY, probability=0.3), seed=seed)
         with client(proxy.uri, retryReads=False, socketTimeoutMS=100) as mongo:
             return [number for number in range(16) if is_lost(mongo, proxy)]
 
     def is_lost(mongo: MongoClient[Raw], proxy: BlackPipe) -> bool:
-        """Not reported although the proxy has lost nothing: the machine is busy."""
+        """A timeout does not count if the proxy lost nothing: the machine is busy."""
         before = proxy.count("count", Action.HANG_REPLY)
         try:
             _ = mongo[database].command("count", "things")
@@ -354,7 +338,6 @@ def test_a_seed_decides_which_requests_are_lost(make_proxy: MakeProxy, database:
 def test_many_threads_lose_replies_and_the_count_is_exact(
     mongod: MongoServer, make_proxy: MakeProxy, database: str
 ) -> None:
-    """Of 400 increments by 8 threads, those acknowledged and those whose reply was lost are all applied, once."""
     proxy = make_proxy(Rule("update", Action.HANG_REPLY, probability=0.05), seed=3)
     errors: list[NetworkTimeout] = []
 
@@ -379,7 +362,7 @@ def test_many_threads_lose_replies_and_the_count_is_exact(
 
 @pytest.mark.parametrize(("option", "what"), [("tls=true", "TLS"), ("compressors=zlib", "compressed")])
 def test_what_a_pipe_cannot_read_is_an_error_that_says_what_to_set(mongod: MongoServer, option: str, what: str) -> None:
-    """It stands in the test, where the client would only say that its connection was closed; the URI says so at once."""
+    """The client alone would only report a closed connection."""
     with (
         pytest.raises(TidegateError, match=f"(?s)reads no {what}.*leave"),
         BlackPipe(mongod.uri) as pipe,
@@ -394,14 +377,13 @@ def test_what_a_pipe_cannot_read_is_an_error_that_says_what_to_set(mongod: Mongo
     "uri", ["", "localhost:27017", "mongodb+srv://some.host/", "mongodb://a:1,b:2/", "mongodb://%2Ftmp%2Fmongo.sock/", "mongodb://a:b:c/"]
 )  # fmt: skip
 def test_a_uri_that_names_no_single_node_is_refused(uri: str) -> None:
-    """And the message names no part of it, which may be secret."""
+    """The message shows no part of the URI, which may be secret."""
     with pytest.raises(Misuse, match="one node") as raised:
         BlackPipe(uri)
     assert not uri or uri not in str(raised.value)
 
 
 def test_the_uri_of_a_pipe_is_the_one_given_by_way_of_it() -> None:
-    """User, database and options stay; the options of a single node are added."""
     with BlackPipe(
         "mongodb://ann:p%40ss@some.host:27018/bank?authSource=admin&replicaSet=a&directConnection=false"
     ) as pipe:
@@ -420,7 +402,6 @@ def test_a_port_that_is_taken_is_an_error(mongod: MongoServer) -> None:
 
 
 def test_a_pipe_that_is_not_listening_has_no_uri_and_no_link(mongod: MongoServer) -> None:
-    """Neither before its block nor after it."""
     pipe = BlackPipe(mongod.uri)
     for _ in range(2):
         with pytest.raises(Misuse, match="not listening"):
@@ -432,7 +413,7 @@ def test_a_pipe_that_is_not_listening_has_no_uri_and_no_link(mongod: MongoServer
 
 
 def test_who_connects_while_it_ends_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever of a connection there is by then: none is left for the collector to find, in some later test."""
+    """No connection is left for the garbage collector to report in a later test."""
     found: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda each: found.append(each.exc_value))
 

@@ -1,5 +1,3 @@
-"""What MongoDB is given for a value is read back as that value, through BSON and pymongo's own codec."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -37,17 +35,15 @@ def check_d1(load: Load) -> None:
 
 
 def test_a_document_comes_back_as_it_was() -> None:
-    """Law D1: the same types all the way down, the order of the keys included."""
+    """Law D1."""
     check_d1(lambda stored: loaded(stored, "c"))
 
 
 def by_key(stored: dict[str, Any]) -> Document:
-    """Keys in the order of the alphabet."""
     return Document(tuple(sorted(loaded(stored, "c").items, key=lambda item: item[0])))
 
 
 def whole(stored: dict[str, Any]) -> Document:
-    """Whole floats as integers."""
     items = loaded(stored, "c").items
     return Document(tuple((key, int(item) if isinstance(item, float) and item == 1.0 else item) for key, item in items))
 
@@ -74,12 +70,10 @@ def test_a_document_takes_as_many_bytes_as_bson_makes_of_it() -> None:
 
 
 def in_characters(doc: Document) -> int:
-    """A character for a byte."""
     return size_of(Document(tuple((key.replace("\u00e9", "e"), value) for key, value in doc.items)))
 
 
 def in_long_integers(doc: Document) -> int:
-    """Every integer in 64 bits."""
     return size_of(Document(tuple((key, 2**40 if type(value) is int else value) for key, value in doc.items)))
 
 
@@ -102,7 +96,7 @@ def test_a_planted_bug_breaks_d5(size: Size) -> None:
     ids=["a text", "in an object", "the id", "in the id", "beside an id that is an object", "a long key"],
 )
 def test_what_cannot_be_read_is_named_and_not_shown(doc: dict[str, Any], said: str) -> None:
-    """Its id, where that is one plain value, says which it is."""
+    """The error names the document by its id if that is one plain value."""
     raw = bson.decode(bson.encode(doc).replace(b"??", b"\xff\xfe"), CODEC)
     with pytest.raises(Misuse) as caught:
         loaded(raw, "things")
@@ -110,13 +104,12 @@ def test_what_cannot_be_read_is_named_and_not_shown(doc: dict[str, Any], said: s
 
 
 def test_a_document_of_a_plain_client_is_taken_over() -> None:
-    """With what `Document.of` refuses and names this function for: datetimes without a time zone, and types of BSON alone."""
     plain = {"_id": ObjectId(), "at": datetime(2020, 1, 1), "n": Decimal128("1.50"), "l": [{"a": None}]}  # noqa: DTZ001
     assert natural(document_of(plain)) == {**plain, "at": datetime(2020, 1, 1, tzinfo=UTC)}
     for bad in ({"at": plain["at"]}, {"n": Timestamp(1, 1)}):
         with pytest.raises(Misuse, match="document_of"):
             Document.of(bad)
-    uuid = UUID(int=7)  # a client with another representation of UUIDs than the default reads them so
+    uuid = UUID(int=7)  # as a client with a non-default UUID representation reads it
     for scalar in (plain["_id"], plain["n"], uuid, Binary.from_uuid(uuid), Binary(b"x", 5), Int64(7), Binary(b"x", 0)):
         assert Document.of({"_id": scalar}) == document_of({"_id": scalar})
     for wrong in ({"a": 1 << 70}, {"a": object()}, {1: 2}, None):

@@ -1,5 +1,3 @@
-"""A change stream of a real MongoDB: told in order, once after each position, whatever is lost on the way."""
-
 from __future__ import annotations
 
 import asyncio
@@ -34,7 +32,6 @@ from tidegate_adapters.testing.black_pipe import Action, BlackPipe, Rule
 WATCHED: Final = ("orders", "customers")
 QUICK: Final = timedelta(milliseconds=200)
 NUMBERS: Final = count(1)
-"""Each write changes something."""
 Work = Callable[[Any, ChangeStream], Awaitable[None]]
 
 
@@ -57,7 +54,6 @@ async def located(changes: ChangeStream) -> Position:
 
 
 async def told(changes: ChangeStream, position: Position) -> tuple[list[DocumentChange], Position]:
-    """What is told until nothing more is; pages that fail are asked for again."""
     found: list[DocumentChange] = []
     while True:
         page = await changes.read(position)
@@ -72,7 +68,6 @@ async def told(changes: ChangeStream, position: Position) -> tuple[list[Document
 
 
 async def written(database: Any, chance: Random, times: int) -> list[DocumentChange]:
-    """Random writes, one after the other; those to other collections are not told."""
     there: set[tuple[str, int]] = set()
     found = []
     for number in islice(NUMBERS, times):
@@ -94,8 +89,6 @@ async def written(database: Any, chance: Random, times: int) -> list[DocumentCha
 
 
 def test_each_change_is_told_once_and_in_order(mongodb: str, database: str) -> None:
-    """From where the stream stood; what was before is not told, and from a position in between the rest is."""
-
     async def work(held: Any, changes: ChangeStream) -> None:
         await written(held, Random(0), 20)
         begin = await located(changes)
@@ -111,7 +104,7 @@ def test_each_change_is_told_once_and_in_order(mongodb: str, database: str) -> N
 
 
 def test_who_is_far_behind_reads_so_much_at_a_time(mongodb: str, database: str) -> None:
-    """The server would answer with all of it, and whoever reads that does nothing else meanwhile."""
+    """The server would return everything, and reading that blocks the reader."""
 
     async def work(held: Any, changes: ChangeStream) -> None:
         begin = await located(changes)
@@ -135,7 +128,7 @@ def test_who_is_far_behind_reads_so_much_at_a_time(mongodb: str, database: str) 
 def test_nothing_is_lost_where_replies_and_requests_are(
     make_proxy: Callable[..., BlackPipe], mongod: MongoServer, database: str
 ) -> None:
-    """Each cut closes the cursor, and the next one begins after what was told."""
+    """Each cut closes the cursor; the next one starts after the last reported change."""
     rules = (
         Rule("getMore", Action.CUT_REPLY, probability=0.3, times=6),
         Rule("getMore", Action.CUT_REQUEST, probability=0.3, times=3),
@@ -158,7 +151,7 @@ def test_nothing_is_lost_where_replies_and_requests_are(
 
 
 def test_a_read_where_nothing_happens_ends(mongodb: str, database: str) -> None:
-    """In the time that it waits; and its position moves on, so that the server may forget what is before it."""
+    """The position still moves, so that the server may drop older history."""
 
     async def work(held: Any, changes: ChangeStream) -> None:
         position = await located(changes)
@@ -178,7 +171,7 @@ def test_a_read_where_nothing_happens_ends(mongodb: str, database: str) -> None:
 
 @pytest.mark.parametrize("limits", ["timeoutMS=1500", "timeoutMS=1500&socketTimeoutMS=20000", "socketTimeoutMS=1500"])
 def test_a_read_of_a_client_with_a_deadline_waits_no_longer(mongodb: str, database: str, limits: str) -> None:
-    """Than it is told to: the driver would let the server wait for all of `timeoutMS`, and give it up in that moment."""
+    """Otherwise the server would wait for all of `timeoutMS`, as long as the driver."""
 
     async def main() -> None:
         async with await connect_async(f"{mongodb}&{limits}") as client:
@@ -200,8 +193,6 @@ def test_a_read_of_a_client_with_a_deadline_waits_no_longer(mongodb: str, databa
 def test_an_id_that_has_no_counterpart_is_passed_over(
     mongodb: str, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And said so; what comes behind it is told."""
-
     async def work(held: Any, changes: ChangeStream) -> None:
         begin = await located(changes)
         await held.orders.insert_one(RawBSONDocument(bson.encode({"_id": "secret??"}).replace(b"??", b"\xff\xfe")))
@@ -214,8 +205,6 @@ def test_an_id_that_has_no_counterpart_is_passed_over(
 
 
 def test_what_comes_while_it_waits_is_told_at_once(mongodb: str, database: str) -> None:
-    """A read does not sit out its time."""
-
     async def main() -> None:
         async with await connect_async(mongodb) as client:
             changes = ChangeStream(client, database, WATCHED, timedelta(seconds=10))
@@ -237,7 +226,6 @@ def test_what_comes_while_it_waits_is_told_at_once(mongodb: str, database: str) 
 def test_what_a_cancelled_read_was_sent_is_told_to_the_next_one(
     make_proxy: Callable[..., BlackPipe], mongod: MongoServer, database: str
 ) -> None:
-    """The cursor has moved on by then, so another one begins where the last page ended."""
     pipe = make_proxy()
 
     async def work(_: Any, changes: ChangeStream) -> None:
@@ -259,8 +247,6 @@ def test_what_a_cancelled_read_was_sent_is_told_to_the_next_one(
 @pytest.mark.parametrize("command", ["aggregate", "getMore"])
 @pytest.mark.parametrize("code", [286, 280, 136, 43, 10334, 11600])
 def test_an_error_is_told_by_its_code(mongod: MongoServer, database: str, command: str, code: int) -> None:
-    """And what happens after it is told from the position on, where that can be."""
-
     async def work(held: Any, changes: ChangeStream) -> None:
         begin = await located(changes)
         await held.orders.insert_one({"_id": "a"})
@@ -278,7 +264,7 @@ def test_an_error_is_told_by_its_code(mongod: MongoServer, database: str, comman
 def test_what_fails_again_is_a_warning_and_what_fails_once_is_none(
     mongod: MongoServer, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """But where the history is lost by that. A read that succeeds lies between two that fail once."""
+    """An error that loses the history is always a warning."""
     caplog.set_level(logging.DEBUG, change_stream.__name__)
 
     async def work(_: Any, changes: ChangeStream) -> None:
@@ -297,7 +283,7 @@ def test_what_fails_again_is_a_warning_and_what_fails_once_is_none(
 
 @pytest.mark.parametrize("how", ["drop", "rename away", "rename to", "drop the database"])
 def test_a_collection_that_goes_or_comes_whole_loses_the_history(mongodb: str, database: str, how: str) -> None:
-    """No event says which documents that were; from where it stands then it goes on."""
+    """No event names the affected documents."""
 
     async def work(held: Any, changes: ChangeStream) -> None:
         await held.orders.insert_one({"_id": "a"})
@@ -322,7 +308,7 @@ def test_a_collection_that_goes_or_comes_whole_loses_the_history(mongodb: str, d
 
 
 def test_documents_as_large_as_can_be_are_told() -> None:
-    """Only their ids travel; the server needs a cache that such a document fits."""
+    """Only ids travel. The server needs a cache that fits such a document."""
 
     async def work(held: Any, changes: ChangeStream) -> None:
         begin = await located(changes)
@@ -336,9 +322,7 @@ def test_documents_as_large_as_can_be_are_told() -> None:
 
 @pytest.mark.parametrize("is_open", [True, False], ids=["an open cursor", "no cursor"])
 def test_a_history_that_the_server_has_cut_off_is_lost(*, is_open: bool) -> None:
-    """To an open cursor it says so in words of its own (136), and to whoever opens one from that position then, in those of a
-    history that is lost: so the former need not be among those after which a position is good for nothing.
-    """
+    """To an open cursor the server answers 136, which need not be in `CANNOT_RESUME`."""
 
     async def work(held: Any, changes: ChangeStream) -> None:
         await held.orders.insert_one({"_id": "a"})
@@ -362,9 +346,7 @@ def test_a_history_that_the_server_has_cut_off_is_lost(*, is_open: bool) -> None
 
 @pytest.mark.parametrize("other", [("orders",), ("orders", "customers", "others"), ("items",)])
 def test_a_position_is_one_whatever_was_watched(mongodb: str, database: str, other: tuple[str, ...]) -> None:
-    """Of other collections what has happened since is told, and what was at that very time once more. The same ones in another order
-    are the same. One of another database, or of something else, is history lost.
-    """
+    """A stream over other collections may repeat the changes at the position's time."""
 
     async def work(held: Any, changes: ChangeStream) -> None:
         begin = await located(changes)
@@ -391,9 +373,7 @@ def test_a_position_is_one_whatever_was_watched(mongodb: str, database: str, oth
 
 
 def test_a_position_that_is_damaged_is_of_a_history_that_is_lost(mongodb: str, database: str) -> None:
-    """The server would begin now where a token or a time is null, and what had happened since the position would never be told.
-    Of what else is wrong with a token it says so, in many words, each time that it is asked.
-    """
+    """A null token or time would make the server start now and skip changes silently."""
 
     async def work(held: Any, changes: ChangeStream) -> None:
         begin = await located(changes)
@@ -431,7 +411,6 @@ def test_a_position_that_is_damaged_is_of_a_history_that_is_lost(mongodb: str, d
 def test_no_read_waits_for_ever(
     make_proxy: Callable[..., BlackPipe], database: str, command: str, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of any client, where the server does not answer; what happened meanwhile is told afterwards."""
     monkeypatch.setattr(change_stream, "REPLY_MS", 500)
     pipe = make_proxy()
 
@@ -458,7 +437,7 @@ def test_no_read_waits_for_ever(
 
 
 def test_what_is_too_large_for_a_reply_leads_to_a_look_at_everything(mongod: MongoServer, database: str) -> None:
-    """On a server that does not split it: the history begins anew where the stream stands then, and everything is reconciled."""
+    """On servers that do not split large events."""
     asked: list[stream.StreamCommand] = []
 
     async def work(_: Any, changes: ChangeStream) -> None:
@@ -494,14 +473,13 @@ def test_what_is_too_large_for_a_reply_leads_to_a_look_at_everything(mongod: Mon
 
 
 def test_a_server_splits_since_it_can() -> None:
-    """6.0.9 and 7.0, and none in between; by the version that it says it is of."""
+    """Since 6.0.9 and 7.0, not in the versions between."""
     can = [[6, 0, 9, 0], [6, 0, 27, 0], [7, 0, 0, 0], [8, 2, 1, 0]]
     assert [*map(splits, can)] == [True] * 4
     assert [*map(splits, [[4, 4, 29, 0], [6, 0, 5, 0], [6, 0, 8, 0], [6, 1, 0, 0], [6, 3, 2, 0]])] == [False] * 5
 
 
 def test_an_event_is_told_when_all_its_parts_have_come() -> None:
-    """Whatever pages they come in; what is whole before them is told at once."""
     parts: list[dict[str, Any]] = [
         {"_id": 1, "operationType": "insert", "ns": {"coll": "orders"}, "documentKey": {"_id": "a"}},
         {"_id": 2, "operationType": "update", "splitEvent": {"fragment": 1, "of": 3}},
@@ -526,8 +504,6 @@ def test_an_event_is_told_when_all_its_parts_have_come() -> None:
 
 
 def test_a_server_that_dies_is_read_on_from(disposable_mongod: MongoServer) -> None:
-    """What was told before is not told again."""
-
     async def work(held: Any, changes: ChangeStream) -> None:
         begin = await located(changes)
         before = await written(held, Random(1), 30)
@@ -544,10 +520,7 @@ def test_a_server_that_dies_is_read_on_from(disposable_mongod: MongoServer) -> N
 
 
 def test_the_consumer_of_changes_runs_on_it(make_proxy: Callable[..., BlackPipe], database: str) -> None:
-    """Laws CS1 and CS2 on a real server: nothing is saved before it was looked at, and all is looked at in the end.
-
-    Each document changes once, so what has been looked at when a position was saved has to have all that is told before it.
-    """
+    """Laws CS1 and CS2 on a real server. Each document changes once."""
     looked: set[DocumentChange] = set()
     saved: list[tuple[Position, frozenset[DocumentChange]]] = []
     chance = Random(3)
@@ -640,8 +613,6 @@ def test_bad_input_is_refused(mongodb: str, bad: dict[str, Any], said: str) -> N
 
 
 def test_what_is_no_position_and_a_client_of_another_event_loop_are_misuse(mongodb: str, database: str) -> None:
-    """Whatever is asked."""
-
     async def misused(changes: ChangeStream, position: Position) -> None:
         for asked in (changes.locate, changes.check, lambda: changes.read(position)):
             with pytest.raises(Misuse, match="of another event loop"):
@@ -659,8 +630,6 @@ def test_what_is_no_position_and_a_client_of_another_event_loop_are_misuse(mongo
 
 
 def test_a_position_keeps_its_type(mongodb: str, database: str) -> None:
-    """It is a value, which can be stored and comes back as it was."""
-
     async def work(_: Any, changes: ChangeStream) -> None:
         begin = await located(changes)
         page = await changes.read(begin)

@@ -1,5 +1,3 @@
-"""The command line as a user meets it, on quick scenarios: in a process of its own where that matters, and else in this one."""
-
 from __future__ import annotations
 
 import json
@@ -144,8 +142,6 @@ def run(cwd: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[
 
 
 class Done(NamedTuple):
-    """How a command ended."""
-
     returncode: int
     stdout: str
     stderr: str
@@ -166,14 +162,12 @@ def files(directory: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def mine(tmp_path: Path) -> Path:
-    """A directory with scenarios of a user's own."""
     (tmp_path / "mine.py").write_text(MINE)
     return tmp_path
 
 
 @pytest.fixture
 def here(mine: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
-    """Runs the command in that directory and in this process, which is quicker."""
     monkeypatch.chdir(mine)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -196,7 +190,6 @@ def here(mine: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
 
 
 def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
-    """Start-up is a promise: `--help` imports neither drivers nor the simulator."""
     code = (
         "import sys; from tidegate.__main__ import main; main(['--help']); main(['explore', '--help'])\n"
         "heavy = ('pymongo', 'aiokafka', 'tidegate.sim', 'attr', 'asyncio')\n"
@@ -229,7 +222,6 @@ COMMANDS: Final = (
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_shows_two_examples_and_its_exit_codes(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Help leads with what to type."""
     assert main([*command.split(), "-h"]) == ExitCode.OK
 
     printed = capsys.readouterr().out
@@ -240,28 +232,25 @@ def test_every_command_shows_two_examples_and_its_exit_codes(command: str, capsy
 
 
 def test_a_decision_is_explored_by_its_name() -> None:
-    """In the design that uses it."""
     names = ("watermark", "backpressure", "decide_atomic_service_claim", "decide_status_transition", "diff_snapshots")
     designs = [target.scenario.name for target in select(names)]
     assert designs == ["partition", "group", "atomic_service", "transition", "reactive_task"]
 
 
 def test_the_version_is_one_line(here: Callable[..., Done]) -> None:
-    """`tidegate X.Y.Z` on stdout."""
     done = here("--version")
 
     assert (done.returncode, done.stdout, done.stderr) == (0, f"tidegate {tidegate.__version__}\n", "")
 
 
 def test_the_console_script_and_the_module_are_one() -> None:
-    """Both call `tidegate.__main__.main`."""
     (script,) = entry_points(group="console_scripts", name="tidegate")
 
     assert script.load() is main
 
 
 def test_a_file_beside_the_target_does_not_hide_the_standard_library(tmp_path: Path) -> None:
-    """It is imported by whom it is meant for, as long as no module of that name ships with Python."""
+    """Files beside the target are importable unless a standard module has the same name."""
     (tmp_path / "colorsys.py").write_text("raise SystemExit('not meant')")
     (tmp_path / "near.py").write_text("from tidegate.leases.scenarios.small_lock import small_lock")
     (tmp_path / "mine.py").write_text("import colorsys\nfrom near import small_lock\nscenario = small_lock(2, 1, 1, 0)")
@@ -280,7 +269,6 @@ def test_a_file_beside_the_target_does_not_hide_the_standard_library(tmp_path: P
 
 
 def test_a_missing_extra_is_named(tmp_path: Path) -> None:
-    """Without click the core says what to install."""
     code = "import sys; sys.modules['click'] = None; from tidegate.__main__ import main; sys.exit(main(['list']))"
 
     done = subprocess.run(
@@ -297,7 +285,6 @@ def test_a_missing_extra_is_named(tmp_path: Path) -> None:
 def test_a_scenario_is_reported_on_one_line_and_its_counterexample_is_stored(
     tmp_path: Path, here: Callable[..., Done]
 ) -> None:
-    """Expectation, verdict, states, transitions, depth, seconds, laws, faults, time; then text, JSON and page."""
     done = here("explore", QUICK, QUICKER)
 
     lines = done.stdout.splitlines()
@@ -320,7 +307,6 @@ def test_a_scenario_is_reported_on_one_line_and_its_counterexample_is_stored(
 
 
 def test_continuous_integration_reads_what_was_found(mine: Path, here: Callable[..., Done]) -> None:
-    """JUnit's XML: a case a scenario, the law and the story of a failure; what is not known, and what ended it, are errors."""
     done = here("explore", QUICKER, "mine.py:lost", "mine.py:alone", "mine.py:forever", "--max-states", "40",
                 "--no-store", "--junit-xml", "found.xml")  # fmt: skip
     suite = ET.parse(mine / "found.xml").getroot()  # noqa: S314  our own
@@ -337,7 +323,7 @@ def test_continuous_integration_reads_what_was_found(mine: Path, here: Callable[
 
 
 def test_a_directory_of_the_users_gets_no_gitignore(mine: Path, here: Callable[..., Done]) -> None:
-    """Only a directory that tidegate makes is hidden from git: `--out .` must not hide a repository."""
+    """`--out .` must not hide a repository from git."""
     before = set(files(mine))
 
     done = here("explore", QUICKER, "--out", ".")
@@ -347,7 +333,6 @@ def test_a_directory_of_the_users_gets_no_gitignore(mine: Path, here: Callable[.
 
 
 def test_nothing_is_written_where_nothing_is_stored_or_found(mine: Path, here: Callable[..., Done]) -> None:
-    """`--no-store` writes nothing, and neither does a clean scenario."""
     before = files(mine)
 
     codes = here("explore", QUICKER, "--no-store").returncode, here("explore", "mine.py:alone").returncode
@@ -357,7 +342,6 @@ def test_nothing_is_written_where_nothing_is_stored_or_found(mine: Path, here: C
 
 
 def test_a_violation_that_nobody_expected_is_reported_in_full(here: Callable[..., Done]) -> None:
-    """Exit code 1, the story, and a command that replays it when it is pasted."""
     done = here("explore", "mine.py:lost")
 
     assert done.returncode == 1
@@ -382,7 +366,6 @@ def test_a_violation_that_nobody_expected_is_reported_in_full(here: Callable[...
 def test_the_exit_code_tells_whether_expectations_are_met(
     here: Callable[..., Done], target: str, code: int, said: str
 ) -> None:
-    """0 met; 1 not met, also where another law breaks than the expected one; 6 nobody knows."""
     done = here("explore", target, "--no-store")
 
     assert (done.returncode, done.stderr) == (code, "this module prints\n")
@@ -400,7 +383,6 @@ def test_the_exit_code_tells_whether_expectations_are_met(
     ],
 )
 def test_what_is_cut_short_is_inconclusive(here: Callable[..., Done], bound: tuple[str, ...], why: str) -> None:
-    """Never a bare "passed": exit code 6 and why."""
     done = here("explore", "array_push_lock", "--no-store", *bound)
 
     assert done.returncode == 6
@@ -413,7 +395,6 @@ def test_what_is_cut_short_is_inconclusive(here: Callable[..., Done], bound: tup
 
 
 def test_only_the_faults_that_are_chosen_strike(here: Callable[..., Done]) -> None:
-    """The kinds that may; an unknown one is an error that lists them."""
     for chosen, struck in (("none", []), ("late,unsent", ["late"]), ("crash_before", [])):
         done = here("explore", "array_push_lock.late", "--json", "--no-store", "--faults", chosen)
         assert list(json.loads(done.stdout)["scenarios"][0]["faults"]) == struck
@@ -426,7 +407,7 @@ def test_only_the_faults_that_are_chosen_strike(here: Callable[..., Done]) -> No
 
 @pytest.mark.parametrize("how", [(), ("--runs", "20", "--seed", "1"), ("--runs", "20", "--seed", "1", "--jobs", "2")])
 def test_a_run_has_no_more_faults_than_asked_for_and_is_replayed_so(here: Callable[..., Done], how: list[str]) -> None:
-    """However it is explored, and never more than the scenario allows; the file needs no word of it to be replayed."""
+    """The stored file contains the limit, so a replay needs no option."""
     asked = ("explore", "partition.queue_survives", "--json", "--max-faults")
     budgets, struck = [], 0
     for faults_max in ("9", "1"):
@@ -442,7 +423,7 @@ def test_a_run_has_no_more_faults_than_asked_for_and_is_replayed_so(here: Callab
 
 
 def test_a_goal_that_is_never_reached_is_a_warning_and_on_demand_a_failure(here: Callable[..., Done]) -> None:
-    """Without a word of it a run that proves nothing would look like one that proves all."""
+    """Otherwise a run that proves nothing would appear to prove everything."""
     printed = here("explore", "mine.py:never", "--no-store")
     required = here("explore", "mine.py:never", "--no-store", "--require-sometimes")
 
@@ -453,7 +434,6 @@ def test_a_goal_that_is_never_reached_is_a_warning_and_on_demand_a_failure(here:
 
 
 def test_an_expectation_that_is_not_met_weighs_more_than_one_that_is_unknown(here: Callable[..., Done]) -> None:
-    """1 before 6."""
     done = here("explore", "mine.py:never", "mine.py:lost", QUICKER, "--no-store", "--require-sometimes")
 
     assert done.returncode == 1
@@ -461,7 +441,6 @@ def test_an_expectation_that_is_not_met_weighs_more_than_one_that_is_unknown(her
 
 
 def test_json_is_one_object_with_all_that_a_script_needs(mine: Path) -> None:
-    """The schema `tidegate/report@1`, and nothing else on stdout, though the module prints."""
     done = run(mine, "explore", QUICK, "mine.py:lost", "--json")
 
     found = answer(done)
@@ -507,7 +486,6 @@ def test_json_is_one_object_with_all_that_a_script_needs(mine: Path) -> None:
 
 
 def test_no_target_means_all_that_ship_and_k_picks_from_them(here: Callable[..., Done]) -> None:
-    """`-k` is a part of the name; the order is the catalogue's."""
     expression = "version_not_raised"
 
     done = here("explore", "-k", expression, "--json", "--no-store")
@@ -516,7 +494,6 @@ def test_no_target_means_all_that_ship_and_k_picks_from_them(here: Callable[...,
 
 
 def test_what_ships_has_scopes_and_kinds(mine: Path, here: Callable[..., Done]) -> None:
-    """`--scope` picks a larger one, which has a name of its own; `--only` picks designs or specimens."""
     larger = here("explore", "array_push_lock", "--scope", "large", "--runs", "1", "--json")
     specimens = here("explore", "-k", "owner_not_checked", "--only", "specimens", "--json", "--no-store")
     designs = here("explore", "-k", "owner_not_checked", "--only", "designs")
@@ -530,14 +507,12 @@ def test_what_ships_has_scopes_and_kinds(mine: Path, here: Callable[..., Done]) 
 
 
 def test_a_target_that_is_named_twice_is_explored_once(here: Callable[..., Done]) -> None:
-    """Targets are a set in order."""
     done = here("explore", QUICKER, QUICK, QUICKER, "--json", "--no-store")
 
     assert [each["name"] for each in answer(done)["scenarios"]] == [QUICKER, QUICK]
 
 
 def test_random_runs_can_be_had_again_by_their_seed(mine: Path, here: Callable[..., Done]) -> None:
-    """The seed is shown, drawn where none is given, taken from the environment, and one run can be had alone."""
     sampled = ("explore", STALL, "--runs", "2000", "--out")
     drawn = here(*sampled, "drawn")
     seed = drawn.stdout.splitlines()[0].removeprefix("seed ")
@@ -559,7 +534,6 @@ def test_random_runs_can_be_had_again_by_their_seed(mine: Path, here: Callable[.
 def test_the_report_and_the_traces_are_the_same_in_every_run(
     tmp_path: Path, here: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Byte for byte, whatever the hash seed, the seconds aside; a random one is that of this process."""
     found: list[tuple[int, str, str, dict[str, bytes]]] = []
     for hash_seed in ("0", "1", "random"):
         directory = tmp_path / hash_seed
@@ -574,7 +548,6 @@ def test_the_report_and_the_traces_are_the_same_in_every_run(
 
 
 def test_files_are_safe_whatever_a_scenario_is_called(mine: Path, here: Callable[..., Done]) -> None:
-    """They stay in the directory, have plain names, are apart, and can be replayed; nothing obeys an escape."""
     done = run(mine, "explore", "mine.py:HOSTILE", "--out", "out", PYTHONIOENCODING="ascii")
 
     traces = sorted((mine / "out").glob("*.json"))
@@ -589,7 +562,6 @@ def test_files_are_safe_whatever_a_scenario_is_called(mine: Path, here: Callable
 
 
 def test_a_file_is_there_whole_or_not_at_all(mine: Path, here: Callable[..., Done]) -> None:
-    """A place that cannot be taken leaves nothing half written beside it, and is a clear error."""
     blocked = mine / "out" / f"{QUICKER}.json"
     blocked.mkdir(parents=True)
 
@@ -604,7 +576,6 @@ def test_a_file_is_there_whole_or_not_at_all(mine: Path, here: Callable[..., Don
 
 
 def test_a_stored_trace_is_reproduced(tmp_path: Path, here: Callable[..., Done]) -> None:
-    """From the JSON, and from the page that carries it; the command that is pasted is the real one."""
     assert here("explore", QUICK).returncode == 0
     stored = Path(".tidegate", "failures", QUICK)
     trace = decoded(json.loads((tmp_path / f"{stored}.json").read_text()))
@@ -628,7 +599,7 @@ def test_a_stored_trace_is_reproduced(tmp_path: Path, here: Callable[..., Done])
 def test_a_program_that_has_changed_is_caught_at_the_first_step_that_differs(
     mine: Path, here: Callable[..., Done], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code 4, the step, and what was enabled instead."""
+    """Exit code 4, the step, and the steps that were enabled instead."""
     assert said_here(("explore", "mine.py:lost", "--out", "out"), mine, capsys).code == 1
     (trace,) = (mine / "out").glob("*.json")
     (mine / "mine.py").write_text(MINE.replace("found[COUNT] + 1", "found[COUNT] + 2"))
@@ -653,7 +624,7 @@ def test_a_program_that_has_changed_is_caught_at_the_first_step_that_differs(
 def test_a_trace_leads_to_no_code_outside_of_the_current_directory(
     mine: Path, here: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A trace may come from anywhere: what it names is run only where the user stands, or where the user says so."""
+    """A trace may come from anywhere."""
     assert here("explore", "mine.py:lost", "--out", "out").returncode == 1
     (trace,) = (mine / "out").glob("*.json")
     elsewhere = mine / "elsewhere"
@@ -676,7 +647,6 @@ def test_a_trace_leads_to_no_code_outside_of_the_current_directory(
 
 
 def test_the_list_has_every_scenario_that_ships(here: Callable[..., Done]) -> None:
-    """Name, kind, expectation, scopes, summary: a line each, and as JSON."""
     printed, found = here("list"), answer(here("list", "--json"))
 
     assert [line.split()[0] for line in printed.stdout.splitlines()] == list(CATALOGUE)
@@ -697,7 +667,6 @@ def test_the_list_has_every_scenario_that_ships(here: Callable[..., Done]) -> No
 
 
 def test_what_stands_in_a_file_is_listed_and_explored(tmp_path: Path, here: Callable[..., Done]) -> None:
-    """A scenario, a list, and what a function says that it makes, one or some; a function that says nothing is not called."""
     own = "def one() -> Scenario:\n    return counter(processes=1)\n"
     own += "def some() -> list[Scenario]:\n    return [counter('a', processes=1), counter('b')]\n"
     own += "def text() -> str:\n    raise AssertionError\n"
@@ -716,7 +685,6 @@ def test_what_stands_in_a_file_is_listed_and_explored(tmp_path: Path, here: Call
 
 
 def test_the_diagram_is_drawn_from_the_table(here: Callable[..., Done]) -> None:
-    """The text of `tidegate.invocations.diagrams.mermaid`, as it is and as JSON."""
     printed, found = here("diagram", "invocation"), answer(here("diagram", "invocation", "--json"))
 
     assert printed.stdout == mermaid(INVOCATION)
@@ -725,7 +693,6 @@ def test_the_diagram_is_drawn_from_the_table(here: Callable[..., Done]) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_completes_commands(tmp_path: Path, shell: str) -> None:
-    """The script asks the command by a variable, and the command answers."""
     script = run(tmp_path, "completion", shell).stdout
     variables = {"_TIDEGATE_COMPLETE": f"{shell}_complete", "COMP_WORDS": "tidegate expl", "COMP_CWORD": "1"}
     if shell == "fish":
@@ -737,7 +704,6 @@ def test_a_shell_completes_commands(tmp_path: Path, shell: str) -> None:
 
 
 def test_the_doctor_tells_what_is_here_and_shows_no_secret(here: Callable[..., Done]) -> None:
-    """A server that is named and does not answer is a failure; one that is not named is not."""
     nothing = {"TIDEGATE_MONGODB_URI": "", "TIDEGATE_KAFKA_BOOTSTRAP": ""}
     well, ill = (
         here("doctor", **nothing),
@@ -776,7 +742,6 @@ def test_a_reader_who_leaves_is_not_an_error(tmp_path: Path) -> None:
     ],
 )
 def test_a_full_disk_behind_stdout_is_one_clear_error(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    """With `--json`, too, where the answer cannot tell it."""
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "tidegate", *arguments],
@@ -809,7 +774,6 @@ def test_a_full_disk_behind_stdout_is_one_clear_error(tmp_path: Path, arguments:
 def test_colour_is_for_terminals_unless_somebody_says_otherwise(
     here: Callable[..., Done], option: tuple[str, ...], variables: dict[str, str], is_coloured: bool
 ) -> None:
-    """The option wins, then NO_COLOR, then FORCE_COLOR; a pipe gets none."""
     good = here("explore", QUICKER, "--no-store", *option, **variables)
     bad = here("explore", "nothing", *option, **variables)
 
@@ -817,14 +781,13 @@ def test_colour_is_for_terminals_unless_somebody_says_otherwise(
 
 
 def test_nothing_is_wrapped_in_a_pipe(here: Callable[..., Done]) -> None:
-    """Logs and grep want whole lines, however narrow the terminal was."""
+    """Logs and grep need whole lines, however narrow the terminal was."""
     done = here("explore", QUICKER, "--no-store", COLUMNS="20")
 
     assert len(done.stdout.splitlines()[0]) > 200
 
 
 def test_a_terminal_sees_a_live_line_and_a_pipe_a_plain_result(tmp_path: Path, here: Callable[..., Done]) -> None:
-    """Progress is on stderr; stdout is the same with and without a terminal there."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-m", "tidegate", "explore", STALL, "--no-store"],
@@ -839,7 +802,7 @@ def test_a_terminal_sees_a_live_line_and_a_pipe_a_plain_result(tmp_path: Path, h
         try:
             while chunk := os.read(ours, 4096):
                 seen += chunk
-        except OSError:  # how Linux says that the other end is closed
+        except OSError:  # Linux raises it if the other end is closed
             pass
         assert exploring.stdout is not None
         result = exploring.stdout.read()
@@ -851,7 +814,6 @@ def test_a_terminal_sees_a_live_line_and_a_pipe_a_plain_result(tmp_path: Path, h
 
 
 def test_a_log_sees_a_line_in_fifteen_seconds() -> None:
-    """One plain line per 15 s where there is no terminal."""
     times = iter([0.0, 5.0, 14.9, 15.0, 29.9, 31.0])
     err = StringIO()
 
@@ -866,7 +828,6 @@ def test_a_log_sees_a_line_in_fifteen_seconds() -> None:
 
 
 def test_a_search_that_cannot_end_is_reported_before_most_of_it_is_done(here: Callable[..., Done]) -> None:
-    """How many states are expected, which bound is in the way, and what to do; then how far the search came."""
     done = here("explore", "array_push_lock", "--max-states", "6000", "--no-store")
 
     assert done.returncode == ExitCode.INCONCLUSIVE
@@ -880,7 +841,6 @@ def test_a_search_that_cannot_end_is_reported_before_most_of_it_is_done(here: Ca
 
 
 def test_what_grows_without_end_is_named_while_the_search_runs() -> None:
-    """Once, as a warning, when the search knows it."""
     shown: list[Progress] = []
     err = StringIO()
 
@@ -901,7 +861,6 @@ TARGETS: Final = ("explore", QUICKER, "mine.py:forever", QUICK)
 def signalled(
     cwd: Path, numbers: tuple[signal.Signals, ...], *arguments: str, command: tuple[str, ...] = INTERRUPTIBLE
 ) -> tuple[int, str, str]:
-    """Run the command, send the signals once a search is under way, and wait for the end."""
     with subprocess.Popen(
         [*command, *arguments],
         cwd=cwd,
@@ -914,7 +873,7 @@ def signalled(
         while "searching" not in (line := exploring.stderr.readline()):
             assert line, "it ended before it was under way"
         for place, number in enumerate(numbers):
-            time.sleep(0.5 if place else 0)  # so that the first is handled before the second comes
+            time.sleep(0.5 if place else 0)  # the first must be handled before the second arrives
             exploring.send_signal(number)
         out, err = exploring.communicate(timeout=50)
     return exploring.returncode, out, err
@@ -922,7 +881,6 @@ def signalled(
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_search_and_what_was_found_is_shown(mine: Path, number: signal.Signals, code: int) -> None:
-    """The step is finished, the partial summary written, the exit code says which signal."""
     ended, out, _ = signalled(mine, (number,), *TARGETS)
 
     assert ended == code
@@ -935,7 +893,6 @@ def test_a_signal_ends_the_search_and_what_was_found_is_shown(mine: Path, number
     ("number", "code"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.long), (signal.SIGTERM, 143)]
 )
 def test_a_signal_ends_the_search_and_the_json_is_whole(mine: Path, number: signal.Signals, code: int) -> None:
-    """The same for a script."""
     ended, found, _ = signalled(mine, (number,), *TARGETS, "--json")
 
     assert ended == code
@@ -957,7 +914,7 @@ def test_a_signal_ends_the_search_and_the_json_is_whole(mine: Path, number: sign
 def test_what_does_not_ask_for_signals_is_ended_soon(
     mine: Path, number: signal.Signals, code: int, grace_s: float | None
 ) -> None:
-    """A law that takes a minute stands for all that comes beside a search; what was found before is shown."""
+    """A law that takes a minute represents any code that does not check for signals."""
     command = INTERRUPTIBLE if grace_s is None else impatient(grace_s)
     ended, out, err = signalled(mine, (number,), "explore", QUICKER, "mine.py:hangs", "--no-store", command=command)
 
@@ -967,7 +924,6 @@ def test_what_does_not_ask_for_signals_is_ended_soon(
 
 
 def test_a_second_interrupt_stops_at_once(mine: Path) -> None:
-    """Where a step does not end, the second signal does not wait for it; still no traceback."""
     ended, out, err = signalled(mine, (signal.SIGINT, signal.SIGINT), "explore", "mine.py:hangs", "--json")
 
     assert (ended, err) == (130, "error: interrupted\n")

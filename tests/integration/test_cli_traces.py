@@ -1,5 +1,3 @@
-"""What the command line does with a stored trace: replay it further, show it in other forms, compare it, compress it."""
-
 from __future__ import annotations
 
 import gzip
@@ -28,8 +26,6 @@ OTHER: Final = "transition.not_read_again"
 
 
 class Done(NamedTuple):
-    """How a command ended."""
-
     returncode: int
     stdout: str
     stderr: str
@@ -40,7 +36,6 @@ Run = Callable[..., Done]
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with two traces, one of them also as a page."""
     folder = tmp_path_factory.mktemp("traces")
     for name, file in ((NAME, "run.json"), (OTHER, "other.json")):
         trace = explore(shipped(name)).trace
@@ -53,7 +48,6 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def here(stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs the command in a directory of its own that has the traces."""
     for file in stored.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     monkeypatch.chdir(tmp_path)
@@ -75,7 +69,6 @@ def answer(done: Done) -> dict[str, Any]:
 
 
 def test_a_replay_stops_after_a_step_and_shows_the_state(here: Run) -> None:
-    """Each value on a line of its own, or as JSON."""
     done = here("replay", "run.json", "--until", "2")
     assert done.returncode == ExitCode.OK
     *_, last = done.stdout.splitlines()
@@ -86,7 +79,7 @@ def test_a_replay_stops_after_a_step_and_shows_the_state(here: Run) -> None:
 
 
 def test_a_trace_that_does_not_say_where_its_scenario_is_needs_a_target(here: Run) -> None:
-    """What pytest recorded has a name only, and a file may lie elsewhere: the answer is what to write instead."""
+    """A trace that pytest recorded has only a name, and a file may have moved."""
     trace = json.loads(Path("run.json").read_text())
     for name, said in (
         ("coupons", "among those that ship, and the trace names it"),
@@ -105,7 +98,6 @@ def test_a_trace_that_does_not_say_where_its_scenario_is_needs_a_target(here: Ru
 
 
 def test_there_is_no_step_beyond_the_last(here: Run) -> None:
-    """It is said how many there are."""
     done = here("replay", "run.json", "--until", "9")
     assert done.returncode == ExitCode.USAGE
     assert "there is no step 9" in done.stderr
@@ -113,7 +105,6 @@ def test_there_is_no_step_beyond_the_last(here: Run) -> None:
 
 
 def test_a_replay_goes_on_and_finds_what_lies_beyond(here: Run) -> None:
-    """From the step where it stops; the whole run is shown."""
     found = answer(here("replay", "run.json", "--until", "1", "--continue", "--json"))
     assert (found["verdict"], found["steps"], found["ok"]) == ("violated", 1, False)
     whole = decoded(found["counterexample"])
@@ -124,7 +115,7 @@ def test_a_replay_goes_on_and_finds_what_lies_beyond(here: Run) -> None:
 
 
 def test_where_a_replay_diverges_it_can_go_on_from_the_step_before(here: Run) -> None:
-    """A program that was mended diverges from the trace of the faulty one; what it does instead breaks no law."""
+    """A repaired program diverges from the trace of the faulty one; its own run breaks no law."""
     done = here("replay", "other.json", "transition")
     assert done.returncode == ExitCode.DIVERGED
     assert "recorded: r1: find status, owner, version of invocations" in done.stderr
@@ -138,7 +129,6 @@ def test_where_a_replay_diverges_it_can_go_on_from_the_step_before(here: Run) ->
 
 
 def test_steps_are_shown_one_by_one_with_all_that_they_change(here: Run) -> None:
-    """In a pipe all at once."""
     done = here("replay", "run.json", "--step")
     assert done.returncode == ExitCode.OK
     lines = done.stdout.splitlines()
@@ -147,7 +137,6 @@ def test_steps_are_shown_one_by_one_with_all_that_they_change(here: Run) -> None
 
 
 def test_on_a_terminal_the_reader_says_when(here: Run) -> None:
-    """Enter or n: the next step; p: back; q: the end."""
     assert here("replay", "run.json").returncode == ExitCode.OK
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "tidegate", "replay", "run.json", "--step"]
@@ -173,7 +162,6 @@ def test_on_a_terminal_the_reader_says_when(here: Run) -> None:
     "options", [("--max-states", "5"), ("--timeout", "5s"), ("--step", "--json"), ("--step", "--continue")]
 )
 def test_options_that_do_not_fit_are_refused(here: Run, options: tuple[str, ...]) -> None:
-    """And say why."""
     done = here("replay", "run.json", *options)
     assert done.returncode == ExitCode.USAGE
     assert "does not fit" in done.stderr
@@ -183,7 +171,6 @@ def test_options_that_do_not_fit_are_refused(here: Run, options: tuple[str, ...]
 
 
 def test_a_trace_is_shown_as_a_table_or_in_another_form(here: Run) -> None:
-    """One line a step; each form is one that others read."""
     table = here("trace", "show", "run.json").stdout.splitlines()
     assert len(table) == 2 + 3
     assert here("trace", "show", "run.html").stdout.splitlines() == table
@@ -197,7 +184,6 @@ def test_a_trace_is_shown_as_a_table_or_in_another_form(here: Run) -> None:
 
 
 def test_a_compressed_trace_is_replayed_and_its_bytes_are_always_the_same(here: Run) -> None:
-    """No time and no name is in it."""
     for file in ("a.json.gz", "b.json.gz"):
         assert here("trace", "convert", "run.json", "--format", "json", "-o", file).returncode == ExitCode.OK
     assert Path("a.json.gz").read_bytes() == Path("b.json.gz").read_bytes()
@@ -214,7 +200,7 @@ DAMAGES: Final[dict[str, tuple[Callable[[], bytes], str]]] = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_or_hostile_compressed_file_is_one_clear_error(here: Run, damage: str) -> None:
-    """A small file may hold any number of zeros; no more is unpacked than a trace may have."""
+    """A small file may unpack to any number of zeros, so unpacking has a limit."""
     data, why = DAMAGES[damage]
     Path("bad.json.gz").write_bytes(data())
     done = here("replay", "bad.json.gz")
@@ -224,7 +210,6 @@ def test_a_damaged_or_hostile_compressed_file_is_one_clear_error(here: Run, dama
 
 
 def test_a_form_must_be_named_and_a_file_can_be_written(here: Run) -> None:
-    """To convert is to say what to."""
     assert here("trace", "convert", "run.json").returncode == ExitCode.USAGE
     found = answer(here("trace", "convert", "run.json", "--format", "mermaid", "-o", "run.mmd", "--json"))
     assert (found["out"], found["ok"]) == ("run.mmd", True)
@@ -235,14 +220,12 @@ def test_a_form_must_be_named_and_a_file_can_be_written(here: Run) -> None:
 
 
 def test_one_step_is_one_step(here: Run) -> None:
-    """And no reader need forgive a plural."""
     said = here("replay", "run.json", "--until", "1").stdout
 
     assert ("reproduced 1 step\n" in said, ": 1 steps" in said) == (True, False)
 
 
 def test_two_runs_are_compared(here: Run) -> None:
-    """A failing run with its nearest passing one; with itself; with one that begins otherwise."""
     found = answer(here("trace", "diff", "run.json", "--json"))
     trace = decoded(json.loads(Path("run.json").read_text()))
     assert trace.passing is not None
@@ -255,14 +238,12 @@ def test_two_runs_are_compared(here: Run) -> None:
 
 
 def test_a_trace_is_taken_out_of_a_page(here: Run) -> None:
-    """No file is overwritten that nobody has named."""
     assert here("trace", "extract", "run.html").returncode == ExitCode.USAGE
     assert here("trace", "extract", "run.html", "-o", "again.json").returncode == ExitCode.OK
     assert json.loads(Path("again.json").read_text()) == json.loads(Path("run.json").read_text())
 
 
 def test_the_states_of_one_scenario_are_drawn(here: Run) -> None:
-    """Of several, none is."""
     assert here("explore", NAME, "--no-store", "-q", "--dot", "states.dot").returncode == ExitCode.OK
     assert Path("states.dot").read_text().startswith(f'digraph "{NAME}"')
     assert here("explore", NAME, OTHER, "--no-store", "-q", "--dot", "x.dot").returncode == ExitCode.USAGE

@@ -1,5 +1,3 @@
-"""Settings in layers, by tables: what is read as what, who wins, what is refused, and that no secret is shown."""
-
 from __future__ import annotations
 
 import inspect
@@ -62,7 +60,6 @@ def settings(draw: st.DrawFn) -> WorkerSettings:
 
 
 Said: TypeAlias = list[tuple[int, int]]
-"""Which layer says which number, each layer once."""
 
 
 def keeps_what_no_layer_speaks_of(code: WorkerSettings) -> bool:
@@ -72,7 +69,7 @@ def keeps_what_no_layer_speaks_of(code: WorkerSettings) -> bool:
 
 
 def is_read_as_it_is_shown(code: WorkerSettings) -> bool:
-    """Law CF2: each row, given as an argument, over the settings of somebody else."""
+    """Law CF2: each row, given as an argument, over other settings."""
     shown = from_arguments(f"{row.path}={row.value}" for row in configured(code).rows)
     return configured(WorkerSettings(("x",), "y", "z"), shown).settings == code
 
@@ -91,7 +88,7 @@ def has_what_the_uppermost_says(said: Said) -> bool:
 
 
 def tells_no_secret(password: str) -> bool:
-    """Law CF4: of the code's or of a layer's, in what is shown and in what is refused."""
+    """Law CF4: passwords of the code and of a layer, in the output and in errors."""
     code = attrs.evolve(CODE, options={"sasl_plain_password": password})
     told = repr(configured(code, from_arguments([f"options.ssl_password={password}"])))
     for path, wrong in ((("options", "sasl_plain_password"), [password]), (("options",), [password])):
@@ -106,30 +103,26 @@ def tells_no_secret(password: str) -> bool:
 
 @given(settings())
 def test_what_no_layer_speaks_of_is_what_the_code_says(code: WorkerSettings) -> None:
-    """Law CF1."""
     assert keeps_what_no_layer_speaks_of(code)
 
 
 @given(settings())
 def test_what_is_shown_is_read_as_it_is(code: WorkerSettings) -> None:
-    """Law CF2."""
     assert is_read_as_it_is_shown(code)
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 99)), unique_by=lambda each: each[0]))
 def test_the_uppermost_layer_wins_and_is_the_origin(said: Said) -> None:
-    """Law CF3."""
     assert has_what_the_uppermost_says(said)
 
 
 @given(st.text("0123456789", min_size=9).map("hunter".__add__))
 def test_no_secret_is_told(password: str) -> None:
-    """Law CF4."""
     assert tells_no_secret(password)
 
 
 def keeps_the_first(tree: dict[str, Any], origins: dict[tuple[str, ...], str], setting: Setting) -> None:
-    """A layer wins over those above it."""
+    """Planted bug: a lower layer wins over those above it."""
     for name in setting.path[:-1]:
         tree = tree.setdefault(name, {})
     tree.setdefault(setting.path[-1], setting.value)
@@ -149,7 +142,6 @@ def keeps_the_first(tree: dict[str, Any], origins: dict[tuple[str, ...], str], s
 def test_each_law_is_broken_by_a_planted_fault(
     monkeypatch: pytest.MonkeyPatch, name: str, wrong: object, breaks: Callable[[], bool]
 ) -> None:
-    """It holds without the fault; with it, it does not, or nothing can be configured."""
     assert breaks()
     monkeypatch.setattr(configuration, name, wrong)
 
@@ -185,7 +177,6 @@ def test_each_law_is_broken_by_a_planted_fault(
     ],
 )
 def test_text_is_read_by_the_type_of_what_it_sets(text: str, path: str, value: object) -> None:
-    """What is beside it stays as the code has it."""
     found: Any = configured(CODE, from_arguments([text])).settings
     for name in path.split("."):
         found = found[name] if isinstance(found, dict) else getattr(found, name)
@@ -203,7 +194,6 @@ def test_text_is_read_by_the_type_of_what_it_sets(text: str, path: str, value: o
     ],
 )
 def test_one_of_several_is_chosen_by_its_kind(texts: list[str], backoff: object) -> None:
-    """Whatever a lower layer says of another kind is not taken over."""
     lower = [
         Setting(("consumer", "partition", "backoff", "factor_ppm"), 3_000_000, "a file"),
         Setting(("consumer", "partition", "window_max"), 3, "a file"),
@@ -215,8 +205,6 @@ def test_one_of_several_is_chosen_by_its_kind(texts: list[str], backoff: object)
 
 
 def test_who_chose_one_of_several_is_told() -> None:
-    """The kind has an origin of its own."""
-
     def chosen(code: WorkerSettings, *texts: str) -> list[str]:
         rows = configured(code, from_arguments(texts)).rows
         return [f"{row.value} {row.origin}" for row in rows if row.path == "consumer.partition.backoff.kind"]
@@ -230,7 +218,6 @@ def test_who_chose_one_of_several_is_told() -> None:
 
 
 def test_a_field_that_follows_from_others_goes_on_to_do_so() -> None:
-    """Thresholds follow from the concurrency, unless the code has said otherwise."""
     more = from_arguments(["concurrency=32"])
     own = attrs.evolve(CODE, consumer=ConsumerRules(9, Thresholds(50, 5)))
 
@@ -281,7 +268,7 @@ def test_a_field_that_follows_from_others_goes_on_to_do_so() -> None:
     ],
 )
 def test_what_cannot_be_is_refused_with_where_it_came_from(text: str, said: str) -> None:
-    """Law CF4; bad input: the first thing that is wrong, and what to do."""
+    """Law CF4."""
     with pytest.raises(Misuse) as refused:
         configured(CODE, from_arguments([text]))
 
@@ -305,7 +292,6 @@ def test_what_cannot_be_is_refused_with_where_it_came_from(text: str, said: str)
     ],
 )
 def test_a_file_has_types_of_its_own(tmp_path: Path, text: str, said: str) -> None:
-    """Text is no number where numbers can be written; only arguments and the environment have nothing but text."""
     file = tmp_path / "worker.toml"
     file.write_text(f"[worker]\n{text}")
     with pytest.raises(Misuse, match=re.escape(said)) as refused:
@@ -315,7 +301,6 @@ def test_a_file_has_types_of_its_own(tmp_path: Path, text: str, said: str) -> No
 
 
 def test_a_file_has_values_of_their_types(tmp_path: Path) -> None:
-    """Numbers, yes and no, lists, and text where a value is named or measured."""
     file = tmp_path / "worker.toml"
     file.write_text("""
 [worker]
@@ -339,7 +324,7 @@ backoff = {kind = "series", intervals = ["1 s", "2 s"]}
 
 
 def test_a_secret_of_a_wrong_type_is_not_shown() -> None:
-    """Law CF4, where text was expected."""
+    """Law CF4."""
     with pytest.raises(Misuse) as refused:
         configured(CODE, [Setting(("options", "sasl_plain_password"), 123456, "a file")])
 
@@ -348,7 +333,7 @@ def test_a_secret_of_a_wrong_type_is_not_shown() -> None:
 
 
 def test_no_secret_is_shown() -> None:
-    """Law CF4: a password of the code's, one of a layer's, and objects that may hold one."""
+    """Law CF4, including objects that may hold a secret."""
     options: Any = {"sasl_plain_password": "hunter2", "ssl_context": "hunter2", "sasl_oauth_token_provider": object()}
     code = attrs.evolve(CODE, options=options)
     found = configured(code, from_arguments(["options.ssl_password=hunter2"]))
@@ -374,7 +359,6 @@ def test_no_secret_is_shown() -> None:
     ],
 )
 def test_a_file_is_toml_or_yaml(tmp_path: Path, name: str, text: str) -> None:
-    """In pyproject.toml it is a tool's table; each value knows the file."""
     file = tmp_path / name
     file.write_text(text)
 
@@ -389,7 +373,7 @@ _BOMB: Final = (
     + "".join(f", a{n}: &a{n} {{x: *a{n - 1}, y: *a{n - 1}}}" for n in range(1, 40))
     + "}"
 )
-"""Each name stands for the one before it, twice."""
+"""Each name refers to the one before it, twice."""
 
 
 @pytest.mark.parametrize(
@@ -407,7 +391,7 @@ _BOMB: Final = (
     ],
 )
 def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, name: str, text: str, said: str) -> None:
-    """Bad input; YAML is data, and makes no objects."""
+    """YAML is parsed as data and creates no objects."""
     file = tmp_path / name
     file.write_text(text)
     with pytest.raises(Misuse, match=re.escape(said)):
@@ -416,7 +400,6 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, name: str, text: st
 
 @pytest.mark.parametrize(("name", "begins"), [("worker.toml", "x = "), ("worker.yaml", "x: ")])
 def test_a_file_that_is_nested_too_deeply_is_told(tmp_path: Path, name: str, begins: str) -> None:
-    """Bad input: brackets alone."""
     (tmp_path / name).write_text(begins + "[" * 3_000)
     with pytest.raises(Misuse) as refused:
         from_file(tmp_path / name, "worker")
@@ -425,13 +408,11 @@ def test_a_file_that_is_nested_too_deeply_is_told(tmp_path: Path, name: str, beg
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    """Bad input."""
     with pytest.raises(Misuse, match="No such file"):
         from_file(tmp_path / "nothing.toml", "worker")
 
 
 def test_yaml_needs_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What reads it is not installed with the rest."""
     (tmp_path / "worker.yaml").write_text("")
     monkeypatch.setitem(sys.modules, "yaml", None)
 
@@ -440,7 +421,7 @@ def test_yaml_needs_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_environment_nests_by_two_underscores() -> None:
-    """What belongs to nobody else is left alone: Kubernetes sets TIDEGATE_WORKER_SERVICE_HOST for a service so called."""
+    """Kubernetes sets TIDEGATE_WORKER_SERVICE_HOST for a service of that name."""
     environ = {
         "TIDEGATE_WORKER__CONSUMER__PARTITION__DRAIN__TOTAL": "25 s",
         "TIDEGATE_WORKER_SERVICE_HOST": "10.0.0.1",
@@ -454,7 +435,7 @@ def test_the_environment_nests_by_two_underscores() -> None:
 
 
 def test_a_section_of_the_environment_that_there_is_not_is_refused() -> None:
-    """Or a misspelt setting would be what is by default, and nobody told."""
+    """Otherwise a misspelt setting would silently keep its default."""
     with pytest.raises(Misuse, match="there is no setting workr") as caught:
         from_environment({"TIDEGATE_WORKR__GROUP": "g"}, "worker")
 
@@ -464,13 +445,12 @@ def test_a_section_of_the_environment_that_there_is_not_is_refused() -> None:
 
 @pytest.mark.parametrize("text", ["executors", "=8", ".executors=8", "consumer..batch=8"])
 def test_an_argument_that_sets_nothing_is_refused(text: str) -> None:
-    """Bad input."""
     with pytest.raises(Misuse, match="sets nothing"):
         from_arguments([text])
 
 
 def test_the_options_are_those_of_the_client() -> None:
-    """Each is one of aiokafka's, and each of aiokafka's that can be written down is there."""
+    """Includes each option of aiokafka that text can express."""
     made_here = {"ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password"}
     the_workers = {
         "bootstrap_servers",

@@ -1,5 +1,3 @@
-"""The stores that ship keep the contract that programs rely on: the same check that anybody's adapter can run."""
-
 from __future__ import annotations
 
 import asyncio
@@ -20,13 +18,13 @@ def test_the_embedded_store_keeps_the_contract() -> None:
 
 
 def test_mongodb_keeps_the_contract(mongodb: str, database: str) -> None:
-    """Law K1, through pymongo."""
+    """Law K1."""
     with MongoClient[dict[str, object]](mongodb) as client:
         assert run(agreement(CHECK), choosing(documents(Mongo(client, database)))) == ()
 
 
 def test_mongodb_keeps_the_contract_for_an_event_loop(mongodb: str, database: str) -> None:
-    """Law K1, through pymongo's own asyncio."""
+    """Law K1."""
 
     async def check() -> object:
         async with AsyncMongoClient[dict[str, object]](mongodb) as client:

@@ -1,4 +1,4 @@
-"""The port to cronsim, beside a minute-by-minute search of its own, and where clocks are set forward and back."""
+"""The port to cronsim, compared with a minute-by-minute search, around clock changes too."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MINUTE_LONG = timedelta(minutes=1)
 BERLIN = "CRON_TZ=Europe/Berlin "
 FORWARD, BACK = datetime(2026, 3, 29, tzinfo=UTC), datetime(2026, 10, 25, tzinfo=UTC)
-"""Days on which the clocks of Berlin are set forward from 2 to 3, and back from 3 to 2, at 1:00 UTC."""
+"""In Berlin clocks go forward from 2 to 3, and back from 3 to 2, at 1:00 UTC."""
 
 
 def at(when: datetime) -> Instant:
@@ -36,7 +36,6 @@ def at(when: datetime) -> Instant:
 
 
 def named(expression: str, since: datetime, until: datetime) -> list[str]:
-    """What an expression names from one time to another, in UTC."""
     found, after = [], at(since)
     while (due := next_after(expression, after)) is not None and due - at(until) < 0:
         found.append((EPOCH + timedelta(microseconds=due.at)).strftime("%d %H:%M:%S"))
@@ -44,14 +43,13 @@ def named(expression: str, since: datetime, until: datetime) -> list[str]:
     return found
 
 
-# --- beside a search minute by minute ---------------------------------------------------------------------------------
+# --- compared with a minute-by-minute search --------------------------------------------------------------------------
 
 Field = tuple[str, frozenset[int]]
-"""How a field is written, and what it names."""
 
 
 def field(random: Random, most: int, least: int = 0, *, early: int | None = None) -> Field:
-    """All, each so many, some, or a range, each so many of it or all; those that are named are early ones."""
+    """A random field; `early` bounds the values it names."""
     last = early or most
     low, step = random.randint(least, last), random.randint(1, most)
     high = random.randint(low, last)
@@ -68,8 +66,6 @@ def field(random: Random, most: int, least: int = 0, *, early: int | None = None
 
 
 class Expression(NamedTuple):
-    """A cron of five fields, of every month."""
-
     minute: Field
     hour: Field
     day: Field
@@ -84,7 +80,7 @@ class Expression(NamedTuple):
         return is_day and shown.minute in self.minute[1] and shown.hour in self.hour[1]
 
     def named(self, zone: ZoneInfo, since: datetime, until: datetime) -> Iterator[datetime]:
-        """Laws CR1 to CR3, minute by minute of the clocks of the zone."""
+        """Laws CR1 to CR3, by a search over each minute of the zone's clock."""
         is_fixed = "*" not in (self.minute[0][0], self.hour[0][0])
         ahead = since.astimezone(zone).utcoffset()
         for number in range(1, (until - since) // MINUTE_LONG):
@@ -101,7 +97,6 @@ class Expression(NamedTuple):
 
 
 def drawn(random: Random, day: datetime) -> Expression:
-    """Of a day near a change of the clocks, more often than not."""
     near, weekday = (day + random.randint(-1, 1) * timedelta(days=1)).day, day.isoweekday() % 7
     days = random.choice([("*", frozenset(range(1, 32))), (str(near), frozenset({near})), field(random, 31, 1)])
     weekdays = random.choice([("*", frozenset(range(8))), (str(weekday), frozenset({weekday})), field(random, 7)])
@@ -110,7 +105,6 @@ def drawn(random: Random, day: datetime) -> Expression:
 
 @cache
 def changes(name: str) -> tuple[datetime, ...]:
-    """When the clocks of a zone are set, from 2024 to 2030, to the minute."""
     found, when = list[datetime](), datetime(2024, 1, 1, tzinfo=UTC)
 
     def ahead(at: datetime) -> timedelta | None:
@@ -135,7 +129,7 @@ CHUNKS = 3
 
 
 def triples(random: Random) -> Iterator[tuple[str, datetime]]:
-    """Zones and changes: each one of them at length, and more at random."""
+    """Zone and clock change: all pairs with `AT_LENGTH`, then random ones."""
     if AT_LENGTH:
         yield from ((name, when) for name in ZONES for when in changes(name))
     while True:
@@ -146,7 +140,7 @@ def triples(random: Random) -> Iterator[tuple[str, datetime]]:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_what_is_named_around_a_change_of_the_clocks_is_what_they_show(chunk: int) -> None:
-    """Laws CR1 to CR3, two days to either side, in zones in which the day begins at one, or clocks are set by half an hour, too."""
+    """Laws CR1 to CR3. Some zones skip midnight or shift by half an hour."""
     random = Random("crons")
     number = max(CRONS, sum(len(changes(each)) for each in ZONES)) if AT_LENGTH else CRONS
     for name, when in islice(triples(random), chunk, number, CHUNKS):
@@ -164,13 +158,13 @@ def test_what_is_named_around_a_change_of_the_clocks_is_what_they_show(chunk: in
 
 
 def asked_in_the_zone(fields: str, zone: tzinfo, asked: datetime) -> datetime | None:
-    """Planted: cronsim is asked for times of the zone, as it offers."""
+    """Planted bug: cronsim gets times in the zone, as its API offers."""
     named = (each.astimezone(UTC) for each in CronSim(fields, asked.astimezone(zone)))
     return next((each for each in named if each > asked), None)
 
 
 def test_cronsim_alone_goes_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a day begins at one, it leaves out the first hours of it."""
+    """It leaves out the first hours of a day that begins at one."""
     monkeypatch.setattr(crons, "_first_shown", asked_in_the_zone)
     with pytest.raises(AssertionError):
         test_what_is_named_around_a_change_of_the_clocks_is_what_they_show(0)
@@ -193,7 +187,7 @@ def test_what_is_next_is_later_than_a_part_of_a_minute(after: int, more: int) ->
 )
 @example("30 2 * * *", "Europe/Berlin", BACK + timedelta(minutes=70))
 def test_what_is_next_is_later_in_every_zone(fields: str, zone: str, when: datetime) -> None:
-    """Law CR1. cronsim, asked in the second of two hours, names the first: for ever, as the cell does not move then."""
+    """Law CR1. In the second of two equal hours cronsim returns the first, forever."""
     found = next_after(f"CRON_TZ={zone} {fields}", at(when))
 
     assert found is not None
@@ -202,7 +196,7 @@ def test_what_is_next_is_later_in_every_zone(fields: str, zone: str, when: datet
 
 
 def test_where_the_clocks_are_set_forward() -> None:
-    """Laws CR2 and CR3: half past two is not there."""
+    """Laws CR2 and CR3: half past two does not exist."""
     until = FORWARD + timedelta(days=1)
 
     assert named(f"{BERLIN}30 2 * * *", FORWARD, until) == ["29 01:00:00"]
@@ -212,7 +206,7 @@ def test_where_the_clocks_are_set_forward() -> None:
 
 
 def test_where_the_clocks_are_set_back() -> None:
-    """Laws CR2 and CR3: half past two is there twice."""
+    """Laws CR2 and CR3: half past two occurs twice."""
     since, until = BACK - timedelta(hours=1), BACK + timedelta(hours=23)
 
     assert named(f"{BERLIN}30 2 * * *", since, until) == ["25 00:30:00"]
@@ -222,13 +216,12 @@ def test_where_the_clocks_are_set_back() -> None:
 
 
 def test_a_cron_of_seconds() -> None:
-    """Six fields begin with the second."""
     assert named("*/20 * * * * *", FORWARD, FORWARD + timedelta(minutes=1)) == ["29 00:00:20", "29 00:00:40"]
     assert next_after("30 59 23 31 12 *", Instant(0)) == Instant(((364 * 24 + 23) * 60 + 59) * MINUTE + 30 * SECOND)
 
 
 def test_a_yearly_cron_is_not_due_in_june() -> None:
-    """W16: pynenc fires it at first sight; and what names nothing says so."""
+    """W16: pynenc fires such a cron when it first sees it."""
     june = at(datetime(2026, 6, 15, tzinfo=UTC))
     yearly = Schedule("0 0 1 1 *")
 
@@ -249,7 +242,7 @@ def test_a_yearly_cron_is_not_due_in_june() -> None:
     ],
 )
 def test_what_is_no_cron_is_said(expression: str, why: str) -> None:
-    """Before it is declared; and one that is stored all the same stops no other (law SC7)."""
+    """At declaration. A stored cron that is invalid blocks no other (law SC7)."""
     with pytest.raises(Misuse, match=why):
         check_cron(expression)
 
@@ -259,13 +252,11 @@ def test_what_is_no_cron_is_said(expression: str, why: str) -> None:
 
 @pytest.mark.parametrize("zone", ["Europe/Atlantis", "../../etc/passwd", "", "/etc/localtime"])
 def test_a_zone_that_nobody_knows_is_said(zone: str) -> None:
-    """What to do where a machine has no zones is said, too."""
     with pytest.raises(Misuse, match="pip install tzdata"):
         check_cron(f"CRON_TZ={zone} 0 0 * * *")
 
 
 def test_without_the_extra_it_is_said_what_to_install() -> None:
-    """As for every module that needs one."""
     program = "import sys; sys.modules['cronsim'] = None; import tidegate_adapters.base.crons"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
@@ -273,7 +264,6 @@ def test_without_the_extra_it_is_said_what_to_install() -> None:
 
 
 def test_zones_are_those_of_python() -> None:
-    """The name is handed on as it is."""
     noon = datetime(2026, 7, 1, 12, tzinfo=ZoneInfo("Asia/Kathmandu"))
 
     assert next_after("CRON_TZ=Asia/Kathmandu 0 12 1 7 *", at(FORWARD)) == at(noon)

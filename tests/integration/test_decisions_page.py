@@ -33,8 +33,6 @@ LIMITS: Final = Thresholds(high=6, low=2)
 
 @pytest.fixture
 def example() -> Iterator[Callable[[str], Any]]:
-    """Makes a module of an example, which others may import."""
-
     def made(name: str) -> Any:
         module = sys.modules[name] = ModuleType(name)
         exec(compile(FILES[name], f"{name}.py", "exec"), vars(module))  # noqa: S102  the text of the page
@@ -47,8 +45,6 @@ def example() -> Iterator[Callable[[str], Any]]:
 
 @pytest.fixture
 def topic(kafka: str, make_topic: Callable[[int], str]) -> str:
-    """One with a partition of so many records."""
-
     async def produced(name: str) -> None:
         async with AIOKafkaProducer(bootstrap_servers=kafka) as producer:
             for number in range(RECORDS):
@@ -63,8 +59,6 @@ def topic(kafka: str, make_topic: Callable[[int], str]) -> str:
 
 
 class Work:
-    """The handler of a consumer in threads: it waits for the records that are held, and counts."""
-
     def __init__(self, held: set[int]) -> None:
         self.held, self.released = held, threading.Event()
         self.begun: list[int] = []
@@ -85,9 +79,8 @@ def ours(bootstrap: str, group: str) -> Consumer:
 
 
 def test_offsets_are_committed_with_confluent_kafka(example: Any, kafka: str, topic: str) -> None:
-    """While the first record is in work, nothing is committed; then everything."""
     work, stop, consumer = Work({0}), threading.Event(), ours(kafka, topic)
-    observer = ours(kafka, topic)  # a consumer that is polled answers after seconds
+    observer = ours(kafka, topic)  # a polled consumer takes seconds to answer
 
     def committed() -> int:
         [position] = observer.committed([TopicPartition(topic, 0)], timeout=10)
@@ -108,15 +101,12 @@ def test_offsets_are_committed_with_confluent_kafka(example: Any, kafka: str, to
 
 
 def test_a_consumer_of_confluent_kafka_pauses_and_resumes(example: Any, kafka: str, topic: str) -> None:
-    """No more is in work than the threshold and one poll; in the end all is handled once."""
     module = example("backpressure_confluent")
     module.THRESHOLDS = LIMITS
     work, stop, consumer = Work(set(range(RECORDS))), threading.Event(), ours(kafka, topic)
     taken: list[int] = []
 
     class Counting:
-        """The consumer; it notes how many records each poll takes."""
-
         def __getattr__(self, name: str) -> Any:
             return getattr(consumer, name)
 
@@ -153,8 +143,6 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def test_offsets_are_committed_with_aiokafka(example: Any, kafka: str, topic: str) -> None:
-    """While the first record is in work, nothing is committed; then everything."""
-
     async def consumed() -> tuple[int | None, int | None]:
         released, stop, done = asyncio.Event(), asyncio.Event(), list[int]()
 
@@ -181,7 +169,6 @@ def test_offsets_are_committed_with_aiokafka(example: Any, kafka: str, topic: st
 
 
 def test_a_consumer_of_aiokafka_pauses_and_resumes(example: Any, kafka: str, topic: str) -> None:
-    """No more is in work than the threshold and one poll; in the end all is handled once."""
     module = example("backpressure_aiokafka")
     module.THRESHOLDS = LIMITS
 
@@ -193,7 +180,7 @@ def test_a_consumer_of_aiokafka_pauses_and_resumes(example: Any, kafka: str, top
             begun.append(record.offset)
             _ = await released.wait()
             done.append(record.offset)
-            return True  # what a handler answers does not matter
+            return True  # the handler's result is ignored
 
         async with started(kafka, topic, max_poll_records=4) as consumer:
             loop = asyncio.create_task(module.consume(consumer, handle, stop))
@@ -216,14 +203,13 @@ def test_a_consumer_of_aiokafka_pauses_and_resumes(example: Any, kafka: str, top
 
 
 def test_a_service_is_claimed_by_one_process_at_a_time(example: Any, mongodb: str, database: str) -> None:
-    """In each cycle by each process in its turn, once."""
     module = example("claim_pymongo")
     runs: list[tuple[int, str]] = []
     with MongoClient[Any](mongodb) as client:
         rooms = client[database]
         for name in ("a", "b"):
             module.beat(rooms, name)
-        assert not module.may_run(rooms, "a")  # it came in the middle of a cycle
+        assert not module.may_run(rooms, "a")  # "a" joined in the middle of a cycle
         module.SERVICE = AtomicService(interval=timedelta(seconds=1), spread=timedelta(milliseconds=20))
         began = time.monotonic()
         while len({name for _, name in runs}) < 2 and time.monotonic() - began < 10:
@@ -235,15 +221,12 @@ def test_a_service_is_claimed_by_one_process_at_a_time(example: Any, mongodb: st
 
 
 def test_a_status_changes_once(example: Any, mongodb: str, database: str) -> None:
-    """Of two writers that have read the same record one changes it, also if it has neither owner nor version."""
     module = example("transition_pymongo")
     with MongoClient[Any](mongodb) as client:
         orders = client[database].orders
         orders.insert_one({"_id": 1, "status": "queued", "total": 5})
 
         class Stale:
-            """The collection, but another process changes the record between the read and the write."""
-
             def find_one(self, where: Any) -> Any:
                 found = orders.find_one(where)
                 assert isinstance(module.move(orders, 1, "running", "other"), Accepted)
@@ -259,7 +242,6 @@ def test_a_status_changes_once(example: Any, mongodb: str, database: str) -> Non
 
 
 def test_the_program_changes_a_status(example: Any, mongodb: str, database: str) -> None:
-    """Sync and async, of a record that is there."""
     example("transition_pymongo")
     module = example("transition_program")
     module.Mongo, module.AsyncMongo = (
@@ -282,7 +264,6 @@ def test_the_program_changes_a_status(example: Any, mongodb: str, database: str)
 
 
 def test_a_watched_field_changes(example: Any, mongodb: str, database: str) -> None:
-    """Sync and async; other fields do not count."""
     module = example("diff_pymongo")
     read = {"_id": 1, "price": 5, "stock": {"berlin": datetime(2024, 1, 1), "rome": 0}}  # noqa: DTZ001  as pymongo reads it
     same, dearer = read | {"seen": 1, "stock": {**read["stock"], "rome": 9}}, read | {"price": 6}  # type: ignore[dict-item]

@@ -1,5 +1,3 @@
-"""Operators at a real MongoDB: what is counted, listed and reset there is what the core says, and the embedded store agrees."""
-
 from __future__ import annotations
 
 import asyncio
@@ -47,7 +45,7 @@ def collection(mongodb: str, database: str) -> Iterator[Collection[Raw]]:
 
 
 def test_the_server_counts_what_the_core_counts(collection: Collection[Raw]) -> None:
-    """Laws CR1 and CR2, by MongoDB itself, whatever stands in the fields; by any filter."""
+    """Laws CR1 and CR2."""
     store = Mongo(collection.database.client, collection.database.name)
 
     @settings(
@@ -91,7 +89,6 @@ DESK: Final = Desk(
 
 
 def records() -> dict[str, tuple[Document, ...]]:
-    """Three hundred of two tasks, in all statuses that a retry meets, some that are unreadable."""
     found: dict[str, tuple[Document, ...]] = {}
     for task in ("bill", "mail"):
         docs = []
@@ -115,8 +112,6 @@ async def everything(order: Order) -> list[tuple[str, object]]:
 
 
 def test_a_desk_on_a_server_answers_as_on_the_embedded_store(mongodb: str, database: str) -> None:
-    """Lists page by page, counts, a retry of several pages, pauses: sync, async and embedded."""
-
     async def work() -> tuple[object, ...]:
         lists = [await everything(order) for order in Order]
         before = await DESK.count(Query())

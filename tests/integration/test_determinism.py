@@ -1,5 +1,3 @@
-"""A program that depends on something besides its arguments and replies is found, with its line and the likely cause."""
-
 from __future__ import annotations
 
 import json
@@ -104,7 +102,6 @@ FOUND: Final = {
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with the programs."""
     (tmp_path / "mine.py").write_text(MINE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -114,7 +111,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("here")
 def test_what_a_program_depends_on_is_found(capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 4, the first effect that differs, its line, and the likely cause; one of them is right."""
     targets = [f"mine.py:{name}" for name in (*FOUND, "result", "right")]
 
     code = main(["check-determinism", *targets, "transition", "partition", "--runs", "3", "--json"])
@@ -139,7 +135,7 @@ def test_what_a_program_depends_on_is_found(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("name", [*FOUND, "result", "module"])
 def test_an_exploration_refuses_it_as_well(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """By default, with the same exit code; also what the module works out by a hash when it is loaded."""
+    """Also if only module-level code depends on a hash."""
     code = main(["explore", f"mine.py:{name}", "--no-store"])
 
     assert code == ExitCode.DIVERGED
@@ -148,7 +144,6 @@ def test_an_exploration_refuses_it_as_well(name: str, capsys: pytest.CaptureFixt
 
 @pytest.mark.usefixtures("here")
 def test_an_exploration_of_what_is_right_is_complete(capsys: pytest.CaptureFixture[str]) -> None:
-    """No word of a second process."""
     code = main(["explore", "mine.py:right", "--no-store"])
 
     assert code == ExitCode.OK
@@ -160,7 +155,7 @@ def test_an_exploration_of_what_is_right_is_complete(capsys: pytest.CaptureFixtu
     [pytest.param("0", marks=pytest.mark.long), "1", pytest.param("2", marks=pytest.mark.long), "random"],
 )
 def test_a_verdict_does_not_depend_on_the_hash_seed(seed: str) -> None:
-    """A program of `-c`, sent by value; the second process ends with this one, and leaves no warning."""
+    """`-c` sends its program by value. The second process ends with this one, without a warning."""
     script = (
         MINE
         + """
@@ -199,7 +194,7 @@ async def sorts_a_set() -> None:
 
 
 def test_a_second_process_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever ends it; what was sent to it is sent again. A set is a reason for several."""
+    """A set may need several second processes."""
     monkeypatch.setattr("tidegate_adapters.exploring.second_process.SEEDS", ("1", "2"))
     actors = (Process("p", factory(sorts_a_set)),)
     scenarios = (shipped("counter"), Scenario("set", "", world_with({}), actors, always={"L": lambda _: True}))
@@ -212,19 +207,18 @@ def test_a_second_process_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_second_process_that_does_not_answer_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the report says that it has executed nothing."""
     explore(shipped("counter"))
     for child in second_process().children.values():
         assert child.process is not None
         child.process.send_signal(signal.SIGSTOP)
     monkeypatch.setattr("tidegate_adapters.exploring.second_process.ANSWER_S", 0.01)
     report = explore(shipped("counter"))
-    second_process().close()  # those of other seeds, too, which nobody has asked
+    second_process().close()  # closes the unused children of other seeds too
     assert any("the second process has ended" in line for line in report.uncovered)
 
 
 def test_without_cloudpickle_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A function in a function is sent by value only."""
+    """A nested function can be sent only by value."""
     monkeypatch.setattr("tidegate_adapters.exploring.second_process.cloudpickle", None)
     monkeypatch.setattr("tidegate_adapters.exploring.second_process._PICKLER", pickle.Pickler)
 
@@ -241,7 +235,6 @@ def test_without_cloudpickle_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.usefixtures("here")
 def test_a_difference_is_shown_to_people(capsys: pytest.CaptureFixture[str]) -> None:
-    """What was asked for once, what then, where, and what to do."""
     code = main(["check-determinism", "mine.py:clock", "--runs", "2"])
 
     printed = capsys.readouterr().out
@@ -263,7 +256,7 @@ async def counts_to_a_limit() -> int:
 
 
 def test_what_a_test_has_patched_in_this_process_is_no_nondeterminism(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All hash seeds agree with each other there, and what this process has is sent in place of what is imported."""
+    """All hash seeds agree, and the second process gets this process's objects."""
     monkeypatch.setattr(sys.modules[__name__], "LIMIT", 7)
     scenario = Scenario(
         name="patched",
@@ -278,7 +271,6 @@ def test_what_a_test_has_patched_in_this_process_is_no_nondeterminism(monkeypatc
 
 
 def test_where_no_second_process_can_start_the_report_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is no error of the exploration."""
     second_process().close()
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     report = explore(shipped("counter"))

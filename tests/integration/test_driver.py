@@ -1,5 +1,3 @@
-"""The driver runs a program to its end, sends it every failure, and swallows nothing."""
-
 from __future__ import annotations
 
 import asyncio
@@ -59,8 +57,6 @@ Drive: TypeAlias = Callable[[Program[Any], Handle], Any]
 
 
 def in_loop(program: Program[Any], handle: Handle) -> Any:
-    """Runs the program in an event loop of its own; the handle may be async or not."""
-
     async def awaited(effect: Effect[object]) -> object:
         reply = handle(effect)
         return await reply if inspect.isawaitable(reply) else reply
@@ -69,8 +65,6 @@ def in_loop(program: Program[Any], handle: Handle) -> Any:
 
 
 def here(drive: Drive, **calls: Callable[..., object]) -> Handle:
-    """The local handlers of either driver."""
-
     def awaited(call: Callable[..., object]) -> Callable[..., Any]:
         async def answer(*arguments: object) -> object:
             return call(*arguments)
@@ -86,7 +80,6 @@ both = pytest.mark.parametrize("drive", [run, in_loop], ids=["sync", "async"])
 
 
 async def ask(*questions: str) -> tuple[object, ...]:
-    """Asks user code, and returns the replies, failures included."""
     replies: tuple[object, ...] = ()
     for question in questions:
         try:
@@ -106,7 +99,6 @@ async def ask_twice() -> object:
 
 @both
 def test_a_program_receives_the_replies_and_its_result_is_returned(drive: Drive) -> None:
-    """Replies go in, effects come out, one after the other, also from a program within a program."""
     asked: list[Effect[object]] = []
 
     def handle(effect: Effect[object]) -> object:
@@ -118,7 +110,7 @@ def test_a_program_receives_the_replies_and_its_result_is_returned(drive: Drive)
 
 
 def test_a_handler_of_an_event_loop_is_not_taken_for_one_of_a_thread() -> None:
-    """The program would go on as if all were done, and nothing would be. The other way round it is misuse as well."""
+    """Otherwise the program would continue as if the handler had run. The reverse is misuse too."""
     done: list[Effect[object]] = []
 
     async def carried_out(effect: Effect[object]) -> None:
@@ -130,14 +122,12 @@ def test_a_handler_of_an_event_loop_is_not_taken_for_one_of_a_thread() -> None:
     assert not done
 
     with pytest.raises(Misuse, match="event loop"):
-        asyncio.run(run_async(ask("a"), done.append))  # type: ignore[arg-type]  # what is under test
+        asyncio.run(run_async(ask("a"), done.append))  # type: ignore[arg-type]  # the mistake under test
 
 
 @both
 @pytest.mark.parametrize("failure", FAILURES, ids=str)
 def test_a_failure_is_raised_into_the_program(drive: Drive, failure: Failure) -> None:
-    """Whether the handler returns it or raises it, the program gets a fresh copy, and may go on."""
-
     def handle(effect: Effect[object]) -> object:
         if effect == Call("returned"):
             return failure
@@ -152,8 +142,6 @@ def test_a_failure_is_raised_into_the_program(drive: Drive, failure: Failure) ->
 @both
 @pytest.mark.parametrize("failure", FAILURES, ids=str)
 def test_a_failure_that_is_not_caught_is_raised_to_the_caller(drive: Drive, failure: Failure) -> None:
-    """What the program passes on, the caller gets."""
-
     async def careless() -> object:
         return await Call("it")
 
@@ -165,8 +153,6 @@ def test_a_failure_that_is_not_caught_is_raised_to_the_caller(drive: Drive, fail
 
 @both
 def test_what_a_program_raises_is_raised_to_the_caller(drive: Drive) -> None:
-    """A bug in a program is not a reply."""
-
     async def broken() -> object:
         await Call("it")
         raise ZeroDivisionError
@@ -176,8 +162,6 @@ def test_what_a_program_raises_is_raised_to_the_caller(drive: Drive) -> None:
 
 
 class NoEffect:
-    """Something else that can be awaited."""
-
     def __await__(self) -> Any:
         yield "not an effect"
 
@@ -185,8 +169,6 @@ class NoEffect:
 @both
 @pytest.mark.parametrize("awaitable", [lambda: asyncio.sleep(0), NoEffect], ids=["a pause of the loop", "a generator"])
 def test_awaiting_what_is_not_an_effect_is_an_error(drive: Drive, awaitable: Callable[[], Any]) -> None:
-    """Programs await effects and nothing else."""
-
     async def mistaken() -> object:
         return await awaitable()
 
@@ -195,7 +177,7 @@ def test_awaiting_what_is_not_an_effect_is_an_error(drive: Drive, awaitable: Cal
 
 
 def test_awaiting_a_future_is_an_error() -> None:
-    """`asyncio.sleep` belongs to an event loop, also in one; a program asks with `Sleep`."""
+    """`asyncio.sleep` belongs to an event loop; a program awaits `Sleep`."""
 
     async def mistaken() -> object:
         await asyncio.sleep(1)
@@ -207,7 +189,7 @@ def test_awaiting_a_future_is_an_error() -> None:
 
 @both
 def test_an_id_that_is_a_dictionary_is_an_error(drive: Drive) -> None:
-    """What a program asks for is immutable all the way down; nothing is asked of the store."""
+    """Effects are deeply immutable; the driver raises before the store gets a request."""
 
     async def injected() -> object:
         return await find_one("users", Eq(ID, {"$gt": ""}))
@@ -219,7 +201,7 @@ def test_an_id_that_is_a_dictionary_is_an_error(drive: Drive) -> None:
     assert asked == []
 
 
-# What is logged
+# Logging
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
@@ -227,7 +209,6 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
 
 
 async def persistent(attempts: int) -> object:
-    """Asks again and again, with pauses."""
     for _ in range(attempts):
         with suppress(NotApplied, Ambiguous):
             return await Call("it", ("secret",))
@@ -237,7 +218,6 @@ async def persistent(attempts: int) -> object:
 
 @both
 def test_attempts_that_fail_are_logged_by_how_many_there_were(drive: Drive, caplog: pytest.LogCaptureFixture) -> None:
-    """The first one for whoever debugs, later ones as warnings, and giving up as an error; no value is shown."""
     caplog.set_level("DEBUG", driver.__name__)
     replies = iter([NotApplied("a"), None, Ambiguous("b"), None, "at last", *[NotApplied("c"), None] * 2])
 
@@ -259,7 +239,6 @@ def test_attempts_that_fail_are_logged_by_how_many_there_were(drive: Drive, capl
 def test_an_effect_that_is_never_awaited_is_a_warning(
     drive: Drive, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once for each program, with the file and the line; the program runs nevertheless."""
     monkeypatch.setattr(driver, "_CHECKED", set())
 
     async def forgets() -> str:
@@ -281,7 +260,7 @@ def test_an_effect_that_is_never_awaited_is_a_warning(
 def test_what_cannot_be_read_runs_all_the_same(
     drive: Drive, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fault of the check is none of the program."""
+    """A fault of the check must not break the program."""
 
     async def done() -> str:
         return "done"
@@ -293,7 +272,7 @@ def test_what_cannot_be_read_runs_all_the_same(
 
 @both
 def test_a_failure_that_ends_a_program_is_a_copy_and_is_logged(drive: Drive, caplog: pytest.LogCaptureFixture) -> None:
-    """The reply is a value, which collects no tracebacks of those who get it."""
+    """The reply is a value: it collects no tracebacks of its receivers."""
     failure = Ambiguous("no reply")
 
     async def hasty() -> object:
@@ -331,7 +310,7 @@ def test_neither_a_refusal_nor_an_interruption_is_logged_as_giving_up(
 
 @both
 def test_a_failure_that_is_returned_is_not_given_up(drive: Drive, caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever asked for it decides what comes of it, as a candidate for a lease, who asks again."""
+    """The caller decides, as a candidate for a lease does, which retries."""
     caplog.set_level("DEBUG", driver.__name__)
 
     async def tells() -> object:
@@ -384,7 +363,7 @@ PERSISTENT: Final[dict[str, tuple[Callable[[], Program[Any]], type[Effect[Any]]]
 def test_who_looks_or_clears_away_after_a_failure_has_given_up_all_the_same(
     drive: Drive, caplog: pytest.LogCaptureFixture, name: str, failure: Failure
 ) -> None:
-    """What is found is no success, and neither is an abort; and each attempt but the first one has a pause before it."""
+    """A successful read or abort is no success. Each attempt after the first follows a pause."""
     caplog.set_level("DEBUG", driver.__name__)
     made, struck = PERSISTENT[name]
     store = Embedded({"records": (new_record("x", RECORD, "made", Instant(0)),)})
@@ -398,11 +377,10 @@ def test_who_looks_or_clears_away_after_a_failure_has_given_up_all_the_same(
     assert (level, text.split(": ")[1]) == ("ERROR", "given up; 3 attempts have failed")
 
 
-# What does not reach the program
+# Errors outside the program
 
 
 async def clinging() -> object:
-    """A program that catches what it can, and asks for more on its way out, twice over."""
     try:
         try:
             return await Call("work")
@@ -419,7 +397,6 @@ async def clinging() -> object:
 def test_whatever_else_a_handler_raises_closes_the_program_and_is_raised(
     drive: Drive, error: type[BaseException]
 ) -> None:
-    """The program does not see it, asks for nothing more, whatever its `finally` blocks want, and is at its end."""
     asked: list[Effect[object]] = []
 
     def handle(effect: Effect[object]) -> object:
@@ -435,11 +412,9 @@ def test_whatever_else_a_handler_raises_closes_the_program_and_is_raised(
 
 
 def test_a_program_that_cannot_be_closed_does_not_hold_up_the_error() -> None:
-    """After a hundred times the driver leaves it where it stands."""
-
     async def stubborn() -> None:
         for _ in range(CLOSINGS_MAX + 1):
-            with suppress(BaseException):  # it does what no program should
+            with suppress(BaseException):  # no program should do this
                 await Call("again")
 
     def interrupted(_: Effect[object]) -> object:
@@ -455,8 +430,6 @@ def test_a_program_that_cannot_be_closed_does_not_hold_up_the_error() -> None:
 
 
 def test_a_stop_iteration_of_user_code_is_not_the_end_of_the_program() -> None:
-    """It is raised like any other error."""
-
     def exhausted(_: Effect[object]) -> object:
         return next(iter(()))
 
@@ -465,7 +438,6 @@ def test_a_stop_iteration_of_user_code_is_not_the_end_of_the_program() -> None:
 
 
 def test_a_cancelled_task_closes_its_program_and_stays_cancelled() -> None:
-    """A cancellation is raised again at once, and what the program would still ask for is not asked."""
     asked: list[Effect[object]] = []
 
     async def handle(effect: Effect[object]) -> object:
@@ -495,7 +467,7 @@ def test_a_cancelled_task_closes_its_program_and_stays_cancelled() -> None:
     ids=["a store", "a table", "a choice"],
 )
 def test_a_store_or_a_table_is_completed_by_this_machine(make: Callable[[], Any]) -> None:
-    """So a program that waits before it tries again does not end by an effect that nobody knows."""
+    """So a program that waits before a retry meets no unknown effect."""
 
     async def program() -> object:
         await Sleep(1)
@@ -518,8 +490,6 @@ def test_a_store_or_a_table_is_completed_by_this_machine(make: Callable[[], Any]
 
 
 def test_handlers_are_chosen_by_the_type_of_the_effect() -> None:
-    """Of two for one type, the later one."""
-
     @attrs.frozen
     class Own(Effect[str]):
         pass
@@ -537,8 +507,6 @@ def test_handlers_are_chosen_by_the_type_of_the_effect() -> None:
 
 @both
 def test_an_effect_that_no_handler_knows_is_an_error(drive: Drive) -> None:
-    """The message says which effects there are handlers for."""
-
     async def searching() -> object:
         return await find_one("jobs", Eq(ID, "x"))
 
@@ -550,8 +518,6 @@ def test_an_effect_that_no_handler_knows_is_an_error(drive: Drive) -> None:
 
 @both
 def test_local_handlers_use_this_machine(drive: Drive) -> None:
-    """The clock is the machine's, in microseconds; sleep takes its time; notes are ignored."""
-
     async def nap() -> object:
         before = await Now()
         await Note("holds", value=True)
@@ -567,7 +533,7 @@ def test_local_handlers_use_this_machine(drive: Drive) -> None:
 @both
 @pytest.mark.parametrize("draw", [0, PPM])
 def test_what_is_left_out_of_a_sleep_is_drawn_here(drive: Drive, draw: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the driver, which has the random numbers; a program has none."""
+    """By the driver, because programs have no random numbers."""
 
     async def nap() -> object:
         before = await Now()
@@ -580,8 +546,6 @@ def test_what_is_left_out_of_a_sleep_is_drawn_here(drive: Drive, draw: int, monk
 
 @both
 def test_user_code_is_called_by_name(drive: Drive) -> None:
-    """With its arguments; its answer is the reply, and a failure that it raises is raised into the program."""
-
     def refuse() -> object:
         raise FAILURES[0]
 
@@ -593,8 +557,6 @@ def test_user_code_is_called_by_name(drive: Drive) -> None:
 
 @both
 def test_an_error_in_user_code_is_raised_to_the_caller(drive: Drive) -> None:
-    """The program, which catches failures, does not see it."""
-
     def broken() -> object:
         raise ZeroDivisionError
 
@@ -604,8 +566,6 @@ def test_an_error_in_user_code_is_raised_to_the_caller(drive: Drive) -> None:
 
 @both
 def test_a_program_may_ask_for_the_errors_of_user_code(drive: Drive) -> None:
-    """They come as refusals with their text; what is not raised by user code, and what is no error, is raised as ever."""
-
     def broken() -> object:
         raise ValueError("card declined")
 
@@ -634,7 +594,6 @@ def test_a_program_may_ask_for_the_errors_of_user_code(drive: Drive) -> None:
 
 @both
 def test_user_code_that_is_not_registered_is_named(drive: Drive) -> None:
-    """The message says what is registered."""
     with pytest.raises(UnknownEffect, match="'pay'") as raised:
         drive(ask("pay"), here(drive, send=print))
 
@@ -643,6 +602,6 @@ def test_user_code_that_is_not_registered_is_named(drive: Drive) -> None:
 
 @both
 def test_user_code_answers_immutable_values(drive: Drive) -> None:
-    """A list could change under a program that waits, so it is an error, here as in the simulator."""
+    """A list could change under a waiting program, so it is an error, as in the simulator."""
     with pytest.raises(Misuse, match="what names answered is a list"):
         drive(ask("names"), here(drive, names=lambda: ["a"]))

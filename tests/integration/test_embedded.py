@@ -1,4 +1,4 @@
-"""The programs run in this process with no server, and just so on a real MongoDB."""
+"""The same programs run on the embedded store and on a real MongoDB."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ TASKS: Final = 64
 
 
 async def asked(effect: Effect[Any]) -> Any:
-    """The program that asks one thing."""
     return await effect
 
 
@@ -56,7 +55,7 @@ async def move(key: str, target: str, runner: str | None, request: str) -> objec
 
 
 def test_what_many_deletes_leave_is_in_natural_order() -> None:
-    """And what was deleted and comes again stands last, once."""
+    """A document that was deleted and inserted again comes last, once."""
     store = Embedded({COLLECTION: tuple(Document.of({"_id": key}) for key in "abcd")})
 
     assert store(delete_many(COLLECTION, In(ID, ("a", "c")))) == 2
@@ -65,7 +64,6 @@ def test_what_many_deletes_leave_is_in_natural_order() -> None:
 
 
 def cpu_of_many(count: int) -> float:
-    """Of a delete of that many documents, in seconds; the store stays as it is."""
     cells: dict[tuple[str, ...], Any] = {
         document(COLLECTION, key).name: Document.of({"_id": key, "count": key}) for key in range(count)
     }
@@ -77,7 +75,7 @@ def cpu_of_many(count: int) -> float:
 
 
 def test_a_write_of_many_costs_what_it_writes() -> None:
-    """Sixteen times the documents sixteen times the time, and not sixty, as with a copy of what was written for each."""
+    """Copying all written documents for each write would take sixty times as long."""
     few, many = (min(cpu_of_many(count) for _ in range(3)) for count in (250, 4_000))
 
     assert many < 32 * few
@@ -85,7 +83,6 @@ def test_a_write_of_many_costs_what_it_writes() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 99), st.sampled_from("abcd"), st.integers()), max_size=12))
 def test_what_an_operation_saw_before_a_write_it_sees_still(writes: list[tuple[int, str, int]]) -> None:
-    """Also where it writes to what it saw before another write."""
     cells = {name: Cell[int | None]((name,), None) for name in "abcd"}
     drafts: list[tuple[_Draft, dict[tuple[str, ...], int]]] = [(_Draft({("a",): -1}, {}), {})]
     for at, name, value in writes:
@@ -100,7 +97,6 @@ def test_what_an_operation_saw_before_a_write_it_sees_still(writes: list[tuple[i
 
 @given(st.lists(st.tuples(st.integers(0, 99), st.booleans()), max_size=12))
 def test_an_order_of_ids_stays_as_it_was_when_more_is_done_to_it(done: list[tuple[int, bool]]) -> None:
-    """Of what is made of it, each is what lists make of it."""
     base = _Order(dict.fromkeys(range(4)))
     orders: list[tuple[_Order | _Changed, list[Key], list[Key]]] = [(base, [0, 1, 2, 3], [])]
     for new, (at, is_added) in enumerate(done, 4):
@@ -115,12 +111,11 @@ def test_an_order_of_ids_stays_as_it_was_when_more_is_done_to_it(done: list[tupl
     assert [list(order) for order, _, _ in orders] == [old + added for _, old, added in orders]
 
 
-# The same programs, on either store
+# The same programs on either store
 
 
 @pytest.fixture(params=["embedded", pytest.param("mongodb", marks=pytest.mark.mongo)])
 def handle(request: pytest.FixtureRequest) -> Iterator[Handle]:
-    """Carries effects out in a store that is empty."""
     if request.param == "embedded":
         yield choosing(documents(Embedded()), local())
         return
@@ -129,7 +124,6 @@ def handle(request: pytest.FixtureRequest) -> Iterator[Handle]:
 
 
 def test_a_record_lives(handle: Handle) -> None:
-    """`transition` makes a record, moves it by its owner alone, and refuses what the table does not have."""
     answers = [
         run(move("x", *command), handle)
         for command in (
@@ -151,7 +145,6 @@ def test_a_record_lives(handle: Handle) -> None:
 
 
 def test_the_array_push_lock_moves_a_record(handle: Handle) -> None:
-    """Whoever has no rival gets the lock, writes, and leaves no claim behind."""
     made = doc(invocation_id="i", status=status.REGISTERED, status_runner_id=None, transition_lock=())
     run(asked(insert_one(COLLECTION, made)), handle)
 
@@ -163,7 +156,6 @@ def test_the_array_push_lock_moves_a_record(handle: Handle) -> None:
 
 
 def test_the_array_push_lock_gives_way(handle: Handle) -> None:
-    """Behind a claim that is not stale, it waits, pulls its own claim each time, and gives up in the end."""
     claim = f"rival-0:{time.time_ns() // 10**9}.000000"
     made = doc(invocation_id="i", status=status.REGISTERED, status_runner_id=None, transition_lock=(claim,))
     run(asked(insert_one(COLLECTION, made)), handle)
@@ -182,7 +174,7 @@ def test_the_array_push_lock_gives_way(handle: Handle) -> None:
 
 
 def test_the_clock_of_the_store_judges(handle: Handle) -> None:
-    """What it puts is its time, in whole milliseconds, and has an age by the same clock."""
+    """`PutServerTime` stores whole milliseconds; ages use the same clock."""
     run(asked(insert_one(COLLECTION, doc())), handle)
     record = run(asked(find_one_and_update(COLLECTION, Eq(ID, "x"), PutServerTime(CHANGED_AT))), handle)
     run(asked(update_one(COLLECTION, Eq(ID, "x"), Put(COUNT, 1))), handle)
@@ -200,7 +192,6 @@ def test_the_clock_of_the_store_judges(handle: Handle) -> None:
 
 
 def test_an_id_is_taken_once(handle: Handle) -> None:
-    """A second insert is refused with the reason that programs look for."""
     run(asked(insert_one(COLLECTION, doc(count=1))), handle)
     with pytest.raises(Refused) as raised:
         run(asked(insert_one(COLLECTION, doc(count=2))), handle)
@@ -213,7 +204,6 @@ def test_an_id_is_taken_once(handle: Handle) -> None:
 
 
 def test_it_begins_with_what_it_is_given() -> None:
-    """Documents are found, and listed in natural order; a list that was taken does not change."""
     given = tuple(Document.of({"_id": key, "count": 0}) for key in ("b", "a", 1))
     store = Embedded({COLLECTION: given})
     before = store.contents(COLLECTION)
@@ -225,7 +215,6 @@ def test_it_begins_with_what_it_is_given() -> None:
 
 
 def test_threads_take_turns() -> None:
-    """Of many increments none is lost, and of many runners that want one record one gets it."""
     store = Embedded({COLLECTION: (doc(count=0),)})
     handle = choosing(documents(store), local())
 
@@ -245,7 +234,6 @@ def test_threads_take_turns() -> None:
 
 
 def test_tasks_share_it() -> None:
-    """The same in an event loop."""
     store = Embedded({COLLECTION: (doc(count=0),)})
     handle = choosing(documents(store.awaited), local_async())
 
@@ -258,7 +246,6 @@ def test_tasks_share_it() -> None:
 
 
 def test_its_clock_can_be_given() -> None:
-    """So that a test of one's own need not wait."""
     now = Instant(0)
     store = Embedded({COLLECTION: (doc(changed_at=Instant(0)),)}, clock=lambda: now)
     is_old = asked(find_one(COLLECTION, AllOf((Eq(ID, "x"), OlderThan(CHANGED_AT, MINUTE)))))

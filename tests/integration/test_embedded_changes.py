@@ -1,5 +1,3 @@
-"""What happens to the embedded store is told in order, once after each position, to any thread."""
-
 from __future__ import annotations
 
 import asyncio
@@ -28,7 +26,6 @@ def doc(key: str | int, n: int = 0) -> Document:
 
 
 async def told(changes: EmbeddedChanges, position: Position) -> tuple[list[DocumentChange], Position]:
-    """All that has happened since, and where it stands then."""
     found: list[DocumentChange] = []
     while True:
         page = await changes.read(position)
@@ -40,7 +37,6 @@ async def told(changes: EmbeddedChanges, position: Position) -> tuple[list[Docum
 
 
 def written(store: Embedded, chance: Random, times: int) -> list[DocumentChange]:
-    """Random writes; those of other collections, and those that change nothing, are not told."""
     found = []
     for number in range(times):
         collection = chance.choice([*WATCHED, "others"])
@@ -60,8 +56,6 @@ def written(store: Embedded, chance: Random, times: int) -> list[DocumentChange]
 
 
 def test_each_change_is_told_once_and_in_order() -> None:
-    """From where it stood; what was before is not told, and from a position in between the rest is."""
-
     async def main() -> None:
         store = Embedded()
         changes = store.changes(WATCHED, timedelta(milliseconds=1))
@@ -79,8 +73,6 @@ def test_each_change_is_told_once_and_in_order() -> None:
 
 
 def test_what_a_transaction_writes_is_told_when_it_is_committed() -> None:
-    """And not before."""
-
     async def main() -> None:
         store = Embedded()
         changes = store.changes(WATCHED, timedelta(milliseconds=1))
@@ -94,8 +86,6 @@ def test_what_a_transaction_writes_is_told_when_it_is_committed() -> None:
 
 
 def test_what_comes_while_it_waits_is_told_at_once() -> None:
-    """Whatever thread it comes from: the read would wait for a minute."""
-
     async def main() -> None:
         store = Embedded()
         changes = store.changes(WATCHED, timedelta(minutes=1))
@@ -114,8 +104,6 @@ def test_what_comes_while_it_waits_is_told_at_once() -> None:
 
 @pytest.mark.parametrize("position", [From(1), After(1), After(Document.of({"watched": ("orders",)}))])
 def test_a_position_of_something_else_is_of_a_history_that_is_lost(position: Position) -> None:
-    """As on a server."""
-
     async def main() -> None:
         assert await Embedded().changes(WATCHED).read(position) == Broken(286)
 
@@ -123,8 +111,6 @@ def test_a_position_of_something_else_is_of_a_history_that_is_lost(position: Pos
 
 
 def test_a_position_of_other_collections_is_one_of_these() -> None:
-    """As on a server: what has happened since is told."""
-
     async def main() -> None:
         feed = Feed()
         begin = await EmbeddedChanges(feed, ("orders",), timedelta(milliseconds=1)).locate()
@@ -136,7 +122,7 @@ def test_a_position_of_other_collections_is_one_of_these() -> None:
 
 
 def test_what_is_not_remembered_is_lost() -> None:
-    """A position that is too old, or of another life of the store, is of a history that is lost."""
+    """A position may be too old, or of another life of the store."""
 
     async def main() -> None:
         feed = Feed(remembered=2)
@@ -154,7 +140,6 @@ def test_what_is_not_remembered_is_lost() -> None:
 
 
 def test_changes_of_nothing_are_refused() -> None:
-    """Somebody has forgotten the names."""
     with pytest.raises(Misuse):
         _ = Embedded().changes(())
     with pytest.raises(Misuse, match="wait must be a timedelta, got int 5"):

@@ -1,5 +1,3 @@
-"""A worker without a broker: what a file of records is, what became of them, and when a run ends."""
-
 from __future__ import annotations
 
 import asyncio
@@ -46,7 +44,7 @@ def lines(*values: str) -> str:
 
 
 def test_a_line_ends_where_json_lines_end(tmp_path: Path) -> None:
-    """A text may hold what ends lines elsewhere."""
+    """Text may contain characters that end lines elsewhere."""
     file = tmp_path / "records.jsonl"
     file.write_text('{"topic": "orders", "value": "a\u2028b\x85c"}\r\n', "utf-8")
 
@@ -54,7 +52,7 @@ def test_a_line_ends_where_json_lines_end(tmp_path: Path) -> None:
 
 
 def test_each_line_is_a_record(tmp_path: Path) -> None:
-    """Text is UTF-8, other bytes are in base 64."""
+    """Text is UTF-8; other bytes are base 64."""
     file = tmp_path / "records.jsonl"
     file.write_text(
         '{"topic": "orders", "key": "ann", "value": {"base64": "/9j/4A=="}, "headers": [["a", "é"], ["a", null]]}\n\n'
@@ -84,7 +82,6 @@ def test_each_line_is_a_record(tmp_path: Path) -> None:
     ],
 )
 def test_a_line_that_is_no_record_is_told_with_its_number(tmp_path: Path, line: str, said: str) -> None:
-    """Bad input."""
     file = tmp_path / "records.jsonl"
     file.write_text(lines("x") + line)
 
@@ -95,7 +92,6 @@ def test_a_line_that_is_no_record_is_told_with_its_number(tmp_path: Path, line: 
 
 
 def test_a_line_that_is_nested_too_deeply_is_told(tmp_path: Path) -> None:
-    """Bad input: JSON of brackets alone."""
     file = tmp_path / "records.jsonl"
     file.write_text("[" * 100_000)
 
@@ -104,7 +100,6 @@ def test_a_line_that_is_nested_too_deeply_is_told(tmp_path: Path) -> None:
 
 
 def test_a_run_ends_when_all_is_committed() -> None:
-    """Each record is handled, in both partitions, and more of them than a poll brings."""
     seen: list[tuple[int, int]] = []
 
     async def handle(record: Record) -> None:
@@ -119,8 +114,6 @@ def test_a_run_ends_when_all_is_committed() -> None:
 
 
 def test_a_failure_stops_its_partition_and_the_run_ends_when_nothing_moves() -> None:
-    """What is behind it is not committed; another partition goes on to its end."""
-
     async def handle(record: Record) -> None:
         if record.value == b"poison":
             raise ValueError
@@ -134,12 +127,12 @@ def test_a_failure_stops_its_partition_and_the_run_ends_when_nothing_moves() -> 
 
 
 class Odd(BaseException):
-    """None that is expected."""
+    """An exception outside the usual classes."""
 
 
 @pytest.mark.parametrize("kind", [Odd, asyncio.CancelledError])
 def test_whatever_the_handler_raises_has_failed(kind: type[BaseException]) -> None:
-    """Once only an Exception was counted, so that a summary said that none had failed."""
+    """Earlier only an `Exception` counted, so the summary showed no failures."""
 
     async def handle(_: Record) -> None:
         raise kind
@@ -163,8 +156,6 @@ def test_what_is_interrupted_has_not_failed() -> None:
 
 
 def test_records_of_another_topic_are_refused() -> None:
-    """Bad input: nobody would ever commit them."""
-
     async def handle(record: Record) -> None:
         raise AssertionError(record)
 
@@ -191,7 +182,6 @@ def run(folder: Path, text: str, *options: str) -> subprocess.CompletedProcess[s
 
 
 def test_the_command_tells_what_became_of_the_records(tmp_path: Path) -> None:
-    """All of them are committed, or the exit code says that they are not."""
     whole = run(tmp_path, lines("a", "b"))
     broken = run(tmp_path, lines("a", "poison", "c"), "--json")
 
@@ -203,7 +193,6 @@ def test_the_command_tells_what_became_of_the_records(tmp_path: Path) -> None:
 
 
 def test_a_signal_ends_a_run_that_does_not_end(tmp_path: Path) -> None:
-    """User code that is in work is waited for; a second signal does not."""
     (tmp_path / "app.py").write_text(APP)
     (tmp_path / "records.jsonl").write_text(lines("stuck"))
     command = [*INTERRUPTIBLE, "worker", "run", "app.py:worker", "--embedded", "records.jsonl"]
@@ -258,7 +247,6 @@ threaded_soon, will_not_be_cancelled_soon = (Worker(["orders"], each, **soon) fo
 
 @contextmanager
 def begun(folder: Path, target: str) -> Generator[tuple[subprocess.Popen[str], IO[str]]]:
-    """The process of one of these, whose handler or lifespan has begun, and what it writes."""
     (folder / "app.py").write_text(LEFT_BEHIND)
     (folder / "records.jsonl").write_text(lines("a"))
     command = [*INTERRUPTIBLE, "worker", "run", f"app.py:{target}", "--embedded", "records.jsonl"]
@@ -273,7 +261,7 @@ def begun(folder: Path, target: str) -> Generator[tuple[subprocess.Popen[str], I
 
 @pytest.mark.parametrize("target", ["threaded_soon", "will_not_be_cancelled_soon"])
 def test_a_signal_ends_a_process_of_which_something_will_not_end_by_its_deadline(tmp_path: Path, target: str) -> None:
-    """Once it waited for a thread to its end, and for a task that would not be cancelled for ever; what it leaves, it tells."""
+    """Earlier the process waited for a thread, or forever for a task that ignores cancellation."""
     with begun(tmp_path, target) as (process, written):
         process.send_signal(signal.SIGTERM)
         assert any("is left behind: topic orders, partition 0, offset 0" in line for line in written)
@@ -282,7 +270,7 @@ def test_a_signal_ends_a_process_of_which_something_will_not_end_by_its_deadline
 
 @pytest.mark.parametrize("target", ["threaded", "will_not_be_cancelled", "begins"])
 def test_a_second_signal_ends_a_process_of_which_something_will_not_end(tmp_path: Path, target: str) -> None:
-    """Once it waited for a thread to its end, and for a task that would not be cancelled for ever."""
+    """Earlier it waited as in the test above."""
     with begun(tmp_path, target) as (process, written):
         process.send_signal(signal.SIGTERM)
         assert any("draining" in line for line in written)
@@ -291,7 +279,6 @@ def test_a_second_signal_ends_a_process_of_which_something_will_not_end(tmp_path
 
 
 def test_a_worker_of_a_module_is_tested_as_often_as_one_likes(on_embedded: OnEmbedded) -> None:
-    """The sample of docs/worker.md."""
     page = (Path(__file__).parents[2] / "docs" / "worker.md").read_text("utf-8")
     (shown,) = re.findall(r"\n    async with worker.testing.*\n(?:    .*\n)+", page)
 

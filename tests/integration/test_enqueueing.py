@@ -1,5 +1,3 @@
-"""Enqueueing on a real MongoDB: in a transaction of the caller's own session, and by many at once."""
-
 from __future__ import annotations
 
 import asyncio
@@ -40,7 +38,7 @@ def enqueued(client: Client, database: str, session: ClientSession, *keys: str) 
 
 
 def test_an_invocation_is_there_once_the_transaction_of_its_caller_is_committed(client: Client, database: str) -> None:
-    """And not before; nor at all if that is aborted. Law EQ4."""
+    """Law EQ4."""
     held = client[database]
     held.orders.insert_one({"_id": 7, "paid": False})
     held.create_collection("invocations")
@@ -61,7 +59,6 @@ def test_an_invocation_is_there_once_the_transaction_of_its_caller_is_committed(
 
 
 def test_an_id_that_is_taken_does_not_end_the_transaction_of_its_caller(client: Client, database: str) -> None:
-    """It answers, and what else is written is committed."""
     run(Enqueue(wanted=wanted("a"), request="other").run(), choosing(documents(Mongo(client, database)), local()))
     with client.start_session() as session, session.start_transaction():
         client[database].orders.insert_one({"_id": 7}, session=session)
@@ -71,8 +68,6 @@ def test_an_id_that_is_taken_does_not_end_the_transaction_of_its_caller(client: 
 
 
 def test_an_event_loop_has_the_same(mongodb: str, database: str) -> None:
-    """With a session of an `AsyncMongoClient`, in `with_transaction`."""
-
     async def both() -> None:
         async with AsyncMongoClient[dict[str, Any]](mongodb) as client, client.start_session() as session:
 
@@ -91,7 +86,7 @@ def test_an_event_loop_has_the_same(mongodb: str, database: str) -> None:
 
 
 def test_of_many_who_ask_under_the_same_ids_one_has_made_each(client: Client, database: str) -> None:
-    """Laws EQ1 and EQ2, with eight at once."""
+    """Laws EQ1 and EQ2."""
     keys = tuple(f"{number:03}" for number in range(100))
 
     def asks(caller: int) -> tuple[RegistrationOutcome, ...]:

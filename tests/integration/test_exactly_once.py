@@ -1,4 +1,4 @@
-"""Answers and positions in one transaction of a real broker: each answer once, though members are killed, stopped and fenced."""
+"""Answers and positions in one transaction of a real broker."""
 
 from __future__ import annotations
 
@@ -40,8 +40,6 @@ def member(bootstrap: str, topic: str, out: str, name: str) -> Iterator[subproce
 
 
 class Reader:
-    """A reader with `read_committed`: what it has seen, each as often as it has."""
-
     def __init__(self, bootstrap: str, *topics: str) -> None:
         self.seen: Counter[bytes] = Counter()
         self._client = AIOKafkaConsumer(
@@ -56,7 +54,6 @@ class Reader:
         await self._client.stop()
 
     async def until(self, count: int) -> None:
-        """Until it has seen the answers of so many records."""
         async with asyncio.timeout(LIMIT_S):
             while len(self.seen) < count:
                 await self.look()
@@ -77,7 +74,7 @@ async def produced(bootstrap: str, topic: str, count: int) -> None:
 def test_each_answer_is_seen_once_though_members_are_killed_and_stopped(
     kafka: str, make_topic: Callable[[int], str]
 ) -> None:
-    """Laws EO1 and EO5: one member is killed, one stands beyond its session and goes on, and a third one joins."""
+    """Laws EO1 and EO5: one member is killed, another is paused beyond its session."""
     topic, out = make_topic(PARTITIONS), make_topic(2)
 
     async def watch() -> Counter[bytes]:
@@ -102,7 +99,7 @@ def test_each_answer_is_seen_once_though_members_are_killed_and_stopped(
 
 
 def test_who_is_fenced_and_owns_the_partition_takes_over_again(kafka: str, make_topic: Callable[[int], str]) -> None:
-    """Laws EO1 and EO3: a producer with its id ends its transactions; what was not committed is handled again."""
+    """Laws EO1 and EO3: a producer with the same id fences the member's producer."""
     topic, out = make_topic(PARTITIONS), make_topic(1)
     handled: Counter[bytes] = Counter()
 
@@ -135,7 +132,7 @@ def test_who_is_fenced_and_owns_the_partition_takes_over_again(kafka: str, make_
 
 
 def test_dead_letters_and_positions_appear_together(kafka: str, make_topic: Callable[[int], str]) -> None:
-    """Law EO2: what is read and committed at the end is each record, by its answer or by its dead letter."""
+    """Law EO2: each record ends as an answer or as a dead letter."""
     topic, out, dead = make_topic(PARTITIONS), make_topic(1), make_topic(1)
 
     async def handle(record: Record) -> Send:
@@ -169,6 +166,6 @@ def test_dead_letters_and_positions_appear_together(kafka: str, make_topic: Call
 
 
 def test_batches_are_refused() -> None:
-    """A commit may cover a part of a window."""
+    """A commit may cover only a part of a window."""
     with pytest.raises(Misuse, match="batches, and answers"):
         Worker(["orders"], lambda _: None, bootstrap="localhost:9092", group="g", batch=2, exactly_once=True)

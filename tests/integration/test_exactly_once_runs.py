@@ -1,5 +1,3 @@
-"""Workers whose answers go into transactions, on the simulated Kafka, by seed: each answer is seen once, and planted bugs are found."""
-
 # ruff: noqa: SLF001  bugs are planted in private functions
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from tidegate_adapters.testing.kafka.requests import Code, InitProducerId, Parti
 from tidegate_adapters.testing.kafka.transactions import TransactionCoordinator
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-"""Who is killed leaves coroutines behind that never end, and say so when they are collected."""
+"""Killed members leave coroutines that never end and warn when collected."""
 
 BUGS: Final[Mapping[str, Bug]] = {
     "what was committed is sent again": Bug(Transactions.commit, "life.answers.pop(offset, None)", "pass", ONCE),
@@ -61,7 +59,7 @@ def _silent() -> Iterator[None]:
 
 
 def test_no_run_is_wrong() -> None:
-    """Laws EO1 to EO5 over the real worker: members are put out, killed and stopped, and requests fail."""
+    """Laws EO1 to EO5, on the real worker under evictions, kills, pauses and failing requests."""
     story = found(SEEDS[ONCE[0]], ONCE)
     if story is not None:
         page = page_of(story.course.seed, ONCE, Path(".tidegate/failures"))
@@ -69,7 +67,7 @@ def test_no_run_is_wrong() -> None:
 
 
 def test_somebody_is_fenced() -> None:
-    """Or nothing was tried."""
+    """Otherwise the runs prove nothing."""
     fenced: list[int] = []
 
     def begin(self: TransactionCoordinator, request: InitProducerId) -> ProducerEpoch | Code:
@@ -86,26 +84,23 @@ def test_somebody_is_fenced() -> None:
 
 
 def of_kind(seed: int, kind: str) -> Story:
-    """The story of a run of this kind."""
     return judged(seed, (kind,))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
-    """By the seeds with which no run is wrong without it."""
     assert first(BUGS[name], of_kind, SEEDS) is not None
 
 
 def test_producers_with_ids_of_their_own_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in the specimen `transactions.fences_nobody`."""
     epochs = iter(range(1_000_000))
     monkeypatch.setattr("tidegate_adapters.kafka.worker.transactional_id", lambda _group, _partition: f"{next(epochs)}")
     assert found(SEEDS[ONCE[0]], ONCE) is not None
 
 
 def test_what_is_answered_in_an_earlier_life_is_not_sent() -> None:
-    """Law EO1, where a handler outlives its partition: the record is handled again in the next life, and answered there."""
+    """Law EO1: the handler outlives its partition; the next life handles and answers the record."""
     committed: list[tuple[list[Place], list[int]]] = []
     partition = TopicPartition("t", 0)
 
@@ -134,7 +129,7 @@ def test_what_is_answered_in_an_earlier_life_is_not_sent() -> None:
 
 
 def test_nothing_is_sent_for_an_assignment_that_is_over() -> None:
-    """Laws EO1 and EO3, where the client hears of it before the broker's fence is met."""
+    """Laws EO1 and EO3: the client learns of it before the broker fences the producer."""
     committed: list[object] = []
     partition, are_current = TopicPartition("t", 0), {1}
 

@@ -1,5 +1,3 @@
-"""Each of the six examples runs as a stranger would run it."""
-
 from __future__ import annotations
 
 import os
@@ -24,7 +22,6 @@ def run(*command: str, cwd: Path, **environment: str) -> subprocess.CompletedPro
 
 
 def test_a_decision_is_embedded(tmp_path: Path) -> None:
-    """It prints which positions may be committed, and needs no broker."""
     done = run(str(EXAMPLES / "embed_a_decision.py"), cwd=tmp_path)
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -33,7 +30,6 @@ def test_a_decision_is_embedded(tmp_path: Path) -> None:
 
 
 def test_a_program_of_ones_own_is_explored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The careless one is caught, the careful one is complete; from Python and from the shell."""
     script = str(EXAMPLES / "explore_your_own.py")
     done = run(script, cwd=tmp_path)
     careless = said_here(("explore", f"{script}:careless"), tmp_path, capsys)
@@ -46,7 +42,6 @@ def test_a_program_of_ones_own_is_explored(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_a_law_and_a_strategy_are_used_in_a_test_of_ones_own(tmp_path: Path) -> None:
-    """It passes under pytest."""
     done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLES / "test_with_laws.py"), cwd=tmp_path)
 
     assert done.returncode == 0, done.stdout
@@ -56,7 +51,6 @@ def test_a_law_and_a_strategy_are_used_in_a_test_of_ones_own(tmp_path: Path) -> 
 def test_jobs_are_claimed_and_records_consumed_on_ones_own_servers(
     mongodb: str, database: str, kafka: str, make_topic: Callable[[int], str], tmp_path: Path
 ) -> None:
-    """Jobs come in on a topic, are claimed in MongoDB by two runners, and each is done once."""
     done = run(
         str(EXAMPLES / "jobs.py"),
         database,
@@ -71,7 +65,6 @@ def test_jobs_are_claimed_and_records_consumed_on_ones_own_servers(
 
 
 def test_invoices_follow_orders_on_ones_own_server(mongodb: str, database: str, tmp_path: Path) -> None:
-    """Changes that come in a burst are handled together, what fails is tried again, and what is not paid has no invoice."""
     done = run(str(EXAMPLES / "invoices.py"), cwd=tmp_path, TIDEGATE_MONGODB_URI=mongodb, DATABASE=database)
 
     assert done.returncode == 0, done.stderr
@@ -81,7 +74,6 @@ def test_invoices_follow_orders_on_ones_own_server(mongodb: str, database: str, 
 def test_orders_are_confirmed_if_they_are_placed_on_ones_own_server(
     mongodb: str, database: str, tmp_path: Path
 ) -> None:
-    """What is enqueued in a transaction that is rolled back never runs; what fails is tried again; each has one invocation."""
     done = run(str(EXAMPLES / "orders.py"), cwd=tmp_path, TIDEGATE_MONGODB_URI=mongodb, DATABASE=database)
 
     assert done.returncode == 0, done.stderr
@@ -91,7 +83,6 @@ def test_orders_are_confirmed_if_they_are_placed_on_ones_own_server(
 def test_the_doctor_asks_the_servers(
     mongodb: str, kafka: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What each of them is; and no address of theirs."""
     servers = {"TIDEGATE_MONGODB_URI": mongodb, "TIDEGATE_KAFKA_BOOTSTRAP": kafka}
     done = said_here(("doctor",), tmp_path, capsys, **servers)
 
@@ -105,7 +96,6 @@ def test_the_doctor_asks_the_servers(
 def test_missing_servers_are_named(
     example: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without their addresses the example says which to set."""
     monkeypatch.setenv("TIDEGATE_MONGODB_URI", "")
     monkeypatch.setenv("TIDEGATE_KAFKA_BOOTSTRAP", "")
     monkeypatch.setattr(sys, "argv", [example])

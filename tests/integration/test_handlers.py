@@ -1,5 +1,3 @@
-"""How the user's handlers are called, on records at hand, on an embedded log and on a real broker."""
-
 from __future__ import annotations
 
 import asyncio
@@ -35,8 +33,6 @@ def made(handlers: Any, topics: Sequence[str] = ("orders",), threads: int = 2, *
 
 
 def in_a_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """A test that is run in an event loop of its own."""
-
     @wraps(test)
     def run(**given: object) -> None:
         async def scenario() -> None:
@@ -62,7 +58,7 @@ def on_log(worker: Worker, *values: bytes, topic: str = "orders") -> Outcome:
     return asyncio.run(EmbeddedRun(worker, log).run())
 
 
-# --- one function of them -----------------------------------------------------------------------------------------------
+# --- direct calls -------------------------------------------------------------------------------------------------------
 
 
 def test_an_async_handler_with_nothing_around_it_is_itself() -> None:
@@ -92,7 +88,6 @@ async def test_each_topic_has_its_handler_and_a_name_goes_before_a_pattern() -> 
 
 @in_a_loop
 async def test_a_plain_function_runs_in_a_thread_of_which_there_are_so_many() -> None:
-    """With the context of whoever calls it; what it raises, comes out."""
     name, most, now, lock, threads = ContextVar("name", default=""), 0, 0, threading.Lock(), Counter[str]()
     met = threading.Barrier(2, timeout=10)
 
@@ -131,7 +126,7 @@ async def test_a_plain_function_that_answers_a_coroutine_is_awaited() -> None:
 
 @in_a_loop
 async def test_a_plain_function_in_which_an_iterator_ends_has_failed() -> None:
-    """No future takes StopIteration, so nobody would ever hear of the end of the call."""
+    """A future accepts no StopIteration, so the call would never end."""
     with pytest.raises(RuntimeError, match="raised StopIteration"):
         await asyncio.wait_for(made(lambda _: next(iter(())))(RECORD), 10)
 
@@ -213,7 +208,6 @@ async def test_a_handler_gets_what_its_record_is_decoded_to(
 
 @in_a_loop
 async def test_what_takes_too_long_is_cancelled_and_has_failed() -> None:
-    """Though it keeps its cancellation to itself, and returns; a time-out of its own is told as it is."""
     ended: list[str] = []
 
     async def handle(record: Record) -> None:
@@ -304,7 +298,6 @@ async def yields(given: object) -> AsyncIterator[object]:
     ],
 )
 def test_what_no_worker_can_be_told_is_refused(told: dict[str, Any], message: str) -> None:
-    """Bad input: before anything is connected."""
     with pytest.raises(Misuse, match=message):
         Worker(**{"topics": ["orders"], "handle": anything, "bootstrap": "b:1", "group": "g", **told})
 
@@ -340,7 +333,6 @@ def test_a_handler_that_takes_too_long_fails_by_the_policy() -> None:
 
 
 def test_what_lives_as_long_as_the_worker() -> None:
-    """It begins before the first record, and ends after the last, whatever has ended the run."""
     told: list[str] = []
 
     @asynccontextmanager
@@ -398,7 +390,6 @@ async def consumed(worker: Worker, seen: list[tuple[str, int]], count: int) -> l
 def test_where_a_group_begins_that_has_committed_nothing(
     start: dict[str, Any], offsets: list[int], kafka: str, make_topic: Callable[[int], str]
 ) -> None:
-    """And where it has, there; what comes later than the begin is consumed in any case."""
     topic, seen = make_topic(1), list[tuple[str, int]]()
     if start.get("start_offsets") == 3:
         start = {"start_offsets": {TopicPartition(topic, 0): 3}}
@@ -412,7 +403,7 @@ def test_where_a_group_begins_that_has_committed_nothing(
         if offsets == [4]:
             run = asyncio.create_task(worker.run())
             await until(lambda: worker.state.partitions)
-            await asyncio.sleep(0.5)  # until it has looked for the end
+            await asyncio.sleep(0.5)  # until the worker has found the end of the log
             await sent(kafka, topic, [4_000])
             await until(lambda: seen)
             worker.stop()
@@ -436,7 +427,6 @@ def test_a_group_that_must_not_begin_anywhere_says_so(kafka: str, make_topic: Ca
 def test_topics_of_a_pattern_are_found_also_those_that_come_to_be_later(
     kafka: str, make_topic: Callable[[int], str]
 ) -> None:
-    """And others are not: the whole name is to match."""
     topic, seen = make_topic(1), list[tuple[str, int]]()
     later, other = f"{topic}.later", f"not-{topic}.later"
 

@@ -1,4 +1,4 @@
-"""What runs in production loads no simulator, and what an extra is for needs nothing that the extra does not install."""
+"""Production loads no simulator, and each extra is enough for its modules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 OF_TESTS: Final = re.compile(r"tidegate\.(sim|(\w+\.)*(laws|scenarios|specimens|strategies))(\.|$)")
-"""The modules of the core that explore, or that are explored."""
+"""The modules of the core for exploration and its subjects."""
 SHOWS: Final = "import sys; import {}; print(*sys.modules)"
 
 IMPORT: Final = "from importlib import import_module\nfor name in {!r}:\n    import_module(name)\n"
@@ -43,7 +43,7 @@ PROMISED: Final[Mapping[str, str]] = {
         "Order('transition', Exploration()).sampler()\n"
     ),
 }
-"""What each extra of `pyproject.toml` is for, as a program; "" is for whoever installs none."""
+"""A program for each extra of `pyproject.toml`; "" is an install without extras."""
 REFUSES: Final = """
 import sys
 class Refuse:
@@ -52,12 +52,12 @@ class Refuse:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Refuse())
 """
-"""Imports as they are where some packages are not installed."""
+"""Makes the imports of some packages fail, as if they were not installed."""
 
 
 @pytest.mark.parametrize("module", ["driver", "mongo", "kafka", "reactive"])
 def test_what_runs_in_production_loads_no_simulator(module: str) -> None:
-    """The simulator is forty modules, and what it explores some hundred more: they took most of the time of an import."""
+    """The simulator and its subjects are over a hundred modules: most of the import time."""
     shows = SHOWS.format(f"tidegate_adapters.{module}")
     loaded = subprocess.run([sys.executable, "-c", shows], capture_output=True, text=True, check=True).stdout.split()
 
@@ -66,7 +66,6 @@ def test_what_runs_in_production_loads_no_simulator(module: str) -> None:
 
 
 def test_the_pattern_knows_a_simulator() -> None:
-    """The embedded store is the simulated world."""
     shows = SHOWS.format("tidegate_adapters.embedded.store")
     loaded = subprocess.run([sys.executable, "-c", shows], capture_output=True, text=True, check=True).stdout.split()
 
@@ -89,7 +88,7 @@ def test_the_pattern_knows_a_simulator() -> None:
     ],
 )
 def test_a_subject_loads_no_other(loads: str, no: str) -> None:
-    """Two thirds of the time of an import is spent on classes, and a subject has about a hundred."""
+    """Classes take two thirds of the import time, and a subject has about a hundred."""
     shows = f"import sys; {loads}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", shows], capture_output=True, text=True, check=True).stdout.split()
 
@@ -97,7 +96,6 @@ def test_a_subject_loads_no_other(loads: str, no: str) -> None:
 
 
 def extras() -> dict[str, set[str]]:
-    """What each extra installs, by the names that are imported, which are those of the packages here."""
     project = tomllib.loads((ADAPTERS.parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
     named = {
         extra: {re.split(r"\W", each)[0] for each in every} for extra, every in project["optional-dependencies"].items()
@@ -107,7 +105,7 @@ def extras() -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("extra", PROMISED)
 def test_an_extra_is_all_that_its_modules_need(extra: str) -> None:
-    """What the other extras install is not there; what an extra's own packages bring along is not relied upon."""
+    """Packages of other extras are missing. Transitive dependencies do not count."""
     others = sorted(set().union(*extras().values()) - extras()[extra])
     program = REFUSES.format(others) + PROMISED[extra]
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
@@ -116,7 +114,7 @@ def test_an_extra_is_all_that_its_modules_need(extra: str) -> None:
 
 
 def test_every_extra_promises_something() -> None:
-    """A new one says here what it is for; and what is refused is missing indeed."""
+    """Also tests that the refused packages really fail to import."""
     done = subprocess.run(
         [sys.executable, "-c", REFUSES.format(["click"]) + PROMISED["cli"]], capture_output=True, text=True, check=False
     )

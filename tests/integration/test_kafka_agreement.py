@@ -1,6 +1,7 @@
-"""The simulated Kafka does what aiokafka and a real broker do, call by call: scripts by hand, of the error table, and by seed.
+"""The simulated Kafka agrees with aiokafka and a real broker, call by call.
 
-All scripts are played at the same time, each on a topic and in a group of its own, for most of what they do is to wait.
+The scripts are written by hand, derived from the error table, or random. They run concurrently,
+each with its own topic and group, because they mostly wait.
 """
 
 from __future__ import annotations
@@ -183,7 +184,7 @@ OPEN: Script = (Begin("p"), Transact("p"), Transact("p", "send"), Transact("p", 
 DONE: Script = (*OPEN, Transact("p", "commit"))
 SHORT: Mapping[str, Any] = {"transaction_timeout_ms": 1_000}
 A_ROUND_S = 13.0
-"""For so long a transaction that has timed out may still be open."""
+"""A transaction that timed out may stay open for so long."""
 
 TRANSACTIONS: Mapping[str, Script] = {
     "a transaction": (*DONE, *READ),
@@ -293,7 +294,7 @@ DELETED: Mapping[str, Script] = {
 NO_RESET: Mapping[str, Any] = {"auto_offset_reset": "none"}
 KEPT: Script = (Produce(count=9), DeleteBelow(partition=0, offset=5))
 OVERTAKEN: Script = (Call("a", "pause", 0), Wait(), *KEPT)
-"""Nobody reads while records come, and the first of them are removed."""
+"""Records arrive while no member reads, and the first of them are removed."""
 REMOVED: Mapping[str, Script] = {
     "a position is removed, and the client jumps to the end": (
         Start("a", {"auto_offset_reset": "latest"}), Settle(), Commit("a", 0, 2), Stop("a"), *KEPT, Start("b", {"auto_offset_reset": "latest"}),
@@ -349,7 +350,6 @@ BY_HAND = {**BY_HAND, **TRANSACTIONS, **DELETED, **REMOVED}
 
 
 def of_the_table() -> Mapping[str, Script]:
-    """Each request fails in each way: for a moment, and for as long as anybody asks."""
     scripts: dict[str, Script] = {}
     for request, codes in CODES.items():
         outcomes = ("unsent", "lost reply", *(code.__name__ for code in codes)) if codes else ()
@@ -362,11 +362,10 @@ def of_the_table() -> Mapping[str, Script]:
 
 
 JOINS_AGAIN = ("RebalanceInProgressError", "UnknownMemberIdError", "IllegalGenerationError")
-"""Answers to a heartbeat after which nobody can tell when a poll is answered."""
+"""After these heartbeat answers the time of a poll's answer is unpredictable."""
 
 
 def around(strike: Strike) -> Script:
-    """A script in which the request is sent while it fails."""
     if strike.member == "p":
         return in_a_transaction(strike)
     match strike.request:
@@ -420,11 +419,9 @@ CALLS: Mapping[str, str] = {
     "TxnOffsetCommit": "position",
     "EndTxn": "commit",
 }
-"""In which call a producer sends a request."""
 
 
 def in_a_transaction(strike: Strike) -> Script:
-    """The same of a producer: then it aborts, if it can, and tries once more."""
     if strike.request == "InitProducerId":
         begun: Script = (strike, Begin("p", way="later"), Wait(), Heal("p"), Outcomes("p"))
     else:
@@ -447,7 +444,7 @@ def in_a_transaction(strike: Strike) -> Script:
 
 
 def by_seed(seed: int) -> Script:
-    """A script at random; between two steps the group comes to rest, for only then is there one thing to see."""
+    """The group comes to rest between steps; otherwise the outcome is not deterministic."""
     random = Random(seed)
     steps: list[Step] = [Produce(partition=number, count=random.randint(1, 5)) for number in range(4)]
     running: list[str] = []
@@ -496,10 +493,7 @@ def by_seed(seed: int) -> Script:
 
 
 def transactions_by_seed(seed: int) -> Script:
-    """Producers of two ids at random, which come, fence each other, are killed, and write to two partitions and one group.
-
-    After each end of a transaction its marks are waited for, or offsets would tell who was quicker.
-    """
+    """It awaits the markers of each transaction; otherwise offsets would depend on timing."""
     random = Random(f"transactions {seed}")
     steps: list[Step] = [Start("r", COMMITTED), Settle()]
     there: list[str] = []
@@ -521,7 +515,6 @@ def transactions_by_seed(seed: int) -> Script:
 
 
 async def really(bootstrap: str, scripts: Mapping[str, Script]) -> Mapping[str, Account]:
-    """What the real ones say to each script."""
     at_once = asyncio.Semaphore(60)
 
     async def one(script: Script) -> Account:
@@ -532,15 +525,13 @@ async def really(bootstrap: str, scripts: Mapping[str, Script]) -> Mapping[str, 
             try:
                 async with asyncio.timeout(SCRIPT_S):
                     return await play(script, kafka)
-            except TimeoutError:  # the sender of a producer of aiokafka may end without a word
+            except TimeoutError:  # aiokafka's sender task may end silently
                 return {"the script": ("does not end",)}
 
     return dict(zip(scripts, await asyncio.gather(*map(one, scripts.values())), strict=True))
 
 
 def simulated(script: Script, seed: int = 1) -> Account:
-    """What the simulated ones say."""
-
     async def played(random: Random) -> Account:
         asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)  # aiokafka leaves errors behind
         return await play(script, SimulatedKafka(random))
@@ -549,7 +540,7 @@ def simulated(script: Script, seed: int = 1) -> Account:
 
 
 def check(bootstrap: str, scripts: Mapping[str, Script]) -> None:
-    """Play the scripts on both; on a busy machine a group may change between two steps, so who differs is played again."""
+    """Replays scripts that differ: on a busy machine a group may change between two steps."""
     expected = {name: simulated(script) for name, script in scripts.items()}
     differs: dict[str, tuple[Account, Account]] = {}
     for _ in range(TURNS):
@@ -567,16 +558,11 @@ def _silent() -> None:
 
 
 def test_scripts_by_hand_are_answered_alike(kafka: str) -> None:
-    """Each manner of the real client that the simulated one claims."""
     soon = {name: script for name, script in BY_HAND.items() if waited_s(script) <= KAFKA_WAIT_S}
     check(kafka, {name: soon[name] for name in tuple(soon)[::KAFKA_HAND_STEP]})
 
 
 def test_scripts_of_the_table_and_at_random_are_answered_alike(kafka: str) -> None:
-    """Requests with each code that their handler tells apart, once and lastingly; members and producers that do what a seed says.
-
-    All at once, for they wait most of the time.
-    """
     table, seeds = of_the_table(), range(KAFKA_SCRIPTS)
     by_code = {name: table[name] for name in tuple(table)[::KAFKA_TABLE_STEP]}
     members = {f"members, seed {seed}": by_seed(seed) for seed in seeds}
@@ -590,5 +576,5 @@ def waited_s(script: Script) -> float:
 
 @pytest.mark.parametrize("name", BY_HAND)
 def test_a_script_is_answered_alike_whatever_goes_first(name: str) -> None:
-    """What a script sees does not depend on the seed of the loop, or nothing could be compared."""
+    """Otherwise no comparison would be possible."""
     assert len({repr(simulated(BY_HAND[name], seed)) for seed in range(5)}) == 1

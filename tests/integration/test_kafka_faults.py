@@ -1,4 +1,4 @@
-"""What was once wrong with the Kafka worker, on a real broker: user code, observers, calls and times that do not behave."""
+"""Former bugs of the Kafka worker on a real broker."""
 
 from __future__ import annotations
 
@@ -45,7 +45,6 @@ async def filled(bootstrap: str, topic: str, records: int, partitions: int = 1) 
 
 
 async def positions(bootstrap: str, topic: str) -> dict[int, int]:
-    """What the group of that topic has committed, by partition."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     try:
@@ -62,14 +61,13 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 class Own(BaseException):
-    """Of the user's."""
+    pass
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError, Own, GeneratorExit], ids=lambda each: each.__name__)
 def test_whatever_a_handler_raises_is_a_failure_of_its_record(
     error: type[BaseException], kafka: str, make_topic: Topics
 ) -> None:
-    """Its partition stops, the other goes on, though there is one executor; and it ends in time."""
     topic, seen = make_topic(2), set[tuple[int, int]]()
 
     async def handle(record: Record) -> None:
@@ -117,7 +115,6 @@ def test_an_exit_of_user_code_ends_the_worker_after_what_is_owed(
 
 @pytest.mark.parametrize("kind", [Assigned, Fetched, WorkReported, Committed], ids=lambda each: each.__name__)
 def test_an_observer_that_raises_loses_nothing(kind: type[Event], kafka: str, make_topic: Topics) -> None:
-    """At the first event of this kind; a recording that raises is no different."""
     topic, raised = make_topic(1), list[str]()
 
     def observe(event: Event, _: ConsumerState) -> None:
@@ -197,7 +194,7 @@ def test_what_will_never_be_said_ends_the_worker(
 
 
 def test_how_long_a_record_may_take_is_asked_of_those_in_work_alone(kafka: str, make_topic: Topics) -> None:
-    """Once a record of a window that was done already was looked up, and was not there."""
+    """The worker once failed on a finished record of a window."""
     topic, ended, asked = make_topic(1), list[int](), list[int]()
 
     async def handle(record: Record) -> None:
@@ -225,7 +222,7 @@ def test_how_long_a_record_may_take_is_asked_of_those_in_work_alone(kafka: str, 
 
 
 def test_times_that_do_not_fit_one_another_are_refused() -> None:
-    """And it is said what would fit; the group's clock starts at the rebalance, of which a member hears by its heartbeat."""
+    """The group's clock starts at the rebalance, which a member learns from its heartbeat."""
 
     async def handle(_: Record) -> None:
         pass
@@ -273,7 +270,7 @@ def test_the_group_is_told_to_wait_for_as_long_as_a_drain_may_take(
         worker = Worker(
             [topic], handle, bootstrap=kafka, group="g", consumer=ConsumerRules(partition=BRIEF), **times_ms
         )
-        worker.stop()  # before it has begun: nothing is started
+        worker.stop()  # stopped before the start: nothing starts
         await worker.run(connect)
 
     asyncio.run(scenario())
@@ -317,7 +314,7 @@ async def committed_by_hand(bootstrap: str, topic: str, position: int) -> None:
 def test_where_a_position_beyond_the_end_is_committed_the_group_begins_as_if_nothing_were(
     reset: Any, begins: int, kafka: str, make_topic: Topics, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its client begins there, too, and what it read was taken for done, silently, until the log had passed that position."""
+    """The worker once took records for done until the log passed the committed position."""
     topic, seen = make_topic(1), list[int]()
 
     async def handle(record: Record) -> None:
@@ -347,7 +344,7 @@ def test_where_a_position_beyond_the_end_is_committed_the_group_begins_as_if_not
 def test_with_no_committed_position_or_one_beyond_the_end_it_may_fail(
     committed: int | None, kafka: str, make_topic: Topics
 ) -> None:
-    """`auto_offset_reset="none"`: an error of ours that names the setting, and the client is stopped."""
+    """With `auto_offset_reset="none"` the error names the setting, and the client stops."""
     topic = make_topic(1)
 
     async def handle(_: Record) -> None:
@@ -365,7 +362,6 @@ def test_with_no_committed_position_or_one_beyond_the_end_it_may_fail(
 
 
 async def removed(bootstrap: str, topic: str, before: int) -> None:
-    """The records before this offset are deleted, as retention does it."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     try:
@@ -378,7 +374,7 @@ async def removed(bootstrap: str, topic: str, before: int) -> None:
 def test_a_group_goes_on_at_the_first_record_that_is_left(
     reset: Any, kafka: str, make_topic: Topics, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Laws BG5 and BG6: from a position that was removed before it begins, and from one that is removed while nobody reads."""
+    """Laws BG5 and BG6: the records are deleted before the start, or while idle."""
     topic, seen, is_away = make_topic(1), list[int](), False
 
     async def handle(record: Record) -> None:
@@ -410,7 +406,7 @@ def test_a_group_goes_on_at_the_first_record_that_is_left(
         run = asyncio.create_task(worker.run(connect))
         await committed(10)
         is_away = True
-        await asyncio.sleep(0.6)  # a fetch that waits at the broker is answered by then
+        await asyncio.sleep(0.6)  # a fetch pending at the broker ends by then
         await filled(kafka, topic, 10)
         await removed(kafka, topic, 15)
         is_away = False
@@ -428,7 +424,7 @@ def test_a_group_goes_on_at_the_first_record_that_is_left(
 
 
 def test_a_position_in_an_open_transaction_is_within_the_log(kafka: str, make_topic: Topics) -> None:
-    """Law BG2: a group that changes to `read_committed` handled all records again."""
+    """Law BG2: a group that changed to `read_committed` once handled all records again."""
     topic, seen = make_topic(1), list[int]()
 
     async def handle(record: Record) -> None:
@@ -482,9 +478,7 @@ def test_a_client_that_fails_at_the_start_is_stopped(kafka: str, make_topic: Top
 
 
 def test_nothing_is_committed_under_another_generation_than_its_own(kafka: str, make_topic: Topics) -> None:
-    """A group without members takes a commit without a generation from anybody, and its position falls; so did ours. What
-    the port reads of the client is there.
-    """
+    """A group without members accepts commits without a generation; ours once moved one back."""
     topic = make_topic(1)
     place, named = TopicPartition(topic, 0), Partition(topic, 0)
 
@@ -500,7 +494,7 @@ def test_nothing_is_committed_under_another_generation_than_its_own(kafka: str, 
                 with pytest.raises(CommitFailedError):
                     await kafka_ports.commit(consumer, {named: (6, "")}, generation)
             assert await positions(kafka, topic) == {0: 100}
-            await consumer.commit({place: 6})  # the broker would have taken it
+            await consumer.commit({place: 6})  # the broker accepts it without a generation
             assert await positions(kafka, topic) == {0: 6}
         finally:
             await consumer.stop()
@@ -509,7 +503,7 @@ def test_nothing_is_committed_under_another_generation_than_its_own(kafka: str, 
 
 
 def test_what_one_partition_is_answered_is_not_said_of_others(kafka: str, make_topic: Topics) -> None:
-    """The client raises the answer of one, and asks again for all, for ever, where the topic of one has gone."""
+    """The client raises one partition's answer and retries all, forever if a topic is deleted."""
     topic = make_topic(1)
 
     async def scenario() -> None:
@@ -523,7 +517,7 @@ def test_what_one_partition_is_answered_is_not_said_of_others(kafka: str, make_t
                     await kafka_ports.commit(consumer, {gone: (1, ""), there: (5, "")}, None)
                 await kafka_ports.commit(consumer, {there: (6, "")}, None)
             assert await positions(kafka, topic) == {0: 6}
-            with pytest.raises(kafka_ports.NOT_OF_ALL):  # one that it does not have
+            with pytest.raises(kafka_ports.NOT_OF_ALL):  # partition 8 does not exist
                 await kafka_ports.commit(consumer, {there: (7, ""), Partition(topic, 8): (1, "")}, None)
         finally:
             await consumer.stop()

@@ -1,6 +1,4 @@
-"""A record with a header whose name is not UTF-8, which aiokafka cannot decode, on a real broker: what becomes of it is the
-user's choice, as with records that `decode` raises at; nothing is lost, and nobody waits.
-"""
+"""A header with a name that is not UTF-8, which aiokafka cannot decode, on a real broker."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ HEADERS: Final = ((NAME, b"v"), ("fine", None), (NAME, b""))
 
 
 async def fill(bootstrap: str, topic: str, compression: str | None = None) -> None:
-    """Both partitions alike; the second one has no poison."""
+    """Both partitions get the same records; only the first gets poison."""
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, compression_type=compression, linger_ms=20)
     raw = AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True)
     await producer.start()
@@ -70,7 +68,6 @@ async def create(bootstrap: str, topic: str) -> None:
 
 
 async def consumed(worker: Worker, bootstrap: str, expected: dict[int, int]) -> None:
-    """Run until that is committed."""
     run = asyncio.create_task(worker.run())
     async with asyncio.timeout(IN_TIME_S):
         while await positions(bootstrap, worker.settings.group) != expected:  # noqa: ASYNC110  it is the broker's state
@@ -80,8 +77,6 @@ async def consumed(worker: Worker, bootstrap: str, expected: dict[int, int]) -> 
 
 
 class Seen:
-    """What a handler was called with, by place."""
-
     def __init__(self) -> None:
         self.records: dict[tuple[int, int], Any] = {}
         self.count = 0
@@ -101,7 +96,6 @@ OTHERS: Final = 2 * RECORDS - len(POISON)
 
 @pytest.mark.parametrize("compression", [None, "gzip"])
 def test_it_is_handed_over_raw(compression: str | None, kafka: str, make_topic: Topics) -> None:
-    """Each once, in its place, to the byte."""
     topic, handle = make_topic(2), Seen()
 
     async def scenario() -> None:
@@ -120,7 +114,6 @@ def test_it_is_handed_over_raw(compression: str | None, kafka: str, make_topic: 
 
 
 def test_it_is_skipped_and_said_so(kafka: str, make_topic: Topics, caplog: pytest.LogCaptureFixture) -> None:
-    """With topic, partition and offset; `decode` is not asked."""
     topic, seen = make_topic(2), list[bytes]()
 
     def decode(record: Record) -> bytes:
@@ -149,7 +142,6 @@ def test_it_is_skipped_and_said_so(kafka: str, make_topic: Topics, caplog: pytes
 
 @pytest.mark.parametrize("batch", [None, 4])
 def test_it_is_dead_lettered_to_the_byte(batch: int | None, kafka: str, make_topic: Topics) -> None:
-    """With what was wrong, and where it stood; also where it is a failure, and failures are dead-lettered."""
     topic = make_topic(2)
     dead, seen = f"{topic}.dead", list[Record]()
 
@@ -194,7 +186,6 @@ def test_it_is_dead_lettered_to_the_byte(batch: int | None, kafka: str, make_top
 def test_by_default_it_stops_its_partition_like_any_failure(
     kafka: str, make_topic: Topics, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The handler is not called with it; others go on; the log says which record it is."""
     topic, handle = make_topic(2), Seen()
 
     async def scenario() -> None:
@@ -211,7 +202,6 @@ def test_by_default_it_stops_its_partition_like_any_failure(
 
 
 def test_it_is_sent_in_a_transaction_as_well(kafka: str, make_topic: Topics) -> None:
-    """As is what has neither a key nor a value, which takes the same way: before the commit nobody reads them."""
     topic = make_topic(1)
 
     async def scenario() -> None:
@@ -239,7 +229,6 @@ def test_it_is_sent_in_a_transaction_as_well(kafka: str, make_topic: Topics) -> 
 
 
 def test_of_what_can_be_decoded_nothing_is_found(kafka: str, make_topic: Topics) -> None:
-    """And an error of another kind is none of these."""
     topic = make_topic(2)
 
     async def scenario() -> None:

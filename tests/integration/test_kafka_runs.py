@@ -1,7 +1,7 @@
-"""Workers on the simulated Kafka, by seed: no judge finds a run wrong, and whatever is planted is found.
+"""Workers on the simulated Kafka, by seed; `kafka_runs` has the runs and judges.
 
-`kafka_runs` has the runs and their judges. A failure says the line that runs it again, and the page of its trace, up to what
-is wrong; with `--record` the line leaves the decisions of each member, which `tidegate replay` executes again.
+A failure shows the command that repeats the run and the page of its trace. With `--record` the
+command keeps the decisions of each member for `tidegate replay`.
 """
 
 # ruff: noqa: SLF001  bugs are planted in private functions
@@ -68,12 +68,12 @@ from tidegate_adapters.runtime.reducers import Runtime, _Runners
 from tidegate_adapters.sinks.port import Outbox
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-"""Who is killed leaves coroutines behind that never end, and say so when they are collected."""
+"""Killed members leave coroutines that never end and warn when collected."""
 
 
 @pytest.fixture(autouse=True)
 def _collected() -> Iterator[None]:
-    """What a run leaves behind is collected with it, and not in another test; what was there before, not again and again."""
+    """Garbage of a run is collected within its own test; older objects are frozen."""
     gc.freeze()
     yield
     gc.collect()
@@ -81,7 +81,6 @@ def _collected() -> Iterator[None]:
 
 
 AGAIN: Final = ("rebalance", "stop", "evicted", "kill")
-"""Faults that make members rebalance."""
 BUGS: Final[Mapping[str, Bug]] = {
     "a commit goes out under whatever generation there is": Bug(
         client.commit, "if wanted is not None and (wanted == NO_GENERATION or wanted != generation_of(consumer)):", "if False:", ("stall",),
@@ -223,7 +222,7 @@ def _silent() -> Iterator[None]:
 
 
 AT_ONCE: Final = 20
-"""So many runs are a test: few enough to be spread evenly over processes."""
+"""Runs for each test, few enough to spread evenly over processes."""
 
 
 ALONE: Final = (*KINDS, *LATEST, *GROWS, *RECREATED, *NAMED, *BEYOND, *ORDERED, *HELD, *RETAINED, *BACK)
@@ -234,7 +233,7 @@ SEEDS: Final = own_seeds(ALONE, KAFKA_RUNS, BUGS.values())
     ("kind", "nth"), [(kind, nth) for kind, seeds in SEEDS.items() for nth in range(0, len(seeds), AT_ONCE)]
 )
 def test_no_run_is_wrong(kind: str, nth: int) -> None:
-    """Laws of `partition`, `group` and `shutdown`, and plain ones, over the real worker, two members and a fault."""
+    """The laws of `partition`, `group` and `shutdown` over the real worker, and plain ones."""
     kinds = (kind,)
     story = found(SEEDS[kind][nth : nth + AT_ONCE], kinds)
     if story is not None:
@@ -243,12 +242,11 @@ def test_no_run_is_wrong(kind: str, nth: int) -> None:
 
 
 def test_a_hook_counts_until_the_worker_hears_that_another_has_answered_for_it() -> None:
-    """Here it began between the two, and J7 took its successor for one too many."""
+    """In this run judge J7 once counted the hook's successor as one too many."""
     assert judged(15_327, ("partial",)).wrong == []
 
 
 def test_a_partition_that_is_added_is_consumed_to_its_end() -> None:
-    """Or nothing was tried: the leader hears of it, the group is dealt anew, and somebody begins at its beginning."""
     for seed in range(5):
         story = judged(seed, GROWS)
         assert story.wrong == []
@@ -257,7 +255,6 @@ def test_a_partition_that_is_added_is_consumed_to_its_end() -> None:
 
 
 def test_a_topic_that_is_made_anew_is_consumed_from_its_beginning() -> None:
-    """Or nothing was tried: what was handled before counts for nothing."""
     for seed in range(5):
         story = judged(seed, RECREATED)
         assert story.wrong == []
@@ -267,7 +264,6 @@ def test_a_topic_that_is_made_anew_is_consumed_from_its_beginning() -> None:
 
 
 def test_logs_lose_their_starts_under_members_and_before_they_begin() -> None:
-    """Or nothing was tried: what was committed is removed before the group begins, and more while each log is read."""
     for seed in range(5):
         story = judged(seed, RETAINED)
         assert story.wrong == []
@@ -277,12 +273,10 @@ def test_logs_lose_their_starts_under_members_and_before_they_begin() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_seed_tells_the_same_story(seed: int) -> None:
-    """Or no line could run it again."""
     assert judged(seed).lines == judged(seed).lines
 
 
 def test_the_jitter_of_retries_is_the_seeds() -> None:
-    """Of sends that fail."""
     random.seed(1)
     lines = judged(3, ("sends",)).lines
     random.seed(2)
@@ -290,7 +284,6 @@ def test_the_jitter_of_retries_is_the_seeds() -> None:
 
 
 def test_what_is_wrong_opens_as_a_page(tmp_path: Path) -> None:
-    """With the law, up to the step that breaks it, and the line that runs it again; without the bug, as a run that is right."""
     kinds = ("rebalance",)
     with planted(BUGS["a commit is one too high"]):
         story = found(SEEDS[kinds[0]], kinds)
@@ -314,7 +307,7 @@ def test_what_is_wrong_opens_as_a_page(tmp_path: Path) -> None:
 
 
 def test_what_a_member_recorded_is_decided_again(tmp_path: Path) -> None:
-    """By the worker that it was, as `tidegate replay` does it; by other rules it is another."""
+    """`tidegate replay` reproduces it with the same rules and diverges with others."""
     assert judged(17, ("nothing",), tmp_path / "17").wrong == []
     (tmp_path / "member.py").write_text(MEMBER)
     recording = read((tmp_path / "17" / "a.jsonl").read_text("utf-8"))
@@ -330,11 +323,9 @@ def test_every_kind_of_fault_is_drawn() -> None:
 
 
 def of_kind(seed: int, kind: str) -> Story:
-    """The story of a run of this kind."""
     return judged(seed, (kind,))
 
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
-    """By the seeds with which no run is wrong without it."""
     assert first(BUGS[name], of_kind, SEEDS) is not None, f"not found by the seeds of {', '.join(BUGS[name].kinds)}"

@@ -1,10 +1,8 @@
-"""What a worker takes does not grow while it works: memory, descriptors, tasks and threads.
+"""A worker's memory, descriptors, tasks and threads do not grow while it works.
 
-Another member joins and leaves the group all the while, so that what a partition's life leaves behind is seen, too. What is
-taken is looked at in the second half, by its slope over the records that were handled; and what is kept of tidegate's and
-aiokafka's, by class and over the visits of the other member, at the least that there was of it: there one object that a rebalance
-leaves behind shows. The same is done with a worker in which leaks are planted, each of which is to be seen.
-(`test_simulated_worker` counts what a rebalance leaves behind where nothing else happens: exactly nothing.)
+Another member joins and leaves all the time, to show what rebalances leave behind. Each measure
+counts by its slope over the second half, each class by its least count per visit. A second worker
+has planted leaks. `test_simulated_worker` counts what a lone rebalance leaves: nothing.
 """
 
 from __future__ import annotations
@@ -33,14 +31,12 @@ from tidegate_adapters.kafka.worker import Worker
 ROOT: Final = Path(__file__).parents[2]
 PARTITIONS: Final = 2
 MAY: Final = {"bytes": 4_000_000.0, "blocks": 5_000.0, "descriptors": 2.0, "tasks": 12.0, "threads": 2.0}
-"""By how much each may be more at the end of the second half than at its beginning: what is in work comes and goes."""
+"""The growth allowed in the second half, for records in flight."""
 MAY_BY_VISIT: Final = 0.5
-"""And what is kept of a class, with each visit, which is two rebalances."""
+"""The growth of a class allowed per visit, which is two rebalances."""
 
 
 class Line(NamedTuple):
-    """What a worker took when it had handled so many records."""
-
     handled: int
     taken: Mapping[str, int]
     kept: Mapping[str, int]
@@ -48,7 +44,6 @@ class Line(NamedTuple):
 
 
 def growth(lines: Sequence[Line]) -> Mapping[str, float]:
-    """By what each measure has grown in the second half, by its slope."""
     half = [line for line in lines if line.handled >= lines[-1].handled / 2]
     handled = [line.handled for line in half]
     return {
@@ -58,7 +53,7 @@ def growth(lines: Sequence[Line]) -> Mapping[str, float]:
 
 
 def grown(lines: Sequence[Line]) -> Mapping[str, float]:
-    """By how much the least that is kept of a class grows with a visit, from the second third of the visits to the last."""
+    """The growth per visit of the least count, from the second third of the visits to the last."""
     working = [line for line in lines if line.handled]
     first, visits = working[0].visit, (working[-1].visit - working[0].visit) // 3
     before, after = ([line.kept for line in working if (line.visit - first) // visits == nth] for nth in (1, 2))
@@ -68,7 +63,6 @@ def grown(lines: Sequence[Line]) -> Mapping[str, float]:
 
 
 async def soaked(bootstrap: str, soak: Soak, leaks: Sequence[str]) -> list[Line]:
-    """What a worker with these leaks says in that time, once it has handled something."""
     topic = f"soak-{uuid.uuid4().hex}"
     for name in (f"{topic}.a", f"{topic}.b", f"{topic}.out"):
         await asyncio.to_thread(create_topic, bootstrap, name, PARTITIONS)
@@ -88,7 +82,7 @@ async def soaked(bootstrap: str, soak: Soak, leaks: Sequence[str]) -> list[Line]
             while text := await process.stdout.readline():
                 *numbers, kept = text.split()
                 handled, *taken = map(int, numbers)
-                if handled and limit.when() is None:  # on a busy machine a worker takes as long to start
+                if handled and limit.when() is None:  # a busy machine may delay the start as long
                     limit.reschedule(asyncio.get_running_loop().time() + soak.seconds)
                 lines.append(Line(handled, dict(zip(MEASURES, taken, strict=True)), json.loads(kept), len(visits)))
             raise AssertionError("the worker has ended")
@@ -106,7 +100,6 @@ async def soaked(bootstrap: str, soak: Soak, leaks: Sequence[str]) -> list[Line]
 
 
 async def fed(bootstrap: str, topic: str, soak: Soak) -> None:
-    """So many records a second, of a hundred keys."""
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=20)
     await producer.start()
     try:
@@ -122,8 +115,6 @@ async def fed(bootstrap: str, topic: str, soak: Soak) -> None:
 
 
 async def visited(bootstrap: str, topic: str, soak: Soak, visits: list[int]) -> None:
-    """Another member comes and goes; each time that is noted."""
-
     async def handle(_: Record) -> None:
         pass
 
@@ -142,7 +133,6 @@ async def visited(bootstrap: str, topic: str, soak: Soak, visits: list[int]) -> 
 
 @pytest.mark.timeout(SOAK.seconds + 300)
 def test_what_a_worker_takes_does_not_grow_and_leaks_are_seen(kafka: str) -> None:
-    """Side by side: one as it is, and one in which all leaks are planted, for a short time."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
     async def both() -> tuple[list[Line], list[Line]]:

@@ -1,9 +1,8 @@
-"""A storm over a group on a real broker: members are killed, ended, and stopped beyond their session, the broker as well.
+"""A storm over a group on a real broker: members and broker are killed, paused and restarted.
 
-Whatever strikes, each record is handled; what is handled again was delivered and not committed when its partition was
-assigned anew, and whoever had it was killed, or stood still, or the broker did: who ends, or lets go, leaves nothing to be
-done again; committed positions never pass unfinished work and never fall; and no two members work on one record but where
-one of them, or the broker, stood still.
+A record repeats only if it was uncommitted at a reassignment and its owner or the broker was killed
+or paused. Committed positions never fall and never pass unfinished work. Two members work on one
+record only while one of them, or the broker, is paused.
 """
 
 from __future__ import annotations
@@ -34,14 +33,11 @@ S: Final = 1_000_000_000
 SESSION_S: Final = 2.0
 PATIENCE_S: Final = 30.0
 GRACE_NS: Final = 8 * S
-"""How long after a standstill somebody may not know yet that their session is over: a session, and a drain."""
+"""After a pause a member may not know of its lost session for a session and a drain."""
 At = tuple[int, int]
-"""A partition and an offset."""
 
 
 class Interval(NamedTuple):
-    """From one instant to another, in ns."""
-
     began: int
     ended: int
 
@@ -50,34 +46,27 @@ class Interval(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What a member did of a record."""
-
     generation: int
-    """Of the group, in which the member got the partition."""
     name: str
     interval: Interval
 
 
 class Facts:
-    """What the members wrote, as far as it was read."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.began: dict[tuple[str, At], tuple[int, int]] = {}
-        """What is not ended: the generation, and the instant."""
+        """Unfinished work: generation and start."""
         self.work: dict[At, list[Work]] = defaultdict(list)
         self.delivered: Counter[At] = Counter()
         self.floors: dict[int, list[int]] = defaultdict(list)
         self.broken: list[tuple[At, str, Interval]] = []
-        """Work that was interrupted."""
         self.generations: dict[tuple[str, int], int] = {}
-        """Of the group, in which a member got a partition last."""
+        """The last generation in which each member got the partition."""
         self.rebalances: set[int] = set()
-        """The generations of the group, as far as somebody took part."""
+        """The generations that had members."""
         self._read: Counter[Path] = Counter()
 
     def read(self) -> None:
-        """Everything new."""
         for log in sorted(self.folder.glob("*.log")):
             with log.open() as opened:
                 opened.seek(self._read[log])
@@ -111,21 +100,13 @@ class Facts:
 
 
 class Storm:
-    """A broker, members that come and go, and what was seen of them.
-
-    Args:
-        folder: Where members write.
-        seed: What strikes when.
-    """
-
     def __init__(self, broker: KafkaServer, folder: Path, seed: int) -> None:
         self.broker, self.folder, self.chance = broker, folder, random.Random(seed)
         self.members: dict[str, int] = {}
-        """Process ids by name."""
         self.ended: dict[str, int] = {}
         self.killed: set[str] = set()
         self.standstills: dict[str, list[Interval]] = defaultdict(list)
-        """Of members by name; those of the broker under ""."""
+        """By member; the broker's under ""."""
         self.strikes: list[str] = []
         self._keeper, self._born = Keeper(), 0
 
@@ -136,7 +117,7 @@ class Storm:
         self.members[name] = self._keeper.start(self.folder / f"{name}.stderr", sys.executable, MEMBER, *told)
 
     def replace_ended(self) -> None:
-        """Who found no broker at the start has ended, as it should, and is replaced, as platforms do."""
+        """A member that finds no broker at its start exits; platforms restart it."""
         for name in [name for name, pid in self.members.items() if self._keeper.status(pid) is not None]:
             assert "no Kafka broker answers" in self._said(name), self._said(name)
             del self.members[name]
@@ -146,7 +127,6 @@ class Storm:
         return (self.folder / f"{name}.stderr").read_text()[-2000:]
 
     async def strike(self) -> None:
-        """Something happens to somebody; who goes is replaced."""
         name, how = self.chance.choice(sorted(self.members)), self.chance.choice(["kill", "end", "stop", "stop"])
         self.strikes.append(f"{how} {name}")
         match how:
@@ -177,7 +157,6 @@ class Storm:
         assert status == 0, f"{name} ended with {status}:\n{self._said(name)}"
 
     async def break_broker(self, seconds: float, *, restarts: bool) -> None:
-        """It is killed and comes back, or stands still as long as that."""
         self.strikes.append("broker restarts" if restarts else f"broker stands still for {seconds} s")
         began = time.monotonic_ns()
         if restarts:
@@ -189,7 +168,6 @@ class Storm:
         self.standstills[""].append(Interval(began, time.monotonic_ns() + GRACE_NS))
 
     def stood_still(self, interval: Interval, *names: str) -> bool:
-        """Whether one of them, or the broker, did so then."""
         return any(each.meets(interval) for name in (*names, "") for each in self.standstills[name])
 
     def close(self) -> None:
@@ -197,15 +175,12 @@ class Storm:
 
 
 class Positions:
-    """The committed positions, each look held against what was handled by then."""
-
     def __init__(self, bootstrap: str, facts: Facts) -> None:
         self.bootstrap, self.facts = bootstrap, facts
         self.committed = [0] * PARTITIONS
         self.looks = 0
 
     async def look(self) -> None:
-        """Once; nothing where the broker does not answer."""
         admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap, request_timeout_ms=3_000)
         found = None
         with suppress(KafkaError, OSError, TimeoutError):
@@ -214,7 +189,7 @@ class Positions:
                 found = await admin.list_consumer_group_offsets(GROUP)
             finally:
                 await admin.close()
-        self.facts.read()  # AFTER the positions: what is below them must be there
+        self.facts.read()  # AFTER the positions: work below them must be recorded
         if found is None:
             return
         for partition, before in enumerate(self.committed):
@@ -240,7 +215,6 @@ async def produce(bootstrap: str, records: int) -> None:
 
 
 async def weathered(storm: Storm, positions: Positions) -> None:
-    """Strikes until there were enough, then calm until all is committed, then everybody ends."""
     await produce(storm.broker.bootstrap, STORM.records)
     for _ in range(STORM.members):
         storm.join()
@@ -272,12 +246,12 @@ async def looks(positions: Positions) -> None:
 
 
 def two_at_work(storm: Storm, facts: Facts) -> list[str]:
-    """Records that two members worked on at one time, though neither they nor the broker stood still."""
+    """Records with two concurrent handlers although neither member nor the broker was paused."""
     now = time.monotonic_ns()
     works = {at: [(each.name, each.interval) for each in works] for at, works in facts.work.items()}
     for at, name, interval in facts.broken:
         works[at].append((name, interval))
-    for (name, at), (_, began) in facts.began.items():  # of these nobody saw the end
+    for (name, at), (_, began) in facts.began.items():  # work without a recorded end
         works[at].append((name, Interval(began, storm.ended.get(name, now))))
     return [
         f"{at}: {one} {first} and {other} {second}"
@@ -288,9 +262,7 @@ def two_at_work(storm: Storm, facts: Facts) -> list[str]:
 
 
 def needlessly_again(storm: Storm, facts: Facts) -> list[str]:
-    """Records that a member handled, and one of a later generation as well, though the former was not killed, and neither it
-    nor the broker stood still. The former may be the later of the two: it woke up, and did not know yet.
-    """
+    """The earlier member may finish last: it woke up with outdated knowledge."""
     return [
         f"{at}: {one}, then {other}"
         for at, works in facts.work.items()
@@ -304,7 +276,7 @@ def _between(one: Interval, other: Interval) -> Interval:
 
 
 def test_nothing_is_lost_in_a_storm(tmp_path: Path) -> None:
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # it tells each try while the broker is away
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # it logs each attempt while the broker is down
     seed = 20_261_123
     with KafkaServer() as broker:
         broker.create_topic(TOPIC, PARTITIONS)

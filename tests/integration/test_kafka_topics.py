@@ -1,5 +1,3 @@
-"""A worker while topics come, grow and go, and with records of any bytes, on a real broker."""
-
 from __future__ import annotations
 
 import asyncio
@@ -24,24 +22,22 @@ from tidegate_adapters.kafka.worker import OnFailure, Worker
 IN_TIME_S = 30.0
 IN_TIME = 30 * SECOND
 SOON_MS = 200
-"""How old what is known of the cluster may be."""
+"""The greatest age of cluster metadata."""
 LATE_MS = 300_000
-"""The same, as the client has it by itself."""
+"""The client's default."""
 MEGABYTE = 1_000_000
 Place = tuple[str, int, int]
 
 
 class World:
-    """A broker's topics, and what workers have handled."""
-
     def __init__(self, bootstrap: str, admin: Any, producer: Any) -> None:
         self.bootstrap, self._admin, self._producer = bootstrap, admin, producer
         self.begun: list[Place] = []
         self.handled: list[Place] = []
         self.goes_on = asyncio.Event()
-        """What waits for it is handled from then on."""
+        """Set to release the handlers that wait."""
         self.waits = ""
-        """Records of this topic wait."""
+        """Handlers wait at records of this topic."""
 
     async def handle(self, record: Record) -> None:
         place = record.topic, record.partition, record.offset
@@ -54,7 +50,6 @@ class World:
 
     @asynccontextmanager
     async def worker(self, *topics: str, age_ms: int = SOON_MS, **more: Any) -> AsyncGenerator[str, None]:
-        """A worker on these; the name of its group."""
         group = f"group-{uuid.uuid4().hex}"
         rules = ConsumerRules(partition=PartitionRules(drain=Budget(2 * IN_TIME, SECOND, SECOND)))
         worker = Worker(
@@ -69,7 +64,6 @@ class World:
             await run
 
     async def create(self, topic: str, partitions: int) -> None:
-        """Once the name is free."""
         async with asyncio.timeout(IN_TIME_S):
             while not await self._is_created(topic, partitions):  # noqa: ASYNC110  it is the broker's state
                 await asyncio.sleep(0.05)
@@ -85,7 +79,6 @@ class World:
         await self._admin.delete_topics([topic])
 
     async def send(self, topic: str, partitions: int, count: int = 5, value: bytes = b"x") -> None:
-        """So many to each partition, as soon as it is there."""
         async with asyncio.timeout(IN_TIME_S):
             while len(await self._producer.partitions_for(topic)) < partitions:
                 await self._producer.client.force_metadata_update()
@@ -130,7 +123,6 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def _quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """The client says more than once that a topic is not there."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     caplog.set_level(logging.INFO, "tidegate_adapters.kafka")
 
@@ -139,7 +131,6 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_topic_that_is_not_there_is_consumed_once_it_is(
     kafka: str, caplog: pytest.LogCaptureFixture, *, is_pattern: bool
 ) -> None:
-    """From its beginning; of a name it is said that it is not there, and then that it is, and it is asked for each second."""
     topic = f"later-{uuid.uuid4().hex}"
     name, age_ms = (f"^{topic}.*", SOON_MS) if is_pattern else (topic, LATE_MS)
 
@@ -157,7 +148,6 @@ def test_a_topic_that_is_not_there_is_consumed_once_it_is(
 
 
 def test_records_of_new_partitions_are_consumed_from_their_beginning(kafka: str) -> None:
-    """Those that were written before the worker knew of the partition as well; what was handled before is not handled again."""
     topic = f"grows-{uuid.uuid4().hex}"
 
     async def scenario() -> None:
@@ -178,9 +168,7 @@ def test_records_of_new_partitions_are_consumed_from_their_beginning(kafka: str)
 
 
 def test_a_topic_that_is_deleted_holds_up_no_other(kafka: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Its records are in work then, and are to end; once they have, nobody waits for a commit that cannot be, though a drain
-    may take longer than this test. When it is there again, it is consumed from its new beginning.
-    """
+    """No commit can succeed, so the worker gives it up before the drain ends."""
     gone, stays = (f"{name}-{uuid.uuid4().hex}" for name in ("gone", "stays"))
 
     async def scenario() -> None:
@@ -208,7 +196,7 @@ def test_a_topic_that_is_deleted_holds_up_no_other(kafka: str, caplog: pytest.Lo
 
 
 def test_a_topic_that_is_deleted_and_made_again_at_once_is_consumed_from_its_beginning(kafka: str) -> None:
-    """Also by a client that would ask five minutes later which topics there are."""
+    """Even if the client's metadata would stay valid for five minutes."""
     topic = f"anew-{uuid.uuid4().hex}"
 
     async def scenario() -> None:
@@ -228,7 +216,7 @@ def test_a_topic_that_is_deleted_and_made_again_at_once_is_consumed_from_its_beg
 
 
 def test_what_is_in_work_of_a_deleted_topic_leaves_nothing_out_of_the_next(kafka: str) -> None:
-    """Its records end when one of its name is there, which would take their positions; the records before those are handled."""
+    """The old records end after the new topic exists, and must not move its positions."""
     topic = f"again-{uuid.uuid4().hex}"
 
     async def scenario() -> None:
@@ -251,7 +239,7 @@ def test_what_is_in_work_of_a_deleted_topic_leaves_nothing_out_of_the_next(kafka
 
 
 def test_a_pattern_matches_neither_its_own_dead_letters_nor_topics_of_the_broker_itself(kafka: str) -> None:
-    """Or a worker would dead-letter its dead letters, without end."""
+    """Otherwise a worker would dead-letter its own dead letters endlessly."""
     topic = f"orders-{uuid.uuid4().hex}"
 
     async def scenario() -> None:
@@ -283,7 +271,6 @@ HEADERS: tuple[tuple[tuple[str, bytes | None], ...], ...] = (
 def test_keys_values_and_headers_of_any_bytes_and_a_megabyte_are_handed_over(
     kafka: str, make_topic: Callable[[int], str]
 ) -> None:
-    """And committed."""
     topic = make_topic(2)
     seen: dict[tuple[int, int], Record] = {}
     sent: dict[tuple[int, int], Record] = {}

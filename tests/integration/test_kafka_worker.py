@@ -1,4 +1,4 @@
-"""Two workers consume a real topic, one is killed half way, another joins: at least once, and nothing is skipped."""
+"""Workers on a real topic, through kills and joins: at least once, and no record is skipped."""
 
 from __future__ import annotations
 
@@ -52,8 +52,6 @@ async def produce(bootstrap: str, topic: str) -> None:
 
 
 class Facts:
-    """What the members wrote, read anew at each look."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
@@ -81,8 +79,6 @@ def member(bootstrap: str, topic: str, name: str, folder: Path) -> Iterator[subp
 
 
 class Watcher:
-    """Looks at the committed positions, and holds each look against what was processed by then."""
-
     def __init__(self, bootstrap: str, topic: str, facts: Facts) -> None:
         self.bootstrap, self.topic, self.facts = bootstrap, topic, facts
         self.committed = [0] * PARTITIONS
@@ -103,7 +99,7 @@ class Watcher:
 
     async def look(self, admin: AIOKafkaAdminClient) -> None:
         found = await admin.list_consumer_group_offsets(f"group-{self.topic}")
-        processed = self.facts.processed()  # read AFTER the positions: what is below them must be there
+        processed = self.facts.processed()  # read AFTER the positions: work below them must be recorded
         for partition in range(PARTITIONS):
             entry = found.get(TopicPartition(self.topic, partition))
             position = 0 if entry is None else max(0, entry.offset)
@@ -116,11 +112,11 @@ class Watcher:
         self.looks += 1
 
 
-@pytest.mark.long  # the storm kills members, too
+@pytest.mark.long  # the storm also kills members
 def test_every_record_is_processed_though_a_member_is_killed(
     kafka: str, make_topic: Callable[[int], str], tmp_path: Path
 ) -> None:
-    """At least once, in order of commits: laws P1 and AS2 on a real broker, with a SIGKILL and two rebalances."""
+    """Laws P1 and AS2 on a real broker, with a SIGKILL and two rebalances."""
     topic = make_topic(PARTITIONS)
     facts = Facts(tmp_path)
     watcher = Watcher(kafka, topic, facts)
@@ -147,10 +143,7 @@ def test_every_record_is_processed_though_a_member_is_killed(
 
 
 def uncommitted_at_assignments(facts: Facts) -> int:
-    """How many deliveries were not committed when their partition was assigned anew: what may come twice.
-
-    A record that was delivered n times was uncommitted at n - 1 assignments, so the surplus of deliveries is the bound.
-    """
+    """A record delivered n times was uncommitted at n - 1 assignments."""
     delivered = Counter((numbers[0], offset) for _, numbers in facts.lines("delivered") for offset in numbers[1:])
     floors: dict[int, list[int]] = {}
     for _, (partition, _, committed) in facts.lines("assigned"):
@@ -163,10 +156,7 @@ def uncommitted_at_assignments(facts: Facts) -> int:
 def test_a_failing_handler_stops_its_partition_uncommitted(
     kafka: str, make_topic: Callable[[int], str], tmp_path: Path
 ) -> None:
-    """Law P4 on a real broker: what fails is not committed, nor is what is behind it; other partitions go on. And law K2:
-    the broker keeps what a log promises. The events of the reducer were recorded, and it commands the same when it takes
-    it again (law RE1).
-    """
+    """Laws P4, K2 and RE1 on a real broker; the recorded events reproduce the commands."""
     recorder = Recorder(tmp_path / "orders.jsonl", "orders", kind="reducer")
     topic = make_topic(2)
     seen: list[tuple[int, int]] = []
@@ -212,7 +202,7 @@ def test_a_failing_handler_stops_its_partition_uncommitted(
     same = again(read(text), f"{tmp_path}/workers.py:orders")
     assert isinstance(same, Same)
     assert not same.then
-    assert 4 <= same.steps <= len(events) + 2  # what comes in one turn is a step; it was asked to stop, and left
+    assert 4 <= same.steps <= len(events) + 2  # one step for each loop turn, plus the stop and the leave
     other = again(read(text), f"{tmp_path}/workers.py:fewer")
     assert isinstance(other, Other)
     assert other.recorded != other.now
@@ -221,7 +211,6 @@ def test_a_failing_handler_stops_its_partition_uncommitted(
 def test_the_page_on_recording_records_a_worker_that_is_executed_again(
     kafka: str, make_topic: Callable[[int], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its sample as it stands, but for the names of the broker and of the topic; and the command below it."""
     page = (Path(__file__).parents[2] / "docs" / "recording.md").read_text()
     (sample,) = re.findall(r"<!-- with a broker: worker.py -->\n```python\n(.*?)```", page, re.DOTALL)
     (command,) = re.findall(r"`tidegate (replay orders.jsonl worker.py:\w+)`", page)
@@ -252,7 +241,6 @@ orders, fewer = ConsumerRules(), ConsumerRules(executors=1)
 
 
 async def fill(bootstrap: str, topic: str, records: int) -> None:
-    """All into the first partition."""
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap)
     await producer.start()
     try:
@@ -262,7 +250,6 @@ async def fill(bootstrap: str, topic: str, records: int) -> None:
 
 
 async def committed(bootstrap: str, topic: str) -> tuple[int, str]:
-    """What the group of that topic has committed for its first partition."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     try:
@@ -280,7 +267,9 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 def test_what_is_done_behind_a_stuck_record_is_not_done_again(kafka: str, make_topic: Callable[[int], str]) -> None:
-    """The first owner commits position 0 and word of the rest; it interrupts the stuck record, and the next one does that."""
+    """The first owner commits position 0 and metadata for the rest, and interrupts the stuck
+    record.
+    """
     topic = make_topic(1)
     seen: list[int] = []
     ended: list[str] = []
@@ -322,7 +311,7 @@ def test_what_is_done_behind_a_stuck_record_is_not_done_again(kafka: str, make_t
 def test_what_was_done_by_a_handler_that_blocks_for_longer_than_the_session_is_not_done_again(
     kafka: str, make_topic: Callable[[int], str]
 ) -> None:
-    """Its member is put out, and commits once it is back."""
+    """The group evicts the member, which commits after it is back."""
     topic = make_topic(1)
     seen: list[int] = []
     told: list[Event] = []
@@ -330,7 +319,7 @@ def test_what_was_done_by_a_handler_that_blocks_for_longer_than_the_session_is_n
     async def blocks(record: Record) -> None:
         seen.append(record.offset)
         if record.offset == 0:
-            time.sleep(3)  # noqa: ASYNC251  which is what is tried
+            time.sleep(3)  # noqa: ASYNC251  blocking is under test
 
     async def scenario() -> None:
         await fill(kafka, topic, 3)
@@ -355,9 +344,7 @@ def test_what_was_done_by_a_handler_that_blocks_for_longer_than_the_session_is_n
 
 
 def test_a_record_that_failed_is_answered_for_and_work_goes_on(kafka: str, make_topic: Callable[[int], str]) -> None:
-    """`FailurePolicy.SKIP`: a hook gets the record, for instance to write it to another topic; what it answers wrongly is
-    taken for a failure of its own, and then the partition stops.
-    """
+    """A wrong answer of the hook counts as a failure and stops the partition."""
     topic = make_topic(1)
     answered: list[tuple[str, tuple[int, ...]]] = []
     rules = ConsumerRules(partition=PartitionRules(failure_policy=FailurePolicy.SKIP))
@@ -386,10 +373,7 @@ def test_a_record_that_failed_is_answered_for_and_work_goes_on(kafka: str, make_
 
 
 def test_a_rebalance_while_it_drains_is_let_go_as_well(kafka: str, make_topic: Callable[[int], str]) -> None:
-    """Laws SD2 and SD5 on a real broker: another joins while the first waits for a stuck record, so that the group wants
-    back what drains already. It ends within its time, and the other does what was not done; asked twice, that one waits
-    for nothing.
-    """
+    """Laws SD2 and SD5: another member joins while the first drains a stuck record."""
     topic = make_topic(1)
     seen: list[tuple[str, int]] = []
     wanted: list[Event] = []
@@ -432,9 +416,8 @@ def test_a_rebalance_while_it_drains_is_let_go_as_well(kafka: str, make_topic: C
     asyncio.run(scenario())
 
 
-@pytest.mark.long  # what it answers is in test_simulated_worker
+@pytest.mark.long  # test_simulated_worker tests the replies
 def test_a_broker_that_takes_no_metadata_gets_none() -> None:
-    """It refuses the wide letters, then ASCII; from then on the position alone is committed."""
     events: list[Event] = []
     goes_on = asyncio.Event()
 
@@ -463,8 +446,6 @@ def test_a_broker_that_takes_no_metadata_gets_none() -> None:
 
 
 def test_an_unreachable_broker_is_a_clear_error() -> None:
-    """Bad input: the error names the address, nothing hangs."""
-
     async def handle(record: object) -> None:
         raise AssertionError(record)
 
@@ -476,7 +457,7 @@ def test_an_unreachable_broker_is_a_clear_error() -> None:
 
 
 def test_a_session_that_the_broker_does_not_take_is_a_clear_error(kafka: str) -> None:
-    """Bad input: the broker says that it is wrong, and not which option it is."""
+    """The broker's error does not name the option."""
 
     async def handle(record: object) -> None:
         raise AssertionError(record)
@@ -489,7 +470,6 @@ def test_a_session_that_the_broker_does_not_take_is_a_clear_error(kafka: str) ->
 
 
 def test_a_connection_that_is_closed_at_the_start_is_made_again(kafka: str) -> None:
-    """A proxy closes the first one; the second one is answered."""
     host, _, port = kafka.partition(":")
     count = 0
 
@@ -529,8 +509,6 @@ def test_a_connection_that_is_closed_at_the_start_is_made_again(kafka: str) -> N
 
 
 def test_a_worker_shows_no_option_and_changes_what_it_is_told_without_its_code() -> None:
-    """It is made outside of an event loop, as a module does; a password is among its options."""
-
     async def handle(record: Record) -> None:
         raise AssertionError(record)
 
@@ -548,8 +526,6 @@ def test_a_worker_shows_no_option_and_changes_what_it_is_told_without_its_code()
     [("sesion_timeout_ms", "did you mean session_timeout_ms?"), ("enable_auto_commit", "the worker says that itself")],
 )
 def test_an_option_that_is_none_is_refused_without_its_value(option: str, said: str) -> None:
-    """Bad input: before anything is connected."""
-
     async def handle(record: Record) -> None:
         raise AssertionError(record)
 
@@ -562,15 +538,12 @@ def test_an_option_that_is_none_is_refused_without_its_value(option: str, said: 
 
 @pytest.mark.parametrize("bootstrap", ["", "host:", "host:port", "b:1,", "PLAINTEXT://b:1", "::1", "[::1", "b 1"])
 def test_an_address_that_is_none_is_a_clear_error(bootstrap: str) -> None:
-    """Bad input: before anything is asked."""
     with pytest.raises(Misuse, match="is no address of a broker"):
         client(bootstrap, "group", {})
 
 
 @pytest.mark.parametrize("bootstrap", ["b", "b:1", "10.0.0.1:9092, b.example:1", "[::1]:9092", "[fe80::1%eth0]"])
 def test_an_address_is_a_host_and_perhaps_a_port(bootstrap: str) -> None:
-    """Several have commas between, and one of IPv6 stands in brackets."""
-
     async def made() -> None:
         await client(bootstrap, "group", {}).stop()
 
@@ -578,8 +551,6 @@ def test_an_address_is_a_host_and_perhaps_a_port(bootstrap: str) -> None:
 
 
 def test_an_option_of_a_wrong_value_is_a_clear_error() -> None:
-    """Bad input: at once, or what the client says is passed on as ours."""
-
     async def handle(record: Record) -> None:
         raise AssertionError(record)
 
@@ -594,8 +565,6 @@ def test_an_option_of_a_wrong_value_is_a_clear_error() -> None:
 
 @pytest.mark.parametrize("topics", ["topic", [], [""]])
 def test_topics_that_are_none_are_refused(topics: list[str]) -> None:
-    """Bad input: a string is not a list of topics."""
-
     async def handle(record: object) -> None:
         raise AssertionError(record)
 
@@ -618,9 +587,7 @@ def test_topics_that_are_none_are_refused(topics: list[str]) -> None:
 def test_a_record_of_aiokafka_becomes_a_value(
     timestamp: int | None, kind: int | None, expected: Instant | None
 ) -> None:
-    """Milliseconds become microseconds on the clock that counted them; a header may have no value. One without headers is made
-    without being looked at again, and is the same value.
-    """
+    """Milliseconds become microseconds of the same clock. A header may have no value."""
     for headers in ([("trace", b"1"), ("trace", None)], []):
         received = ConsumerRecord("topic", 1, 2, timestamp, kind, b"k", None, None, 1, 0, headers)
         made = Record("topic", 1, 2, b"k", None, tuple(headers), expected)
@@ -632,6 +599,5 @@ def test_a_record_of_aiokafka_becomes_a_value(
 
 
 def test_what_a_deserialiser_makes_is_looked_at() -> None:
-    """A value that is not bytes is refused, as anywhere."""
     with pytest.raises(Misuse, match="value"):
         record_of(ConsumerRecord("topic", 1, 2, 1_700, 0, None, {"a": 1}, None, 1, 0, []))

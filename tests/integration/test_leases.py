@@ -1,5 +1,3 @@
-"""A lease around a block: on a simulated event loop by seeds, and on a real MongoDB in threads and tasks."""
-
 from __future__ import annotations
 
 import asyncio
@@ -44,14 +42,13 @@ COUNT: Final = Field[int]("count")
 SEEDS: Final = 60
 
 
-# --- what is logged -----------------------------------------------------------------------------------------------------
+# --- logging ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("lost", [1, 3, None])
 def test_a_request_without_an_answer_is_logged_by_how_many_there_were(
     lost: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing is given up while the lease is held; that it is lost is the one error."""
     caplog.set_level(logging.DEBUG, "tidegate_adapters")
     store, unanswered = Embedded(), 0
 
@@ -84,7 +81,6 @@ def test_a_request_without_an_answer_is_logged_by_how_many_there_were(
 
 
 def test_its_record_is_asked_for_as_long_as_it_may() -> None:
-    """By the pauses that it is given."""
     asked = list[float]()
 
     async def main(_: Random) -> None:
@@ -102,20 +98,12 @@ def test_its_record_is_asked_for_as_long_as_it_may() -> None:
     assert [round(each - asked[0]) for each in asked] == [0, 1, 2, 3, 4, 5]
 
 
-# --- by seeds -----------------------------------------------------------------------------------------------------------
+# --- random runs --------------------------------------------------------------------------------------------------------
 
 
 @attrs.define
 class Course:
-    """What was seen of the holders of one lease.
-
-    Attributes:
-        store: Where the lease is.
-        chance: Draws what happens.
-        until: Until when each that is in its block believes that it holds the lease.
-        epochs: Of the blocks, in the order in which they began.
-        lost: How many blocks were told that their lease was lost.
-    """
+    """Observes the holders of one lease; `until` is when each holder's belief ends."""
 
     store: Embedded
     chance: Random
@@ -125,7 +113,6 @@ class Course:
     is_out: bool = False
 
     async def asked(self, effect: Any) -> object:
-        """The store, which takes its time, and may be out of reach."""
         await asyncio.sleep(self.chance.uniform(0, 0.3))
         fault = self.chance.random()
         if self.is_out or fault < 0.05:
@@ -135,7 +122,7 @@ class Course:
         return Ambiguous("no reply") if fault > 0.95 else reply
 
     def checks(self, name: str, held: Held) -> None:
-        """Law EL1: nobody else believes that it holds the lease."""
+        """Law EL1."""
         now = asyncio.get_running_loop().time()
         held.check()
         others = [each for each, until in self.until.items() if each != name and until > now]
@@ -143,7 +130,6 @@ class Course:
         self.until[name] = now + held.left.total_seconds()
 
     async def member(self, name: str) -> None:
-        """Wants the lease again and again, and works under it."""
         for _ in range(2):
             await asyncio.sleep(self.chance.uniform(0, 5))
             task = asyncio.current_task()
@@ -155,7 +141,7 @@ class Course:
                         self.store(fenced("rows", "r", held.epoch, Add(COUNT, 1)))
                         await asyncio.sleep(self.chance.uniform(0, 1.5))
                         if not held.left:
-                            await asyncio.sleep(0.001)  # the process stood still
+                            await asyncio.sleep(0.001)  # the process was paused
                             raise AssertionError("its time is over, and it is not cancelled")
             except LeaseLost:
                 self.lost += 1
@@ -165,7 +151,6 @@ class Course:
             assert task.cancelling() == 0
 
     async def weather(self) -> None:
-        """The store is out of reach for a while, and the whole process stands still."""
         for _ in range(3):
             await asyncio.sleep(self.chance.uniform(0, 20))
             self.is_out = True
@@ -176,15 +161,13 @@ class Course:
 
 
 def course(seed: int) -> Course:
-    """One run of three members, until all are done."""
-
     async def main(chance: Random) -> Course:
         loop = asyncio.get_running_loop()
         rows = (Document.of({"_id": "r", "count": 0, "fence": 0}),)
         store = Embedded({"rows": rows}, lambda: Instant(round(loop.time() * 1_000) * MILLISECOND, STORE))
         seen = Course(store, chance)
         weather = asyncio.create_task(seen.weather())
-        async with asyncio.timeout(600):  # of its own time
+        async with asyncio.timeout(600):  # in simulated time
             await asyncio.gather(*(seen.member(name) for name in "abc"))
             await weather
         return seen
@@ -193,7 +176,6 @@ def course(seed: int) -> Course:
 
 
 def check(seed: int) -> Course:
-    """A run, and what holds of it."""
     seen = course(seed)
     record = seen.store(find_one("leases", Eq(ID, "l")))
     row = seen.store(find_one("rows", Eq(ID, "r")))
@@ -207,7 +189,7 @@ def check(seed: int) -> Course:
 
 
 def test_at_no_instant_do_two_hold_it() -> None:
-    """Laws EL1 and EL2, whatever the store and the process do; all come to their end, and some lose the lease."""
+    """Laws EL1 and EL2. All members finish, and some lose the lease."""
     runs = [check(seed) for seed in range(SEEDS)]
 
     assert sum(each.lost for each in runs) > SEEDS // 10
@@ -219,28 +201,27 @@ def plant(monkeypatch: pytest.MonkeyPatch, name: str, wrong: Callable[..., Any])
 
 
 async def released_early(self: Any) -> None:
-    """The lease is given up while the block is still at work."""
+    """Planted bug: the lease is released while the block works."""
     self.is_lost = True
     self._runtime.tell(StopRequested(self._now()))
 
 
 async def not_told(self: Any) -> None:
-    """Nobody tells the block that its lease is lost."""
+    """Planted bug: the block gets no notice of a lost lease."""
     self.is_lost = True
     await self._ended.wait()
 
 
 def wakes_no_more(self: Any) -> None:
-    """Nothing is renewed."""
+    """Planted bug: no renewals."""
 
 
 @pytest.mark.parametrize(
     ("name", "wrong"), [("_work_ended", released_early), ("_work_ended", not_told), ("_wake", wakes_no_more)]
 )
 def test_a_planted_bug_is_found(monkeypatch: pytest.MonkeyPatch, name: str, wrong: Callable[..., Any]) -> None:
-    """Each by some seed."""
     plant(monkeypatch, name, wrong)
-    with pytest.raises((AssertionError, TimeoutError, ExceptionGroup, event_loop.Deadlock)):  # noqa: PT012  a block is what it is about
+    with pytest.raises((AssertionError, TimeoutError, ExceptionGroup, event_loop.Deadlock)):  # noqa: PT012  the block is under test
         for seed in range(SEEDS):
             check(seed)
 
@@ -249,7 +230,6 @@ def test_a_planted_bug_is_found(monkeypatch: pytest.MonkeyPatch, name: str, wron
 
 
 def test_threads_hold_it_one_after_the_other(mongodb: str, database: str) -> None:
-    """Each under the next epoch, as soon as the one before has let go."""
     inside, seen = threading.Lock(), list[int]()
     with MongoClient[dict[str, Any]](mongodb) as client:
         store = Mongo(client, database)
@@ -276,18 +256,16 @@ def test_threads_hold_it_one_after_the_other(mongodb: str, database: str) -> Non
 
 
 def taken_by_force(uri: str, database: str) -> None:
-    """Another takes the lease, as if its time had been over."""
     with MongoClient[dict[str, Any]](uri) as client:
         forced = {"$inc": {"token": 1, "version": 1}, "$set": {"holder": "other", "request": "other@1"}}
         assert client[database].leases.update_one({"_id": "l"}, forced).matched_count == 1
 
 
 def test_a_block_that_checks_hears_that_its_lease_is_lost(mongodb: str, database: str) -> None:
-    """Within a heartbeat; and what it writes under its epoch is refused once the next holder has written."""
     with MongoClient[dict[str, Any]](mongodb) as client:
         store = Mongo(client, database)
         store(insert_one("rows", Document.of({"_id": "r", "fence": 0})))
-        with (  # noqa: PT012  a block is what it is about
+        with (  # noqa: PT012  the block is under test
             pytest.raises(LeaseLost, match="'l' is lost, which was held under epoch 1"),
             lease(store, "l", terms=QUICK) as held,
         ):
@@ -302,11 +280,10 @@ def test_a_block_that_checks_hears_that_its_lease_is_lost(mongodb: str, database
 
 
 def test_who_never_checks_hears_it_in_the_end(mongodb: str, database: str) -> None:
-    """What the block has raised comes first."""
     for error in (None, KeyError("of the block")):
         with MongoClient[dict[str, Any]](mongodb) as client:
             client[database].leases.delete_many({})
-            with pytest.raises(KeyError if error else LeaseLost), lease(Mongo(client, database), "l", terms=QUICK):  # noqa: PT012  a block is what it is about
+            with pytest.raises(KeyError if error else LeaseLost), lease(Mongo(client, database), "l", terms=QUICK):  # noqa: PT012  the block is under test
                 taken_by_force(mongodb, database)
                 time.sleep(0.6)
                 if error:
@@ -322,10 +299,8 @@ def with_tasks(mongodb: str, work: Callable[[AsyncMongo], Awaitable[None]], data
 
 
 def test_a_block_of_an_event_loop_is_cancelled(mongodb: str, database: str) -> None:
-    """Where it waits; the task goes on behind the `with`."""
-
     async def work(store: AsyncMongo) -> None:
-        with pytest.raises(LeaseLost):  # noqa: PT012  a block is what it is about
+        with pytest.raises(LeaseLost):  # noqa: PT012  the block is under test
             async with lease_async(store, "l", terms=QUICK):
                 await asyncio.to_thread(taken_by_force, mongodb, database)
                 await asyncio.sleep(30)
@@ -336,8 +311,6 @@ def test_a_block_of_an_event_loop_is_cancelled(mongodb: str, database: str) -> N
 
 
 def test_a_leader_that_has_lost_its_lease_leads_again_under_a_higher_epoch(mongodb: str, database: str) -> None:
-    """What it wrote under the older epoch is refused by then."""
-
     async def work(store: AsyncMongo) -> None:
         await store(insert_one("rows", Document.of({"_id": "r", "fence": 0})))
         epochs = list[int]()
@@ -355,7 +328,7 @@ def test_a_leader_that_has_lost_its_lease_leads_again_under_a_higher_epoch(mongo
 
 
 def test_a_leader_in_a_thread_leads_again_until_its_block_ends() -> None:
-    """It hears of the loss by its next check, or in the end of the `with`; either way another term follows."""
+    """`check` or the end of the `with` raises the loss; either way another term follows."""
     store, epochs = Embedded(), list[int]()
     is_out = False
 
@@ -379,7 +352,7 @@ def test_a_leader_in_a_thread_leads_again_until_its_block_ends() -> None:
 
 @pytest.mark.parametrize("error", [KeyError("of the block"), LeaseLost("the lease 'other' is lost"), None], ids=repr)
 def test_what_else_ends_a_term_is_no_reason_for_another(error: Exception | None) -> None:
-    """An error of the block, that another lease was lost in it, or nothing; who enters no term leads none."""
+    """Nor does a caller that never enters the block get another term."""
     store, begun = Embedded(), list[int]()
 
     async def work() -> None:
@@ -406,8 +379,6 @@ def test_what_else_ends_a_term_is_no_reason_for_another(error: Exception | None)
 
 
 def test_who_is_not_patient_goes_without(mongodb: str, database: str) -> None:
-    """Sync and async; whoever has it keeps it."""
-
     async def work(store: AsyncMongo) -> None:
         async with lease_async(store, "l", terms=QUICK) as held:
             with pytest.raises(LeaseBusy, match="was not to be had in 300 ms"):
@@ -425,8 +396,6 @@ def test_who_is_not_patient_goes_without(mongodb: str, database: str) -> None:
 
 
 def test_a_cancellation_releases_it_and_goes_on_its_way(mongodb: str, database: str) -> None:
-    """Also while it waits for the lease, and where the block swallows nothing."""
-
     async def work(store: AsyncMongo) -> None:
         inside = asyncio.Event()
 
@@ -450,7 +419,6 @@ def test_a_cancellation_releases_it_and_goes_on_its_way(mongodb: str, database: 
 
 @pytest.mark.parametrize("what", ["swallows it", "raises", "is a group that fails"])
 def test_a_block_that_makes_something_else_of_its_cancellation_leaves_none_behind(what: str) -> None:
-    """What the block raises comes out, and time limits around it still hold."""
     is_out = False
 
     async def asked(effect: Any) -> object:
@@ -476,7 +444,7 @@ def test_a_block_that_makes_something_else_of_its_cancellation_leaves_none_behin
 
     async def work() -> None:
         expected = {"swallows it": LeaseLost, "raises": KeyError}.get(what, ExceptionGroup)
-        with pytest.raises(TimeoutError):  # noqa: PT012  a limit around it is what it is about
+        with pytest.raises(TimeoutError):  # noqa: PT012  the limit around it is under test
             async with asyncio.timeout(10) as limit:
                 with pytest.raises(expected):
                     await block()
@@ -489,7 +457,7 @@ def test_a_block_that_makes_something_else_of_its_cancellation_leaves_none_behin
 
 @pytest.mark.parametrize("times", [1, 3])
 def test_a_block_that_swallows_its_cancellation_is_cancelled_again(times: int) -> None:
-    """As a library may, or Python 3.11 where it waits for something that ends just then; no code works on without its lease."""
+    """Libraries swallow it, and so does Python 3.11 if the awaited event ends at that moment."""
     is_out, swallowed = False, 0
 
     async def asked(effect: Any) -> object:
@@ -500,7 +468,7 @@ def test_a_block_that_swallows_its_cancellation_is_cancelled_again(times: int) -
         nonlocal is_out, swallowed
         task = asyncio.current_task()
         assert task is not None
-        with pytest.raises(LeaseLost):  # noqa: PT012  a block is what it is about
+        with pytest.raises(LeaseLost):  # noqa: PT012  the block is under test
             async with lease_async(asked, "l", terms=QUICK):
                 is_out = True
                 while True:
@@ -518,7 +486,7 @@ def test_a_block_that_swallows_its_cancellation_is_cancelled_again(times: int) -
 
 
 def test_who_is_cancelled_while_the_lease_is_lost_is_cancelled() -> None:
-    """That the lease is lost is not what came to an end."""
+    """The cancellation wins over the lost lease."""
     is_out = False
 
     async def asked(effect: Any) -> object:
@@ -548,7 +516,6 @@ def test_who_is_cancelled_while_the_lease_is_lost_is_cancelled() -> None:
 
 
 def test_a_lease_leaves_nothing_behind_and_wakes_no_more_than_it_has_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No task when it has ended; and one timer at a time."""
     wakes = 0
     wake = leases._Tenancy._wake  # noqa: SLF001  it is counted
 
@@ -573,7 +540,6 @@ def test_a_lease_leaves_nothing_behind_and_wakes_no_more_than_it_has_to(monkeypa
 def test_nobody_waits_for_a_store_that_does_not_answer(
     monkeypatch: pytest.MonkeyPatch, make_proxy: Callable[..., BlackPipe], database: str
 ) -> None:
-    """Neither who is not patient nor whose block has ended; and what was asked in vain is not asked for ever."""
     monkeypatch.setattr(leases, "_RELEASE_S", 0.2)
     pipe = make_proxy()
     with MongoClient[dict[str, Any]](f"{pipe.uri}&socketTimeoutMS=60000&serverSelectionTimeoutMS=100") as client:
@@ -591,7 +557,7 @@ def test_nobody_waits_for_a_store_that_does_not_answer(
         threading.Thread(target=work, daemon=True).start()
         assert ended.wait(30)
         while any(each.name == "lease" for each in threading.enumerate()):
-            time.sleep(0.01)  # else its program asks on for ever
+            time.sleep(0.01)  # otherwise its program would retry forever
         pipe.turn(Link.UP)
 
 
@@ -610,7 +576,7 @@ FAULTS: Final[dict[str, tuple[Action, Body]]] = {
 def test_any_command_of_a_block_under_a_lease_may_fail(
     make_proxy: Callable[..., BlackPipe], mongodb: str, database: str, fault: str, kind: str
 ) -> None:
-    """Laws LP2 to LP4: what is written is written under one epoch, the next holder has a higher one, and none waits for ever."""
+    """Laws LP2 to LP4: one epoch for each holder, a higher one for the next."""
     (action, reply), proxy = FAULTS[fault], make_proxy()
     said: tuple[type[Exception], ...] = (LeaseLost, LeaseBusy, *([Refused] if fault == "refused" else []))
     with MongoClient[dict[str, Any]](mongodb) as client, MongoClient[dict[str, Any]](proxy.uri) as struck:
@@ -658,7 +624,7 @@ def counted(pipe: BlackPipe, action: Action) -> int:
 
 
 def test_a_process_that_is_forked_in_a_block_leaves_it() -> None:
-    """It holds nothing, and waits for nothing; the lease stays with who holds it."""
+    """The child neither holds the lease nor waits for it; the parent keeps it."""
     code = textwrap.dedent("""
         import os
         from tidegate_adapters.embedded.store import Embedded
@@ -675,7 +641,7 @@ def test_a_process_that_is_forked_in_a_block_leaves_it() -> None:
 
 
 def test_where_no_thread_can_have_an_event_loop_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where a process has too many open files."""
+    """As with too many open files."""
 
     def none() -> None:
         raise OSError("too many open files")
@@ -686,8 +652,6 @@ def test_where_no_thread_can_have_an_event_loop_that_is_said(monkeypatch: pytest
 
 
 def test_what_the_store_refuses_comes_out() -> None:
-    """A store that cannot be used is no lease that is waited for."""
-
     def broken(_: object) -> object:
         raise Misuse("the store is closed")
 
@@ -696,7 +660,7 @@ def test_what_the_store_refuses_comes_out() -> None:
 
 
 def test_what_is_refused_once_the_record_is_there_comes_out() -> None:
-    """As where one may insert and not read."""
+    """For example a user who may insert but not read."""
     store = Embedded()
 
     def refuses(effect: Any) -> object:
@@ -707,7 +671,7 @@ def test_what_is_refused_once_the_record_is_there_comes_out() -> None:
 
 
 def test_who_is_interrupted_while_he_waits_waits_no_more() -> None:
-    """By Ctrl-C; and his thread ends. Who runs the tests in the background may have them ignore it."""
+    """Ctrl-C also ends its thread. SIGINT may be ignored when tests run in the background."""
     code = textwrap.dedent("""
         import os, signal, threading
         from tidegate_adapters.embedded.store import Embedded
@@ -741,7 +705,6 @@ def test_who_is_interrupted_while_he_waits_waits_no_more() -> None:
     ids=str,
 )
 def test_bad_input_is_refused_before_anything_is_asked(bad: dict[str, Any], said: str) -> None:
-    """By both forms."""
     asked = list[object]()
     told: Any = {"store": asked.append, "key": "l"} | bad
     with pytest.raises(Misuse, match=said), lease(**told):

@@ -1,5 +1,3 @@
-"""The page of an application while it runs: who may see it and act, over HTTP, and what a real browser makes of it."""
-
 from __future__ import annotations
 
 import asyncio
@@ -48,8 +46,6 @@ HOSTILE: Final = "<img src=x onerror=alert(1)></script><script>alert(2)</script>
 
 @final
 class Shop:
-    """What is shown: orders, by state; whoever pays one makes it paid."""
-
     def __init__(self, *names: str) -> None:
         self.orders = dict.fromkeys(names, "open")
         self.paid: list[str] = []
@@ -114,8 +110,6 @@ def shown(provider: Shop, token: str | None = None) -> Iterator[int]:
 
 
 class Got(NamedTuple):
-    """What was answered."""
-
     status: int
     headers: http.client.HTTPMessage
     text: str
@@ -128,7 +122,6 @@ class Got(NamedTuple):
 
 
 def ask(port: int, method: str, path: str, content: str = "", **headers: str) -> Got:
-    """One request, with these headers."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     try:
@@ -144,11 +137,11 @@ def pay(port: int, key: str = "a", **headers: str) -> Got:
     return ask(port, "POST", "/act", sent, **{"X_Tidegate": "page", **headers})
 
 
-# --- who may see it, and act --------------------------------------------------------------------------------------------
+# --- access -------------------------------------------------------------------------------------------------------------
 
 
 def test_whoever_does_not_know_the_token_is_told_nothing_and_does_nothing() -> None:
-    """Law LP1: by any way in, and with whatever looks like it."""
+    """Law LP1."""
     shop = Shop("a")
     with shown(shop, TOKEN) as port:
         cookie = entered(port).headers["Set-Cookie"].partition(";")[0]
@@ -184,7 +177,7 @@ def entered(port: int, token: str = TOKEN, **headers: str) -> Got:
 
 
 def test_the_token_is_taken_once_and_the_cookie_does_not_tell_it() -> None:
-    """Law LP5: no script reads the cookie, no other site has it sent, and it is of no use under another token."""
+    """Law LP5: no script reads the cookie, and no other site can send it."""
     with shown(Shop("a"), TOKEN) as port, shown(Shop("a"), TOKEN + "2") as other:
         got = entered(port)
         cookie, *attributes = got.headers["Set-Cookie"].split("; ")
@@ -199,7 +192,7 @@ def test_the_token_is_taken_once_and_the_cookie_does_not_tell_it() -> None:
 
 
 def test_nothing_is_done_for_another_site() -> None:
-    """Law LP2: neither by a form, which has no headers of its own, nor by a script from elsewhere."""
+    """Law LP2: neither for a form, which has no headers of its own, nor for a foreign script."""
     shop = Shop("a")
     with shown(shop) as port:
         sent = json.dumps({"action": "pay", "given": {"key": "a"}})
@@ -216,7 +209,7 @@ def test_nothing_is_done_for_another_site() -> None:
 
 
 def test_without_a_token_nothing_is_answered_under_another_name() -> None:
-    """Law LP3: a site that lets its name mean this machine is told nothing (DNS rebinding)."""
+    """Law LP3: against DNS rebinding."""
     shop = Shop("a")
     with shown(shop) as port:
         for name in ("evil.example", f"evil.example:{port}", "127.0.0.1.evil.example", "", "10.0.0.1"):
@@ -239,14 +232,13 @@ def test_others_reach_it_with_a_token_only(host: str) -> None:
 
 @pytest.mark.parametrize("token", ["", "short", "x" * 15, "\n" * 20, "\u00e9" * 20])
 def test_a_token_that_is_easily_guessed_is_refused(token: str) -> None:
-    """Bad input; what is wrong is told without it."""
     with pytest.raises(Misuse, match="at least 16 characters") as caught:
         check_place("127.0.0.1", token)
     assert not token.strip() or token not in str(caught.value)
 
 
 def test_the_answers_cannot_be_framed_kept_or_taken_for_anything_else() -> None:
-    """The policy names the script and the style by their hashes, and lets the page ask its own server alone."""
+    """The policy pins script and style by hash; the page may contact only its own server."""
     with shown(Shop("a"), TOKEN) as port:
         key = {"Authorization": f"Bearer {TOKEN}"}
         for path in ("/", "/state"):
@@ -279,7 +271,6 @@ def test_the_answers_cannot_be_framed_kept_or_taken_for_anything_else() -> None:
     ],
 )
 def test_what_is_no_action_is_refused(content: str) -> None:
-    """Bad input: what is sent is JSON, and all of it text."""
     with shown(Shop("a")) as port:
         got = ask(port, "POST", "/act", content or " ", X_Tidegate="page")
     assert got.status == 400
@@ -287,14 +278,12 @@ def test_what_is_no_action_is_refused(content: str) -> None:
 
 
 def test_more_than_anybody_has_to_say_is_not_read() -> None:
-    """Bad input: a length that is too large, or is none."""
     with shown(Shop("a")) as port:
         assert ask(port, "POST", "/act", "x", Content_Length="99999999").status == 413
         assert ask(port, "POST", "/act", "x", Content_Length="x").status == 400
 
 
 def test_what_goes_wrong_is_told_and_no_secret() -> None:
-    """By what it is: the asker's mistake, or a server that does not answer."""
     with shown(Shop("a")) as port:
         missing = ask(port, "GET", "/story?key=b")
         assert (missing.status, missing.told["error"]) == (400, "there is no order b")
@@ -305,7 +294,7 @@ def test_what_goes_wrong_is_told_and_no_secret() -> None:
 
 
 def test_a_loop_that_is_held_up_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page answers from a thread of its own; user code that blocks holds up what is asked, and no more than that."""
+    """The page answers from its own thread; code that blocks the loop delays only queries."""
     monkeypatch.setattr(live, "_PATIENCE_S", 0.1)
     held = threading.Event()
     with loop() as one, served_live("127.0.0.1", 0, None, Shop("a"), run_in(one)) as port:
@@ -321,7 +310,7 @@ def test_a_loop_that_is_held_up_is_told(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_secret_that_may_be_left_out_is_not_shown_either() -> None:
-    """Law CF4, of a setting that is a secret or none."""
+    """Law CF4, for a secret that may be None."""
     base = ReactiveSettings(database="shop")
     found = configured(base, from_environment({"TIDEGATE_REACTIVE__PAGE_TOKEN": TOKEN}, "reactive"))
 
@@ -333,7 +322,6 @@ def test_a_secret_that_may_be_left_out_is_not_shown_either() -> None:
 
 
 def test_the_page_says_nothing_of_what_it_shows_and_loads_nothing() -> None:
-    """It is the same page for everybody, of 30 kB."""
     text = live_page()
     assert "http" not in text.replace("http-equiv", "")
     assert all(each not in text for each in ("innerHTML", "insertAdjacent", "document.write", "localStorage", "eval("))
@@ -345,12 +333,12 @@ def test_the_page_says_nothing_of_what_it_shows_and_loads_nothing() -> None:
 
 
 def known_by_the_name_of_the_cookie(guard: _Guard, asked: Asked) -> bool:
-    """Planted bug: whoever has any cookie of that name is let in."""
+    """Planted bug: any cookie of that name is accepted."""
     return guard.name in asked.headers.get("Cookie", "") or guard.opens(asked.headers.get("Authorization", "")[7:])
 
 
 def known_by_the_address(guard: _Guard, asked: Asked) -> bool:
-    """Planted bug: the token may stand in the address."""
+    """Planted bug: the token is accepted in the address."""
     return guard.opens(asked.query.partition("token=")[2]) or IS_KNOWN(guard, asked)
 
 
@@ -377,7 +365,6 @@ LAWS: Final[Mapping[str, Callable[[], None]]] = {
 
 @pytest.mark.parametrize("bug", PLANTED)
 def test_a_planted_bug_breaks_its_law(monkeypatch: pytest.MonkeyPatch, bug: str) -> None:
-    """A law that no bug breaks proves nothing."""
     place, wrong = PLANTED[bug]
     monkeypatch.setattr(f"tidegate_adapters.page.live.{place}", wrong)
 
@@ -392,7 +379,6 @@ Open = Callable[..., Tab]
 
 
 def until(tab: Tab, expression: str) -> None:
-    """Wait until it is so in the page."""
     limit = time.monotonic() + 30
     while not tab.run(expression):
         assert time.monotonic() < limit, f"{expression}\n{tab.visible()}"
@@ -401,7 +387,6 @@ def until(tab: Tab, expression: str) -> None:
 
 @pytest.fixture
 def _asks_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page asks again after a tenth of a second, and not after one and a half."""
     script, pause = script_of(MODULES), "PAUSE_MS = 1500"
     assert script.count(pause) == 1
     monkeypatch.setattr(live, "script_of", lambda _: script.replace(pause, "PAUSE_MS=100"))
@@ -413,7 +398,6 @@ def says(which: str, text: str) -> str:
 
 @in_browser
 def test_it_shows_what_there_is_and_what_comes(open_page: Open) -> None:
-    """Rows come, change and go; those that stay are the same elements, and keep the focus."""
     shop = Shop("a", "b")
     with shown(shop) as port:
         tab = open_page(port)
@@ -431,7 +415,6 @@ def test_it_shows_what_there_is_and_what_comes(open_page: Open) -> None:
 
 @in_browser
 def test_it_is_used_by_the_keyboard_alone(open_page: Open) -> None:
-    """Move, open a story, act, narrow down, ask for help."""
     shop = Shop("a", "b", "c")
     with shown(shop) as port:
         tab = open_page(port)
@@ -458,7 +441,6 @@ def test_it_is_used_by_the_keyboard_alone(open_page: Open) -> None:
 
 @in_browser
 def test_filters_stand_in_the_address(open_page: Open) -> None:
-    """So a link can be sent; what is typed is asked for after a while."""
     shop = Shop("apple", "pear")
     shop.orders["pear"] = "paid"
     with shown(shop) as port:
@@ -478,7 +460,6 @@ def test_filters_stand_in_the_address(open_page: Open) -> None:
 
 @in_browser
 def test_what_is_done_to_many_is_asked_first(open_page: Open) -> None:
-    """No is an answer."""
     shop = Shop("a", "b")
     with shown(shop) as port:
         tab = open_page(port)
@@ -495,7 +476,6 @@ def test_what_is_done_to_many_is_asked_first(open_page: Open) -> None:
 
 @in_browser
 def test_what_is_shown_stays_text(open_page: Open) -> None:
-    """Names, states and stories are hostile."""
     shop = Shop(HOSTILE)
     with shown(shop) as port:
         tab = open_page(port)
@@ -512,7 +492,7 @@ def test_what_is_shown_stays_text(open_page: Open) -> None:
 
 @in_browser
 def test_nothing_can_be_loaded_or_run_that_is_not_the_pages_own(browser: Browser) -> None:
-    """The second wall: with markup planted in the page, neither its script nor its picture does anything."""
+    """The second defence: markup planted in the page neither runs scripts nor loads pictures."""
     with shown(Shop("a")) as port:
         tab = browser.open(f"http://127.0.0.1:{port}/")
         tab.run(f"document.body.insertAdjacentHTML('beforeend', {json.dumps(HOSTILE)})")
@@ -529,7 +509,7 @@ def test_nothing_can_be_loaded_or_run_that_is_not_the_pages_own(browser: Browser
 @in_browser
 @pytest.mark.parametrize("dark", [False, True])
 def test_it_is_read_in_the_light_and_in_the_dark(open_page: Open, dark: bool) -> None:
-    """Text stands out from what is behind it by 4.5 to 1 (WCAG 2.2, 1.4.3)."""
+    """Contrast of 4.5 to 1 (WCAG 2.2, 1.4.3)."""
     with shown(Shop("a", "b")) as port:
         tab = open_page(port, dark=dark, hash="#story=a")
         until(tab, says("#told", "as a"))
@@ -567,7 +547,6 @@ CONTRASTS: Final = """
 
 @in_browser
 def test_who_knows_the_token_enters_once(browser: Browser) -> None:
-    """The token is typed, and stands in no address; where it is wrong that is said."""
     with shown(Shop("a"), TOKEN) as port:
         tab = browser.open(f"http://127.0.0.1:{port}/")
         assert "The token of this page" in tab.visible()
@@ -584,7 +563,6 @@ def test_who_knows_the_token_enters_once(browser: Browser) -> None:
 @in_browser
 @pytest.mark.usefixtures("_asks_soon")
 def test_a_server_that_has_gone_is_told(browser: Browser) -> None:
-    """What was shown stays, and it is said that it is old."""
     with shown(Shop("a")) as port:
         tab = browser.open(f"http://127.0.0.1:{port}/")
         until(tab, says("tbody", "a"))
@@ -596,7 +574,6 @@ def test_a_server_that_has_gone_is_told(browser: Browser) -> None:
 @in_browser
 @pytest.mark.usefixtures("_asks_soon")
 def test_an_answer_that_is_an_error_is_told_and_the_page_asks_on(browser: Browser) -> None:
-    """From the first one on; what was shown stays meanwhile."""
     shop = Shop("a")
     shop.answers = False
     with shown(shop) as port:

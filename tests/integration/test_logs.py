@@ -1,5 +1,3 @@
-"""What loggers say, as lines and as objects: nothing forges a line, and no secret is told."""
-
 from __future__ import annotations
 
 import json
@@ -45,7 +43,6 @@ def failure() -> Exception:
 
 
 def test_a_line_has_time_level_logger_and_message() -> None:
-    """A message of several lines is on one, and moves no cursor."""
     time, level, name, rest = logged("text", "INFO", "paid %s", "5\n\x1b[2J").split(maxsplit=3)
 
     assert (time[4], time[10], time[-1]) == ("-", "T", "Z")
@@ -53,7 +50,6 @@ def test_a_line_has_time_level_logger_and_message() -> None:
 
 
 def test_a_traceback_stands_below_its_line() -> None:
-    """Without the secret in it, and without what a terminal obeys."""
     line, *trace = logged("text", "INFO", "failed", exc_info=failure()).splitlines()
 
     assert line.endswith("shop: failed")
@@ -62,7 +58,6 @@ def test_a_traceback_stands_below_its_line() -> None:
 
 
 def test_the_lines_of_an_error_are_no_lines_of_the_log() -> None:
-    """Whoever reads a log by its lines finds one line here, whatever the error says."""
     forged = "2026-11-29T00:00:00.000Z INFO    shop: paid 5"
     lines = logged("text", "INFO", "failed", exc_info=ValueError(f"no\n{forged}\r{forged}\u2028{forged}")).splitlines()
 
@@ -71,7 +66,7 @@ def test_the_lines_of_an_error_are_no_lines_of_the_log() -> None:
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_of_a_message_of_megabytes_the_beginning_is_logged(form: LogFormat) -> None:
-    """Message, field and traceback; and no secret is told because its end is cut off."""
+    """A secret does not appear because its end was cut off."""
     text = f"{'x' * (SHOWN_MAX - 3)} pwd='{'hunter2 ' * 3_000_000}"
     said = logged(form, "INFO", "%s", text, exc_info=ValueError(text), extra={"why": text})
 
@@ -81,7 +76,7 @@ def test_of_a_message_of_megabytes_the_beginning_is_logged(form: LogFormat) -> N
 
 
 def test_an_object_has_the_fields_of_what_is_logged() -> None:
-    """Whatever they are, for nobody who logs looks at what becomes of it; by name, or by form, a secret is none."""
+    """Of any type, since errors in logging go unseen."""
     extra = {
         "topic": "orders",
         "offset": (1, 2),
@@ -109,7 +104,6 @@ def test_an_object_has_the_fields_of_what_is_logged() -> None:
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_what_is_below_the_level_is_not_written(form: LogFormat) -> None:
-    """Nor is what aiokafka says of each request, whatever the level."""
     assert logged(form, "WARNING", "quiet") == ""
     logged(form, "DEBUG", "loud")
     assert LOG.isEnabledFor(logging.DEBUG)
@@ -149,7 +143,6 @@ HARMLESS: Final = (
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_named_like_a_secret_is_not_shown(name: str) -> None:
-    """In whatever form: of Python, JSON, JSON in a text, the environment, the command line, an address."""
     shown = [text for shape in SHAPES if "hunter2" in redacted(text := shape.format(name))]
 
     assert shown == []
@@ -162,7 +155,6 @@ def test_what_looks_like_a_secret_is_not_shown(text: str) -> None:
 
 @pytest.mark.parametrize("name", HARMLESS)
 def test_what_only_looks_like_one_stays_readable(name: str) -> None:
-    """A name that has such a word in another one, or that says something else of it."""
     changed = [text for shape in SHAPES if redacted(text := shape.format(name)) != text]
 
     assert changed == []
@@ -178,12 +170,12 @@ def test_what_only_looks_like_one_stays_readable(name: str) -> None:
     ],
 )
 def test_what_errors_of_http_clients_quote_is_not_shown(text: str, said: str) -> None:
-    """Headers with a scheme, and values in quotes with blanks in them: the second word was shown."""
+    """The second word of such values once appeared."""
     assert redacted(text) == said
 
 
 def test_a_long_text_of_many_addresses_holds_nobody_up() -> None:
-    """An answer of a server that stands in the message of an error; it was looked at once for each of its addresses."""
+    """Redaction once scanned the text once for each address, such as in a server's reply."""
     began = time.monotonic()
 
     assert redacted("https://a/b," * 200_000).startswith("https://a/b,https")

@@ -1,5 +1,3 @@
-"""A handler that holds up the event loop is named while it does, in every runtime."""
-
 from __future__ import annotations
 
 import asyncio
@@ -84,17 +82,15 @@ async def in_a_reactive_task() -> None:
 def test_a_handler_that_holds_up_the_loop_is_named(
     runs: Callable[[], Awaitable[None]], about: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With its file and line, and with what it was called for; and once more when the loop goes on."""
-
     async def run() -> None:
         await runs()
 
     asyncio.run(run())
-    for thread in threading.enumerate():  # it may tell last that the loop goes on
+    for thread in threading.enumerate():  # its last message may be that the loop continues
         if thread.name == "tidegate-loop-watch":
             thread.join(10)
     said = [each.getMessage() for each in caplog.records if each.name == "tidegate.loop"]
-    stands, goes_on = [each for each in said if "computes_for_long" in each]  # a busy machine may stand elsewhere, too
+    stands, goes_on = [each for each in said if "computes_for_long" in each]  # a busy machine may block elsewhere too
     line = f"in computes_for_long (tests/integration/test_loop_watch.py:{computes_for_long.__code__.co_firstlineno + 1}), called for "
     assert line in stands
     assert about in stands.partition("called for ")[2]
@@ -106,7 +102,7 @@ def test_a_loop_that_is_busy_in_turns_is_left_alone(caplog: pytest.LogCaptureFix
     async def run() -> None:
         end = loop_watch.watched(asyncio.get_running_loop(), lambda _: "")
         for _ in range(20):
-            time.sleep(STANDS_S / 4)  # noqa: ASYNC251  that is what is tried
+            time.sleep(STANDS_S / 4)  # noqa: ASYNC251  blocking is under test
             await asyncio.sleep(0)
         end()
 

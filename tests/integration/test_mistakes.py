@@ -1,8 +1,8 @@
-"""Mistakes that newcomers made on purpose: each is answered by what is wrong and by what to write instead.
+"""Mistakes that newcomers made on purpose: the message shows what is wrong and what to write.
 
-The ids are the numbers of the rows in that list. Python itself answers 2 and 3 (an argument is missing), 36 (a coroutine that is
-not awaited), 43 (a mutable default) and 72 (a value that is dropped). Where a server or a process of its own is needed, the
-table names the test that has it.
+The ids are row numbers of that list. Python itself answers 2 and 3 (a missing argument), 36 (a
+coroutine not awaited), 43 (a mutable default) and 72 (a dropped value). Comments name the tests of
+mistakes that need a server or a process of their own.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from tidegate_adapters.shell.configuration import configured, from_arguments, fr
 from tidegate_adapters.testing.event_loop import stall
 
 Row = tuple[str, Callable[[], object], str]
-"""Its number, what is done, and what the message says; others may stand where there is a bar."""
+"""Row number, mistake, and the expected message with alternatives separated by bars."""
 
 FIVE: Final = timedelta(seconds=5)
 ONE: Final = Eq[Any](ID, 1)
@@ -93,8 +93,6 @@ def reactive() -> Any:
 
 
 def called(use: Callable[[Any], Awaitable[object]], handler: Any = task) -> Callable[[], object]:
-    """A task is used in an event loop."""
-
     async def run() -> object:
         office = app()
         try:
@@ -245,7 +243,6 @@ LENGTHS: Final[tuple[tuple[str, str, Callable[[Any], Callable[[], object]]], ...
     ("lease", "patience", lambda wrong: leased(patience=wrong)),
     ("kit", "attempt", lambda wrong: lambda: Rules(attempt=wrong)),
 )
-"""Where a length of time is told, and by which name."""
 POSITIVE: Final = {"within", "per", "patience", "attempt"}
 
 

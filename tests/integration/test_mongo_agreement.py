@@ -1,7 +1,8 @@
-"""The embedded store and a real MongoDB answer every operation alike, and then hold the same documents.
+"""The embedded store and a real MongoDB answer every operation alike and then hold the same
+documents.
 
-Not drawn, because MongoDB does not promise it: a filter on an indexed field that several documents match, for MongoDB
-takes the first one in the order of whichever index it has chosen, and the embedded store in natural order.
+Not drawn: a filter on an indexed field that several documents match. MongoDB takes the first in the
+order of any index, the embedded store in natural order.
 """
 
 from __future__ import annotations
@@ -113,12 +114,11 @@ def same(reply: object) -> object:
 
 
 UNORDERED: Final = (InsertOne, InsertMany, FindAll, DeleteMany, BulkUpdate)
-"""What no order of documents matters to, or what has one of its own."""
+"""Independent of the order of documents, or with an order of their own."""
 Ordered: TypeAlias = FindOne | FindOneAndUpdate | UpdateOne | UpsertOne | DeleteOne | UpdateMany
 
 
 def times_put(operation: Operation) -> list[Field[Any]]:
-    """The fields that one update makes the time of the store, or each of a bulk."""
     if isinstance(operation, BulkUpdate):
         return list(chain.from_iterable(map(times_put, operation.updates)))
     return [update.field for update in getattr(operation, "updates", ()) if isinstance(update, PutServerTime)]
@@ -126,14 +126,7 @@ def times_put(operation: Operation) -> list[Field[Any]]:
 
 @final
 class Both:
-    """The two stores; whatever is asked of the one is asked of the other.
-
-    Args:
-        collection: In MongoDB; holds what `docs` are.
-        spoil: What becomes of the answers of the embedded store.
-        docs: What the embedded store begins with.
-        unique: The unique indexes of both; whoever makes the collection has made them there.
-    """
+    """Sends each operation to both stores; `spoil` changes the embedded store's answers."""
 
     def __init__(
         self, collection: Collection[dict[str, Any]], spoil: Spoil = same, *docs: Document, unique: Unique = NO_INDEXES
@@ -146,16 +139,15 @@ class Both:
         self.spoil = spoil
 
     def ask(self, operation: Operation) -> None:
-        """Carry the operation out in both, and compare the answers."""
         before = self.embedded.contents(COLLECTION)
         self.clock = process_clock()
         if not isinstance(operation, UNORDERED) and self.is_about_order(operation, before):
             return
         put = times_put(operation)
         if put and isinstance(operation, BulkUpdate):
-            return  # which time the server has put is not looked for
+            return  # a bulk's stored time is not read back
         if len(put) > 1 or (put and isinstance(operation, UpdateMany) and len(before) > 1):
-            return  # the server puts one time after the other, and they may be a millisecond apart
+            return  # the stored times may differ by a millisecond
         real = self.real(operation)
         self.clock = self.put_by_server(put, before) or self.clock
         embedded = self.spoil(self.embedded(operation))
@@ -163,7 +155,7 @@ class Both:
         assert comparable(embedded) == comparable(real), f"{operation} answers {embedded}, in MongoDB {real}"
 
     def is_about_order(self, operation: Ordered, docs: tuple[Document, ...]) -> bool:
-        """Several documents match, there is no sort, and MongoDB may take the first in the order of an index."""
+        """Several documents match without a sort, and MongoDB may choose any index."""
         if isinstance(operation, (FindOne, FindOneAndUpdate)) and operation.sort:
             return False
         where = operation.where
@@ -173,7 +165,6 @@ class Both:
         return is_indexed and sum(matches(where, doc, lambda: self.clock) for doc in docs) > 1
 
     def compare(self) -> None:
-        """Compare what they hold."""
         here, there = self.embedded.contents(COLLECTION), self.contents()
 
         assert exactly(here) == exactly(there), f"there is {here}, in MongoDB {there}"
@@ -182,7 +173,6 @@ class Both:
         return tuple(loaded(each, COLLECTION) for each in self.collection.find())
 
     def put_by_server(self, fields: list[Field[Any]], before: tuple[Document, ...]) -> Instant | None:
-        """The time that MongoDB's clock showed, where it has been put in a field."""
         for new in self.contents() if fields else ():
             if new not in before:
                 put = new.held(fields[0])
@@ -194,7 +184,7 @@ class Both:
 
 
 def comparable(reply: object) -> object:
-    """A reply without the words of a refusal; only what a unique index refuses is known by its words."""
+    """Without the text of a refusal, unless a unique index refused."""
     if isinstance(reply, Failure):
         return (type(reply), reply.reason if is_duplicate(reply) else "")
     return exactly(reply)
@@ -208,14 +198,12 @@ def collection(mongodb: str, database: str) -> Iterator[Collection[dict[str, Any
 
 # --- random sequences ---------------------------------------------------------------------------------------------------
 
-# A small stock, so that operations meet the documents that others left.
+# A small stock, so that operations meet documents of earlier ones.
 BEGUN: Final[tuple[Value, ...]] = ("x", "y", 1)
 NUMBERS: Final = st.one_of(st.integers(-2, 2), st.integers(-(2**63), 2**63 - 1), st.floats())
 
 
 class Agreement(RuleBasedStateMachine):
-    """Both stores do the same, one operation after the other."""
-
     known: ClassVar[Bundle[Value]] = Bundle("known")
 
     def __init__(self, both: Both) -> None:
@@ -224,7 +212,6 @@ class Agreement(RuleBasedStateMachine):
 
     @initialize(target=known, drawn=st.lists(pairs(), min_size=1, max_size=3), number=NUMBERS)
     def begin(self, drawn: list[tuple[Value, Value]], number: float) -> Any:
-        """A few documents, and the stock of values that operations choose from: those, and nearly those."""
         for key, (held, near) in zip(BEGUN, drawn, strict=False):
             items = ((ID.name, key), ("a", held), ("b", (near, held)), ("c", number))
             self.operate(InsertOne(COLLECTION, Document(items)))
@@ -233,7 +220,6 @@ class Agreement(RuleBasedStateMachine):
 
     @rule(operation=operations(COLLECTION, st.one_of(known, known, values())))
     def operate(self, operation: Operation) -> None:
-        """Any operation on whatever is there."""
         self.both.ask(operation)
         if not isinstance(operation, (FindOne, FindAll)):
             self.both.compare()
@@ -266,7 +252,6 @@ def check(both: Callable[[], Both], sequences: int, *phases: Phase) -> None:
 
 
 def test_the_embedded_store_and_mongodb_agree(collection: Collection[dict[str, Any]]) -> None:
-    """Whatever the operations, answers and contents are equal: values, types, and the order of keys."""
     check(lambda: Both(collection), SEQUENCES)
 
 
@@ -277,14 +262,12 @@ UNIQUE: Final[tuple[tuple[Fields, ...], ...]] = (((A,),), ((A, B),), ((B,), (A, 
 def test_they_agree_on_what_a_unique_index_refuses(
     collection: Collection[dict[str, Any]], indexes: tuple[Fields, ...]
 ) -> None:
-    """Inserts and updates, on missing fields, arrays, and numbers of two types; and they name the same index."""
     unique = {COLLECTION: indexes}
     make_unique(collection.database.client, collection.database.name, unique)
     check(lambda: Both(collection, unique=unique), SEQUENCES // 4)
 
 
 def test_an_index_that_documents_break_is_not_made(collection: Collection[dict[str, Any]]) -> None:
-    """The message holds none of their values; one that is there already is fine."""
     collection.insert_many([{"_id": 1, "a": "secret"}, {"_id": 2, "a": "secret"}])
     client, database = collection.database.client, collection.database.name
     with pytest.raises(TidegateError, match="an index cannot be made") as raised:
@@ -296,8 +279,6 @@ def test_an_index_that_documents_break_is_not_made(collection: Collection[dict[s
 
 
 def test_an_event_loop_is_answered_alike(mongodb: str, database: str) -> None:
-    """All that match by id, as many as asked for, and the refusal of an index."""
-
     async def asks() -> tuple[Any, ...]:
         async with await connect_async(mongodb) as client:
             await make_unique_async(client, database, {COLLECTION: ((A,),)})
@@ -317,7 +298,7 @@ def test_an_event_loop_is_answered_alike(mongodb: str, database: str) -> None:
 
 
 def test_a_client_that_tells_of_each_request_knows_how_many_were_inserted(mongodb: str, database: str) -> None:
-    """Where ids are taken, that is no earlier request of its own."""
+    """A duplicate id is not mistaken for an earlier try of the same insert."""
     docs = tuple(Document.of({"_id": key}) for key in "abc")
     with connect(mongodb) as client:
         real = Mongo(client, database)
@@ -329,7 +310,6 @@ def test_a_client_that_tells_of_each_request_knows_how_many_were_inserted(mongod
 
 
 def test_what_the_driver_sends_in_parts_is_not_taken_for_sent_again(mongodb: str, database: str) -> None:
-    """More than fits into one message; each part is answered, and the reply tells of all."""
     docs = tuple(Document.of({"_id": key, "a": "." * 12_000_000}) for key in "abcdef")
     with connect(mongodb) as client:
         real = Mongo(client, database)
@@ -345,7 +325,7 @@ BEHIND: Final = 50 * MILLISECOND
 
 
 async def times() -> tuple[Instant, Instant, Instant]:
-    """The store's time, what it puts, and its time once more: one that is reckoned is between both, or as much earlier as it may be."""
+    """An estimated time is at most `BEHIND` early."""
     before = await StoreTime()
     for _ in range(3):
         asked = await StoreTime()
@@ -358,9 +338,6 @@ async def times() -> tuple[Instant, Instant, Instant]:
 
 
 def test_the_time_of_a_store_is_that_by_which_it_judges(mongodb: str, database: str) -> None:
-    """What `StoreTime` replies, and what `PutServerTime` puts, is of one clock; so is what an expiry is judged by. Without
-    an event loop, with one, and embedded.
-    """
     doc = Document.of({"_id": "x"})
 
     async def looped() -> tuple[Instant, Instant, Instant]:
@@ -394,7 +371,6 @@ SPOILT: Final[dict[str, Spoil]] = {
 
 @pytest.mark.parametrize("how", SPOILT)
 def test_a_store_that_answers_otherwise_is_found_out(collection: Collection[dict[str, Any]], how: str) -> None:
-    """Each of these bugs is noticed."""
     with pytest.raises(AssertionError, match="in MongoDB"):
         check(lambda: Both(collection, SPOILT[how]), NOTICED, Phase.generate)
 
@@ -466,7 +442,6 @@ UPDATES: Final[tuple[tuple[Update, ...], ...]] = (
 
 
 def filled(collection: Collection[dict[str, Any]]) -> Both:
-    """Both stores, with one document for each thing that `a` may hold."""
     docs = [Document(((ID.name, number), *doc.items)) for number, doc in enumerate(HELD)]
     collection.delete_many({})
     collection.insert_many(stored(doc, COLLECTION) for doc in docs)
@@ -474,7 +449,6 @@ def filled(collection: Collection[dict[str, Any]]) -> Both:
 
 
 def test_every_filter_means_the_same_of_every_edge(collection: Collection[dict[str, Any]]) -> None:
-    """By each filter alone for the first document that matches, and for all that do."""
     both = filled(collection)
     both.compare()
     for where in FILTERS:
@@ -486,11 +460,10 @@ SORTS: Final[tuple[Sort, ...]] = (
     *((Ascending(A),), (Descending(A),), (Ascending(A), Descending(ID)), (Descending(ID),)),
     *((Ascending(B), Descending(A)), (Descending(B), Ascending(A))),
 )
-"""Which all of the edges are sorted by, alone and where others are alike."""
 
 
 def test_every_edge_has_the_same_place_in_an_order(collection: Collection[dict[str, Any]]) -> None:
-    """Law WO5: the whole, and what comes behind each document; null, missing, NaN, nested and empty arrays included."""
+    """Law WO5, including null, missing, NaN, nested and empty arrays."""
     docs = [Document(((ID.name, number), *doc.items, ("b", number % 3 or None))) for number, doc in enumerate(HELD)]
     collection.insert_many(stored(doc, COLLECTION) for doc in docs)
     both = Both(collection, same, *docs)
@@ -505,7 +478,7 @@ KEY: Final = Field[int](ID.name)
 
 
 def test_two_arrays_are_not_combined(collection: Collection[dict[str, Any]]) -> None:
-    """Where a document that would be found has them in two fields of a sort, both refuse, also by its id, and change nothing."""
+    """Both stores refuse to sort by two array fields, also when finding by id."""
     docs = [Document.of({"_id": n, "a": a, "b": b}) for n, (a, b) in enumerate([(0, [1]), ([1], 0), ([5], []), (9, 9)])]
     collection.insert_many(stored(doc, COLLECTION) for doc in docs)
     both = Both(collection, same, *docs)
@@ -520,7 +493,6 @@ def test_two_arrays_are_not_combined(collection: Collection[dict[str, Any]]) -> 
 
 
 def test_every_update_makes_the_same_of_every_edge(collection: Collection[dict[str, Any]]) -> None:
-    """Also where it is refused, and then nothing has changed."""
     for changes in UPDATES[::EDGES_STEP]:
         both = filled(collection)
         for number in range(len(HELD)):
@@ -529,7 +501,6 @@ def test_every_update_makes_the_same_of_every_edge(collection: Collection[dict[s
 
 
 def test_every_filter_means_the_same_to_many(collection: Collection[dict[str, Any]]) -> None:
-    """All that match are updated, and deleted, and no others."""
     both = filled(collection)
     for number, where in enumerate(FILTERS):
         both.ask(UpdateMany(COLLECTION, where, (Put(B, number),)))
@@ -541,7 +512,7 @@ def test_every_filter_means_the_same_to_many(collection: Collection[dict[str, An
 
 
 def test_every_update_of_many_makes_the_same(collection: Collection[dict[str, Any]]) -> None:
-    """An update of many ends where one is refused, those before it stay changed; a bulk carries out what is not refused."""
+    """An update of many stops at the first refusal; a bulk skips refused updates."""
     for changes in UPDATES[BULK_EDGES_STEP - 1 :: BULK_EDGES_STEP]:
         if any(isinstance(update, PutServerTime) for update in changes):
             continue
@@ -570,19 +541,17 @@ GROWING: Final[dict[str, tuple[tuple[Document, ...], Callable[[bytes], Operation
     ),
     "add to a set": ((SMALL.put(A, (HALF,)),), lambda data: find_one_and_update(COLLECTION, X, AddToSet(A, data))),
 }
-"""What makes a document larger with each byte, and what is there before."""
 
 
 @pytest.fixture(scope="module")
 def large() -> Iterator[Collection[dict[str, Any]]]:
-    """Of a server whose cache takes the largest documents."""
     with MongoServer(cache_gb=1) as server, MongoClient[dict[str, Any]](server.uri) as client:
         yield client.get_database("large", codec_options=CODEC)[COLLECTION]
 
 
 @pytest.mark.parametrize("how", GROWING)
 def test_they_refuse_the_same_size(large: Collection[dict[str, Any]], how: str) -> None:
-    """Law WO3: one byte below, at and above it, and further above than the server takes for a document at all."""
+    """Law WO3: around the limit, and beyond the server's limit for any document."""
     held, grow = GROWING[how]
     made = Embedded({COLLECTION: held})
     made(grow(b""))
@@ -597,7 +566,7 @@ def test_they_refuse_the_same_size(large: Collection[dict[str, Any]], how: str) 
 
 
 def test_no_depth_that_can_be_asked_for_is_refused(collection: Collection[dict[str, Any]]) -> None:
-    """MongoDB 6.0.5 takes some 80 levels more."""
+    """MongoDB 6.0.5 accepts some 80 levels more."""
     both = Both(collection)
     lowest, pushed = deep(DEPTH_MAX - 1), deep(DEPTH_MAX - 2)
     operations: tuple[Operation, ...] = (
@@ -620,7 +589,6 @@ NEARLY_EQ: Final[tuple[Filter, ...]] = (
     *(AnyOf((Eq(A, 1),)), AnyOf((Eq(A, 1), Eq(A, 1))), AnyOf((AllOf((Eq(A, 1),)), In(A, (1,))))),
     *(Not(Ne(A, 1)), Not(Not(Eq(A, 1))), NotIn(A, ()), AllOf((Exists(A), In(A, (1,)))), Not(NotIn(A, (1,)))),
 )
-"""What says that a field equals one value, and does not say so by `Eq`."""
 
 
 def is_of_no_age(where: Filter) -> bool:
@@ -628,7 +596,6 @@ def is_of_no_age(where: Filter) -> bool:
 
 
 def test_every_upsert_makes_the_same_of_every_edge(collection: Collection[dict[str, Any]]) -> None:
-    """What the filter says beside the id, and each update of what it says; where the id is taken, it is refused."""
     both = Both(collection, same, TAKEN)
     collection.insert_one(stored(TAKEN, COLLECTION))
     equalities = (where for where in FILTERS if isinstance(where, Eq))

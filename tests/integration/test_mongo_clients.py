@@ -1,5 +1,3 @@
-"""Clients that are shared, and unique indexes that are made when they are needed, on a real MongoDB."""
-
 from __future__ import annotations
 
 import asyncio
@@ -38,7 +36,6 @@ def closing() -> Iterator[None]:
 
 
 def test_threads_share_one_client(mongodb: str) -> None:
-    """Whoever comes first connects, and the others wait for it; another URI is another client, with another pool."""
     begun = threading.Barrier(8)
 
     def get(_: int) -> object:
@@ -53,8 +50,6 @@ def test_threads_share_one_client(mongodb: str) -> None:
 
 
 def test_tasks_of_a_loop_share_one_client(mongodb: str) -> None:
-    """Who is cancelled while it waits takes nothing from the others; another loop has its own."""
-
     async def main() -> object:
         waiting = [asyncio.create_task(shared_async(mongodb)) for _ in range(4)]
         await asyncio.sleep(0)
@@ -69,8 +64,6 @@ def test_tasks_of_a_loop_share_one_client(mongodb: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:unclosed")
 def test_a_loop_that_has_ended_keeps_no_client(mongodb: str) -> None:
-    """Whoever runs one loop after the other, and closes nothing, has the connections of the last one."""
-
     async def main() -> weakref.ref[Any]:
         return weakref.ref(await shared_async(mongodb))
 
@@ -85,7 +78,6 @@ def test_a_loop_that_has_ended_keeps_no_client(mongodb: str) -> None:
 
 
 def test_who_could_not_connect_tries_again(mongodb: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failure is nobody's client."""
     failed = TidegateError("no MongoDB answers")
     ways = iter([failed, None, failed, None])
 
@@ -132,7 +124,6 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_forked_process_makes_its_own(mongodb: str) -> None:
-    """Both work on."""
     quiet = [sys.executable, "-W", "ignore", "-c", FORKS, mongodb]  # pymongo warns of every fork
     subprocess.run(quiet, check=True, timeout=60)
 
@@ -158,7 +149,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def test_a_process_is_forked_while_an_index_is_made(mongod: MongoServer, database: str) -> None:
-    """The lock of the thread that makes it is held by nobody there."""
+    """In the child no thread holds the lock of the thread that makes the index."""
     quiet = [sys.executable, "-W", "ignore", "-c", FORKED_AS_AN_INDEX_IS_MADE, mongod.uri, database]
     with mongod.fail("createIndexes", times=1, blockConnection=True, blockTimeMS=1_000):
         subprocess.run(quiet, check=True, timeout=30)
@@ -168,7 +159,6 @@ def test_a_process_is_forked_while_an_index_is_made(mongod: MongoServer, databas
 
 @pytest.mark.parametrize("bad", [None, b"mongodb://h", 5])
 def test_a_uri_is_a_text(bad: Any) -> None:
-    """Both forms say so."""
     with pytest.raises(Misuse, match="a URI must be a string, got "):
         shared(bad)
     with pytest.raises(Misuse, match="a URI must be a string, got "):
@@ -183,7 +173,6 @@ def person(key: str, email: str = "ann@x") -> Document:
 
 
 def test_indexes_are_made_when_the_collection_is_first_asked(mongodb: str, database: str) -> None:
-    """By whoever comes first, of many at once; others of the database have none."""
     with MongoClient[dict[str, Any]](mongodb) as client:
         stores = [Mongo(client, database, UNIQUE) for _ in range(4)]
         stores[0](insert_one("others", Document.of({"_id": "a"})))
@@ -198,8 +187,6 @@ def test_indexes_are_made_when_the_collection_is_first_asked(mongodb: str, datab
 
 
 def test_tasks_make_them_as_well(mongodb: str, database: str) -> None:
-    """Once, though many wait for it."""
-
     async def main() -> list[object]:
         async with await connect_async(mongodb) as client:
             store = AsyncMongo(client, database, UNIQUE)
@@ -223,7 +210,6 @@ def test_tasks_make_them_as_well(mongodb: str, database: str) -> None:
 def test_what_is_asked_is_not_sent_where_they_cannot_be_made_now(
     mongod: MongoServer, database: str, fault: dict[str, Any], why: str
 ) -> None:
-    """`NotApplied`, so it is asked again, and then they are made."""
     with connect(f"{mongod.uri}&retryWrites=false") as client:
         store = Mongo(client, database, UNIQUE)
         with mongod.fail("createIndexes", times=1, **fault):
@@ -235,8 +221,6 @@ def test_what_is_asked_is_not_sent_where_they_cannot_be_made_now(
 
 
 def test_who_makes_them_is_told_that_they_cannot_be_made_now(mongod: MongoServer, database: str) -> None:
-    """As an error of ours."""
-
     async def main() -> None:
         async with await connect_async(mongod.uri) as client:
             with pytest.raises(TidegateError, match="not made yet"):
@@ -255,7 +239,7 @@ def test_who_makes_them_is_told_that_they_cannot_be_made_now(mongod: MongoServer
 
 
 def test_what_is_to_be_made_again_is_made_though_it_is_being_made(mongod: MongoServer, database: str) -> None:
-    """A making that began before knows nothing of what others drop after it."""
+    """A creation that started earlier may miss indexes that were dropped after it."""
 
     async def main() -> None:
         async with await connect_async(mongod.uri) as client:
@@ -273,7 +257,6 @@ def test_what_is_to_be_made_again_is_made_though_it_is_being_made(mongod: MongoS
 
 
 def test_who_needs_no_index_waits_for_none(mongod: MongoServer, database: str) -> None:
-    """That of one collection takes as long as it takes, and others are asked meanwhile."""
     with connect(mongod.uri) as client, ThreadPoolExecutor(1) as pool:
         store = Mongo(client, database, UNIQUE)
         store(insert_one("others", Document.of({"_id": "a"})))
@@ -288,7 +271,6 @@ def test_who_needs_no_index_waits_for_none(mongod: MongoServer, database: str) -
 
 
 def test_documents_that_break_an_index_are_said(mongodb: str, database: str) -> None:
-    """As an error: programs cannot go on without it; nothing of what is in them is shown."""
     with MongoClient[dict[str, Any]](mongodb) as client:
         client[database].people.insert_many([{"email": "s3cret@x"}, {"email": "s3cret@x"}])
         store = Mongo(client, database, UNIQUE)
@@ -299,7 +281,6 @@ def test_documents_that_break_an_index_are_said(mongodb: str, database: str) -> 
 
 
 def test_unique_indexes_are_checked_first(mongodb: str) -> None:
-    """Before anything is asked."""
     with MongoClient[dict[str, Any]](mongodb) as client:
         for bad in ({"people": ((),)}, {"a..b": ()}, ["people"]):
             with pytest.raises(Misuse):

@@ -1,6 +1,4 @@
-"""What errors of MongoDB and of its driver say of the effect, as far as no server can be brought to say it: the codes and
-labels that the drivers' specifications and the server's list of errors know, held against the table.
-"""
+"""Errors that no test server can raise: codes and labels of the specifications and the server."""
 
 from __future__ import annotations
 
@@ -47,12 +45,11 @@ Outcome: TypeAlias = type[Failure]
 
 
 def said(code: int, kind: type[OperationFailure] = OperationFailure, **more: Any) -> OperationFailure:
-    """What the driver raises where the server answers with that code."""
     return kind(str(code), code, {"ok": 0.0, "code": code, **more})
 
 
-# What the drivers' specifications know (mongodb/specifications at 92b3c0b: retryable reads and writes, transactions,
-# change streams, overload): every code in their tests and in their words, and every label.
+# From the drivers' specifications (mongodb/specifications at 92b3c0b: retryable reads and writes,
+# transactions, change streams, overload): every code in their tests and texts, and every label.
 
 
 SPECIFIED: Final[Mapping[Outcome, tuple[int, ...]]] = {
@@ -63,10 +60,10 @@ SPECIFIED: Final[Mapping[Outcome, tuple[int, ...]]] = {
         *(9001, 11600, 11601, 11602, 13388, 13436),
     ),
 }
-"""As the server's own answer, outside of a transaction."""
+"""As the server's own answer, outside a transaction."""
 
 CONCERNS: Final = (50, 64, 79, 91, 100, 189, 11600, 11601, 11602)
-"""In the error of a write concern."""
+"""In a write concern error."""
 
 LABELLED: Final[tuple[tuple[int, tuple[str, ...], Outcome], ...]] = (
     (64, ("RetryableWriteError", "NoWritesPerformed"), NotApplied),
@@ -90,11 +87,9 @@ NAMED: Final = {
     *("RetryableWriteError", "NoWritesPerformed", "TransientTransactionError", "UnknownTransactionCommitResult"),
     *("ResumableChangeStreamError", "NonResumableChangeStreamError", "RetryableError", "SystemOverloadedError"),
 }
-"""Every label."""
 
 
 def test_each_code_of_the_drivers_specifications_has_a_reason() -> None:
-    """None falls through to the last rows, which know of no reason; labels that only say what to do next change nothing."""
     for outcome, code in ((kind, code) for kind, codes in SPECIFIED.items() for code in codes):
         reply = failure(said(code), Before.NOTHING)
 
@@ -105,25 +100,22 @@ def test_each_code_of_the_drivers_specifications_has_a_reason() -> None:
 
 
 def test_in_the_error_of_a_write_concern_each_code_says_that_it_was_done() -> None:
-    """Whatever was before, and whatever the label."""
     kinds, before = (WriteConcernError, WTimeoutError), set(Before) - {Before.NEVER}
     for code, kind, known, label in product({*CONCERNS, *CODES}, kinds, before, NAMED):
         assert type(failure(kind("", code, {"code": code, "errorLabels": [label]}), known)) is NotDurable, code
 
 
 def test_every_label_has_a_reason() -> None:
-    """Whether or not it says something of the effect."""
     assert {*LABELS, *SILENT_LABELS} == NAMED
 
 
 @pytest.mark.parametrize(("code", "labels", "outcome"), LABELLED)
 def test_labels_are_believed_as_they_are_specified(code: int, labels: tuple[str, ...], outcome: Outcome) -> None:
-    """Together with the codes that they come with."""
     assert type(failure(said(code, errorLabels=list(labels)), Before.NOTHING)) is outcome
 
 
-# What the server's list of errors says of codes (error_codes.yml at 007ba93), by its categories. Those for use between
-# servers only are left out.
+# From the server's error list (error_codes.yml at 007ba93), by category, without codes used only
+# between servers.
 
 
 PASSING: Final[Mapping[str, tuple[int, ...]]] = {
@@ -153,7 +145,7 @@ NOT_THE_PRIMARY_BEFORE_IT_BEGAN: Final = {189, 10107, 13435}
 
 
 def test_what_passes_is_never_refused() -> None:
-    """Nor is any of it taken for "not applied" but what is said before a write begins."""
+    """Only errors before a write begins count as "not applied"."""
     for code in {code for codes in PASSING.values() for code in codes}:
         outcome = NotApplied if code in NOT_THE_PRIMARY_BEFORE_IT_BEGAN | {462} else Ambiguous
         assert CODES[code].outcome is outcome, code
@@ -169,18 +161,17 @@ LASTING: Final = (
 
 
 def test_what_the_server_will_always_say_is_refused() -> None:
-    """So nobody asks again and again."""
+    """Otherwise programs would retry forever."""
     assert [code for code in LASTING if type(failure(said(code), Before.NOTHING)) is not Refused] == []
 
 
 @pytest.mark.parametrize("code", [0, 424242, 2**31 - 1, -1])
 def test_a_code_that_nobody_knows_says_nothing(code: int) -> None:
-    """It is read back, and asked again."""
     assert code not in CODES
     assert type(failure(said(code), Before.NOTHING)) is Ambiguous
 
 
-# What the driver raises
+# Driver errors
 
 
 NOTHING_WRITTEN: Final[Raw] = {"errorLabels": ["RetryableWriteError", "NoWritesPerformed"]}
@@ -220,7 +211,7 @@ TURNED_AWAY: Final[Raw] = {"errorLabels": ["SystemOverloadedError", "RetryableEr
 def test_the_table_has_a_row_for_everything(
     error: DriverError, outcome: Outcome, unknown: Outcome, open_: Outcome, never: Outcome
 ) -> None:
-    """What is not listed is ambiguous, never refused; so is any no where an earlier request may be done yet."""
+    """So is any refusal if an earlier request may have been applied."""
     expected = {Before.NOTHING: outcome, Before.UNKNOWN: unknown, Before.OPEN: open_, Before.NEVER: never}
 
     assert {known: type(failure(error, known)) for known in Before} == expected
@@ -228,18 +219,16 @@ def test_the_table_has_a_row_for_everything(
 
 @pytest.mark.parametrize("error", [InvalidOperation("closed"), OverflowError("8 bytes")], ids=repr)
 def test_what_could_not_be_asked_is_a_misuse(error: DriverError) -> None:
-    """It is raised to the caller, not raised into the program."""
     with pytest.raises(Misuse):
         failure(error, Before.UNKNOWN)
 
 
-# Of many documents
+# Writes of many
 
 
 def in_bulk(
     *codes: int, matched: int = 0, inserted: int = 0, key: str | None = "_id", concern: int | None = None
 ) -> BulkWriteError:
-    """What the driver raises of a bulk of which some updates were refused."""
     wrong: list[dict[str, Any]] = [
         {"index": index, "code": code, "errmsg": "as the server says", **({"keyPattern": {key: 1}} if key else {})}
         for index, code in enumerate(codes)
@@ -274,7 +263,6 @@ def in_bulk(
     ],
 )
 def test_ids_that_were_taken_are_told_from_all_else(error: DriverError, inserted: int | None) -> None:
-    """Of an insert of many."""
     assert inserted_beside(error) == inserted
 
 
@@ -305,7 +293,7 @@ def test_ids_that_were_taken_are_told_from_all_else(error: DriverError, inserted
 def test_of_many_a_part_may_have_been_done(
     error: DriverError, outcome: Outcome, open_: Outcome, never: Outcome
 ) -> None:
-    """A no is one where the whole request was turned away, or where the bulk says that it matched nothing."""
+    """A refusal is certain only of the whole request or of a bulk that matched nothing."""
     expected = {Before.NOTHING: outcome, Before.OPEN: open_, Before.NEVER: never}
 
     assert {known: type(failure_of_many(error, known)) for known in expected} == expected
@@ -316,11 +304,11 @@ def test_of_many_a_part_may_have_been_done(
     [(2, Refused), (166, Refused), (13, Ambiguous), (14031, Ambiguous), (112, Ambiguous), (424242, Ambiguous)],
 )
 def test_a_filter_is_refused_before_anything_is_deleted(code: int, outcome: Outcome) -> None:
-    """Where it cannot be read; but the disk may be full, or another one be faster, in the midst of it."""
+    """An invalid filter is refused first; a full disk or a conflict may occur midway."""
     assert type(failure_of_deletions(said(code, WriteError), Before.NOTHING)) is outcome
 
 
-# What is known of the driver's other requests
+# Earlier requests
 
 
 LOST: Final[Raw] = {"errmsg": "connection closed", "errtype": "AutoReconnect"}
@@ -369,5 +357,4 @@ TOO_LARGE: Final[Raw] = {"errmsg": "too large", "errtype": "DocumentTooLarge"}
 def test_what_is_known_of_the_other_requests(
     requests: Requests | None, error: DriverError | None, known: Before
 ) -> None:
-    """All but the one that the error, or the success, is the answer to."""
     assert before(requests, error) is known

@@ -1,5 +1,3 @@
-"""A new version of a handler has what is over run again, on a real MongoDB: each record once, and none is read twice."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -32,8 +30,6 @@ COUNT: Final = 2_500
 
 
 class Finds(CommandListener):
-    """What was asked for."""
-
     def __init__(self) -> None:
         self.asked: list[Raw] = []
 
@@ -67,7 +63,6 @@ def record(task: str, key: Any, number: int) -> Raw:
 
 
 def examined_by(held: Database[Raw], asked: Raw) -> int:
-    """How many records the server reads for a page, in the order of the index."""
     command = {each: asked[each] for each in ("find", "filter", "sort", "limit")}
     explained = held.command("explain", command, verbosity="executionStats")
     assert "'SORT'" not in str(explained["queryPlanner"]["winningPlan"])
@@ -75,7 +70,7 @@ def examined_by(held: Database[Raw], asked: Raw) -> int:
 
 
 def test_what_is_over_runs_again_once_for_a_version(held: Database[Raw]) -> None:
-    """Laws DEP1 to DEP3: of thousands under ids of all types, beside those of another task; an index serves each page."""
+    """Laws DEP1 to DEP3: thousands of records under ids of all types, beside another task's."""
     watched = Projection(
         ("total",), (("sum", Computed(lambda doc: len(doc.items), {"$size": {"$objectToArray": "$$ROOT"}})),)
     )
@@ -110,7 +105,7 @@ def test_what_is_over_runs_again_once_for_a_version(held: Database[Raw]) -> None
 
 
 def test_a_record_that_a_validator_refuses_ends_a_deployment(held: Database[Raw]) -> None:
-    """All others are reset, and who deploys learns where; ours asked each second for ever."""
+    """Earlier the deployment retried every second forever."""
     task = ReactiveTask(name="bill", source="orders", watched=Projection(("total",)))
     held[task.records].insert_many([record(task.name, f"{number:05}", 1) for number in range(COUNT)])
     theirs = {"$or": [{"status": "completed"}, {"document": {"$nin": ["00007", "01500"]}}]}

@@ -1,6 +1,4 @@
-"""Each failure of a real MongoDB, or of the way to it, comes to the program as what it says of the effect; bad input
-comes to the caller as a clear error, without secrets.
-"""
+"""Failures of a real MongoDB and of the network, as programs see them; and bad input."""
 
 from __future__ import annotations
 
@@ -105,7 +103,6 @@ both = pytest.mark.parametrize("ask", [ask_sync, ask_async], ids=["sync", "async
 
 @pytest.fixture
 def client(mongod: MongoServer, database: str) -> Iterator[MongoClient[Raw]]:
-    """A client of its own, for whoever looks at what really is there; a document counts from 0."""
     with MongoClient[Raw](mongod.uri) as looking:
         looking[database][COLLECTION].insert_one({"_id": "x", "count": 0})
         yield looking
@@ -117,7 +114,7 @@ def count(client: MongoClient[Raw], database: str) -> int:
     return int(held["count"])
 
 
-# What the server says
+# Server errors
 
 
 def coded(*codes: int) -> list[dict[str, Any]]:
@@ -148,7 +145,7 @@ def test_what_the_server_says_is_what_the_program_gets(
     outcome: type[Failure],
     applied: int,
 ) -> None:
-    """By code, not by the class of the exception; where it says so, the effect is as it says."""
+    """The code decides, not the exception's class."""
     with mongod.fail("findAndModify", times=1, **data):
         [reply] = ask(mongod.uri, database, INCREMENT, retryWrites=False)
 
@@ -162,7 +159,6 @@ def test_what_the_server_says_is_what_the_program_gets(
 def test_every_operation_is_reported_the_same(
     mongod: MongoServer, database: str, command: str, code: int, outcome: type[Failure]
 ) -> None:
-    """Reads as well as writes: whether a read was done matters to nobody."""
     with mongod.fail(command, times=1, errorCode=code):
         [reply] = ask_sync(mongod.uri, database, COMMANDS[command], retryWrites=False, retryReads=False)
 
@@ -174,14 +170,14 @@ def test_every_operation_is_reported_the_same(
 def test_not_the_primary_says_nothing_where_the_driver_may_have_tried_before(
     mongod: MongoServer, database: str, ask: Ask, code: int
 ) -> None:
-    """With `retryWrites` the error of the second try would hide that the first one was done."""
+    """With `retryWrites` an error of the second try would hide that the first succeeded."""
     with mongod.fail("findAndModify", times=2, errorCode=code, errorLabels=["RetryableWriteError"]):
         [reply] = ask(mongod.uri, database, INCREMENT, socketTimeoutMS=5_000)
 
     assert type(reply) is Ambiguous, reply
 
 
-# What the way to the server does
+# Network faults
 
 
 LOST: Final = {Action.CUT_REQUEST: 0, Action.HANG_REQUEST: 0, Action.CUT_REPLY: 1, Action.HANG_REPLY: 1}
@@ -192,7 +188,6 @@ LOST: Final = {Action.CUT_REQUEST: 0, Action.HANG_REQUEST: 0, Action.CUT_REPLY: 
 def test_no_reply_is_ambiguous_whether_it_was_done_or_not(
     make_proxy: MakeProxy, client: MongoClient[Raw], database: str, ask: Ask, action: Action
 ) -> None:
-    """A request that is lost and a reply that is lost look the same."""
     proxy = make_proxy(Rule("findAndModify", action, times=1))
     [reply] = ask(proxy.uri, database, INCREMENT, retryWrites=False, socketTimeoutMS=300)
 
@@ -205,7 +200,6 @@ def test_no_reply_is_ambiguous_whether_it_was_done_or_not(
 def test_the_driver_hides_a_loss_where_it_may(
     make_proxy: MakeProxy, client: MongoClient[Raw], database: str, ask: Ask
 ) -> None:
-    """With `retryWrites` the request is sent again, and done once."""
     proxy = make_proxy(Rule("findAndModify", Action.HANG_REPLY, times=1))
     [reply] = ask(proxy.uri, database, INCREMENT, socketTimeoutMS=300)
 
@@ -217,7 +211,6 @@ def test_the_driver_hides_a_loss_where_it_may(
 def test_a_server_that_is_gone_after_a_loss_does_not_make_it_undone(
     make_proxy: MakeProxy, client: MongoClient[Raw], database: str
 ) -> None:
-    """The driver would send the request again and finds no server: what it raises then is the loss."""
     lost = False
 
     def loses(_: Mapping[str, Any]) -> bool:
@@ -236,7 +229,6 @@ def test_a_server_that_is_gone_after_a_loss_does_not_make_it_undone(
 @pytest.mark.usefixtures("hasty")
 @both
 def test_a_server_that_is_not_there_has_done_nothing(database: str, ask: Ask) -> None:
-    """On the first try: nothing was sent."""
     [port] = free_ports(1)
     [reply] = ask(f"mongodb://{LOOPBACK}:{port}", database, INCREMENT, serverSelectionTimeoutMS=100)
 
@@ -244,7 +236,7 @@ def test_a_server_that_is_not_there_has_done_nothing(database: str, ask: Ask) ->
 
 
 def test_a_request_that_got_no_connection_was_not_sent(mongod: MongoServer, database: str) -> None:
-    """The only connection is taken by a slow request of somebody else."""
+    """A slow request of another caller holds the only connection."""
 
     async def ask() -> list[object]:
         options: Raw = {"maxPoolSize": 1, "waitQueueTimeoutMS": 50, "retryWrites": False, "socketTimeoutMS": 20_000}
@@ -262,8 +254,6 @@ def test_a_request_that_got_no_connection_was_not_sent(mongod: MongoServer, data
 def test_a_cancelled_task_leaves_the_truth_open_and_the_client_usable(
     mongod: MongoServer, client: MongoClient[Raw], database: str
 ) -> None:
-    """The cancellation is raised, the program is closed; the effect happens or not, and the next call works."""
-
     async def careless() -> object:
         try:
             return await INCREMENT
@@ -291,7 +281,7 @@ def test_a_cancelled_task_leaves_the_truth_open_and_the_client_usable(
     assert count(client, database) in {0, 1}
 
 
-# What the driver does: a first request that is late, and a second one that is answered before
+# The driver's first request is late, and the server answers the second before.
 
 
 NO_NUMBER: Final[Raw] = {"_id": "x", "count": "none"}
@@ -305,11 +295,10 @@ LATE: Final[Mapping[str, tuple[str, Raw | None, Raw | None, Raw | None]]] = {
     "no match, of an update": ("update", None, ZERO, ONE),
     "no match, of a deletion": ("delete", None, ZERO, None),
 }
-"""The command, the document that makes the server say no, the one that is there a little later, and what becomes of it."""
+"""Command, document that causes the refusal, its replacement, and the late result."""
 
 
 def late(ask: Ask, server: MongoServer, things: Collection[Raw], name: str, **options: object) -> object:
-    """The server holds the first request up; the driver gives up on it, sends it again, and hears a no."""
     command, refusing, later, landed = LATE[name]
     key = {"_id": "y" if command == "insert" else "x"}
     blocked: Raw = {"blockConnection": True, "blockTimeMS": 1_200, "appName": things.database.name}
@@ -336,14 +325,12 @@ def late(ask: Ask, server: MongoServer, things: Collection[Raw], name: str, **op
 def test_a_no_to_the_drivers_second_request_says_nothing_of_the_first(
     mongod: MongoServer, client: MongoClient[Raw], database: str, name: str
 ) -> None:
-    """The first one is carried out after the no."""
     assert type(late(ask_sync, mongod, client[database][COLLECTION], name, event_listeners=[Attempts()])) is Ambiguous
 
 
 def test_an_event_loop_hears_the_same_of_the_drivers_second_request(
     mongod: MongoServer, client: MongoClient[Raw], database: str
 ) -> None:
-    """Its tasks see their own requests."""
     reply = late(ask_async, mongod, client[database][COLLECTION], "no match", event_listeners=[Attempts()])
 
     assert type(reply) is Ambiguous
@@ -352,7 +339,7 @@ def test_an_event_loop_hears_the_same_of_the_drivers_second_request(
 def test_a_client_that_tells_of_the_last_request_only_is_believed(
     mongod: MongoServer, client: MongoClient[Raw], database: str
 ) -> None:
-    """Known not to work, and why `connect` makes the client."""
+    """Known not to work; this is why `connect` creates the client."""
     assert late(ask_sync, mongod, client[database][COLLECTION], "a duplicate") == Refused(DUPLICATE_KEY)
 
 
@@ -360,7 +347,7 @@ def test_a_client_that_tells_of_the_last_request_only_is_believed(
 def test_a_no_to_the_drivers_second_request_stands_if_the_first_was_answered(
     mongod: MongoServer, client: MongoClient[Raw], database: str, ask: Ask
 ) -> None:
-    """The first one met no primary, which wrote nothing."""
+    """The first one reached no primary and wrote nothing."""
     client[database][COLLECTION].insert_one({"_id": "y"})
     with mongod.fail("insert", times=1, errorCode=10107, errorLabels=["RetryableWriteError"]):
         [reply] = ask(mongod.uri, database, COMMANDS["insert"], event_listeners=[Attempts()])
@@ -369,8 +356,6 @@ def test_a_no_to_the_drivers_second_request_stands_if_the_first_was_answered(
 
 
 class Meanwhile(CommandListener):
-    """Does something between the first request and the second one."""
-
     def __init__(self, happens: Callable[[], object]) -> None:
         self._happens: Callable[[], object] | None = happens
 
@@ -391,7 +376,7 @@ class Meanwhile(CommandListener):
 def test_what_was_done_and_not_confirmed_is_not_undone_by_a_no_to_the_second_request(
     mongod: MongoServer, client: MongoClient[Raw], database: str, *, ask: Ask, code: int
 ) -> None:
-    """The code in the error of a write concern says nothing of the write, which was carried out."""
+    """A write concern's error code does not describe the write, which was applied."""
     with ExitStack() as later, mongod.fail("findAndModify", times=1, writeConcernError={"code": code, "errmsg": ""}):
         next_one = mongod.fail("findAndModify", times=1, errorCode=10107, errorLabels=["RetryableWriteError"])
         listeners = [Attempts(), Meanwhile(lambda: later.enter_context(next_one))]
@@ -404,7 +389,7 @@ def test_what_was_done_and_not_confirmed_is_not_undone_by_a_no_to_the_second_req
 def test_a_request_that_was_never_sent_was_not_applied(
     make_proxy: MakeProxy, client: MongoClient[Raw], database: str
 ) -> None:
-    """The connection is lost while it is made; without the listener, nobody would know that it was not the request's."""
+    """The connection fails in its handshake; only the listener knows that."""
     is_cut = False
     cut = [Rule(name, Action.CUT_REQUEST, where=lambda _: is_cut) for name in ("hello", "ismaster", "isMaster")]
     quiet: Raw = {"serverMonitoringMode": "poll", "heartbeatFrequencyMS": 60_000}
@@ -420,7 +405,6 @@ def test_a_request_that_was_never_sent_was_not_applied(
 
 @both
 def test_the_label_says_that_nothing_was_written(mongod: MongoServer, database: str, ask: Ask) -> None:
-    """By each of the two requests."""
     labels = ["RetryableWriteError", "NoWritesPerformed"]
     with mongod.fail("findAndModify", times=2, errorCode=91, errorLabels=labels):
         [reply] = ask(mongod.uri, database, INCREMENT, event_listeners=[Attempts()], socketTimeoutMS=20_000)
@@ -433,7 +417,6 @@ def test_the_label_says_that_nothing_was_written(mongod: MongoServer, database: 
 def test_a_no_is_not_hidden_by_the_error_of_the_write_concern(
     mongod: MongoServer, client: MongoClient[Raw], database: str, *, ask: Ask, command: str
 ) -> None:
-    """A reply may hold both: what was refused was not carried out."""
     client[database].command("collMod", COLLECTION, validator={"count": {"$lt": 0}}, validationLevel="strict")
     client[database][COLLECTION].update_one({"_id": "x"}, {"$set": {"count": -1}})
     with mongod.fail(command, times=1, writeConcernError={"code": 64, "errmsg": "late"}):
@@ -448,7 +431,7 @@ def test_a_no_is_not_hidden_by_the_error_of_the_write_concern(
 def test_an_id_that_is_taken_is_not_confirmed_by_that(
     mongod: MongoServer, client: MongoClient[Raw], database: str, *, ask: Ask, code: int, keys: tuple[str, ...]
 ) -> None:
-    """A document whose first reply was lost stands under its id, and a majority may not have it."""
+    """It may be the write's own document: its first reply was lost, and a majority may lack it."""
     client[database][COLLECTION].insert_one({"_id": "y"})
     docs = [Document.of({"_id": key}) for key in keys]
     with mongod.fail("insert", times=1, **concerned(code)[0]):
@@ -459,7 +442,6 @@ def test_an_id_that_is_taken_is_not_confirmed_by_that(
 
 
 def test_a_stored_key_is_told_from_one_that_is_not(mongod: MongoServer, database: str) -> None:
-    """Also where the driver would send it again: who registers a call once more is told that it is registered."""
     registrar = Registrar(key="k", call=Call("task", ()), rule=Admission(), request="r1")
     with MongoClient[Raw](mongod.uri) as known, connect(mongod.uri) as told:
         for client in (known, told):
@@ -468,14 +450,14 @@ def test_a_stored_key_is_told_from_one_that_is_not(mongod: MongoServer, database
             assert run(registrar.run(), handle) == run(registrar.run(), handle) == Registered("k")
 
 
-# What the data does
+# Data
 
 
 @both
 def test_only_a_taken_id_is_a_duplicate_key(
     mongod: MongoServer, client: MongoClient[Raw], database: str, ask: Ask
 ) -> None:
-    """Programs take that for "somebody was faster"; another index is another matter. No value is quoted."""
+    """Programs read it as "another writer was faster"."""
     client[database][COLLECTION].create_index("name", unique=True)
     mine = Document.of({"_id": "y", "name": SECRET})
     replies = ask(
@@ -496,7 +478,6 @@ def test_only_a_taken_id_is_a_duplicate_key(
 def test_what_the_server_refuses_is_refused_without_quoting_it(
     mongod: MongoServer, client: MongoClient[Raw], database: str, ask: Ask
 ) -> None:
-    """Wrong types, and what a validator does not let in; nothing is written."""
     client[database].command("collMod", COLLECTION, validator={"count": {"$type": "number"}})
     before = list(client[database][COLLECTION].find())
     replies = ask(
@@ -519,7 +500,7 @@ def test_what_the_server_refuses_is_refused_without_quoting_it(
 def test_a_deletion_of_many_that_the_server_never_carries_out_is_refused(
     mongod: MongoServer, client: MongoClient[Raw], database: str, ask: Ask
 ) -> None:
-    """It was never begun, so nobody asks again and again."""
+    """The server never starts it, so a retry would be endless."""
     client[database].create_collection("seen", viewOn=COLLECTION)
 
     [reply] = ask(mongod.uri, database, delete_many("seen", Eq(ID, "x")))
@@ -529,7 +510,6 @@ def test_a_deletion_of_many_that_the_server_never_carries_out_is_refused(
 
 @both
 def test_documents_have_a_greatest_size(mongod: MongoServer, client: MongoClient[Raw], database: str, ask: Ask) -> None:
-    """Whether the driver or the server notices, it is refused, and nothing is written."""
     much = b"." * (9 * 1024 * 1024)
     replies = ask(
         mongod.uri,
@@ -563,7 +543,6 @@ TOO_FAR: Final = Instant(2**63 * MILLISECOND)
     ids=["a dictionary", "an integer", "a date", "an ObjectId"],
 )
 def test_what_mongodb_cannot_keep_cannot_even_be_asked(term: Callable[[], object]) -> None:
-    """The error names the field; there is nothing to send."""
     with pytest.raises(Misuse, match=r"where: (_id|count)"):
         term()
 
@@ -586,7 +565,6 @@ def test_what_mongodb_cannot_keep_cannot_even_be_asked(term: Callable[[], object
 def test_a_type_that_the_core_only_carries_comes_back_as_it_was(
     mongod: MongoServer, client: MongoClient[Raw], database: str, *, ask: Ask, foreign: object, kind: str
 ) -> None:
-    """It is read as `Foreign`, and what is written of that is what was read."""
     things = client[database][COLLECTION]
     things.update_one({"_id": "x"}, {"$set": {"deep": {"list": [1, foreign]}}})
     [found] = ask(mongod.uri, database, FIND)
@@ -604,7 +582,6 @@ def test_a_type_that_the_core_only_carries_comes_back_as_it_was(
 def test_a_type_without_a_counterpart_is_named(
     mongod: MongoServer, client: MongoClient[Raw], database: str, ask: Ask
 ) -> None:
-    """A text that is no UTF-8: the failure says which field of which document of which collection holds what."""
     raw = RawBSONDocument(bson.encode({"list": [1, "a??b"]}).replace(b"??", b"\xff\xfe"))
     client[database][COLLECTION].update_one({"_id": "x"}, {"$set": {"deep": raw}})
     said = "things, _id 'x': a text is no UTF-8 (list)"
@@ -615,7 +592,7 @@ def test_a_type_without_a_counterpart_is_named(
 def test_what_others_wrote_is_read_exactly(
     mongod: MongoServer, client: MongoClient[Raw], database: str, ask: Ask
 ) -> None:
-    """All integers are int, dates are the store's, also beyond the years that Python knows; a DBRef is an object."""
+    """Including dates outside Python's years; a DBRef is an object."""
     far = Document.of({"_id": "far", "ends": [Instant(-(2**63) * 1_000), Instant((2**63 - 1) * 1_000)]})
     noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     client[database][COLLECTION].insert_one(
@@ -653,8 +630,6 @@ def test_what_others_wrote_is_read_exactly(
 
 
 class Commands(CommandListener):
-    """Writes down what is sent."""
-
     def __init__(self) -> None:
         self.sent: dict[str, Any] = {}
 
@@ -670,7 +645,7 @@ class Commands(CommandListener):
 
 @both
 def test_the_defaults_of_the_client_do_not_matter(mongod: MongoServer, database: str, ask: Ask) -> None:
-    """Reads see what a majority has, on the primary; writes are acknowledged by a majority, journaled."""
+    """Reads use the majority on the primary; writes are journaled by a majority."""
     commands = Commands()
     ask(
         mongod.uri,
@@ -693,7 +668,6 @@ def test_the_defaults_of_the_client_do_not_matter(mongod: MongoServer, database:
 
 @both
 def test_a_client_without_acknowledgements_is_refused(mongod: MongoServer, ask: Ask) -> None:
-    """It could not tell the truth about its writes."""
     with pytest.raises(Misuse, match="w=0"):
         ask(mongod.uri, "any", INCREMENT, w=0)
 
@@ -701,7 +675,6 @@ def test_a_client_without_acknowledgements_is_refused(mongod: MongoServer, ask: 
 @both
 @pytest.mark.parametrize("name", ["", "a b", "a.b", "$", 7, "d\ud800", "d" * 64, "é" * 32], ids=ascii)
 def test_a_database_needs_a_name(mongod: MongoServer, ask: Ask, name: Any) -> None:
-    """One that MongoDB has."""
     with pytest.raises(Misuse, match="is not a name of a database"):
         ask(mongod.uri, name)
 
@@ -719,7 +692,7 @@ def test_a_database_needs_a_name(mongod: MongoServer, ask: Ask, name: Any) -> No
     ],
 )
 def test_a_client_of_the_wrong_kind_is_refused(made: Callable[[Any, Any, Any], object]) -> None:
-    """What is taken for one would answer success, and write nothing. What it is shows no secret."""
+    """A client of the other kind would answer success and write nothing."""
     with MongoClient[Raw](connect=False) as sync, pytest.raises(Misuse) as raised:
         made(sync, AsyncMongoClient[Raw](connect=False), f"mongodb://ann:{SECRET}@host")
 
@@ -735,7 +708,7 @@ def test_a_client_of_the_wrong_kind_is_refused(made: Callable[[Any, Any, Any], o
     ids=lambda effect: type(effect).__name__,
 )
 def test_a_standalone_server_is_refused_before_anything_is_asked(standalone: int, ask: Ask, effect: Any) -> None:
-    """It would take the writes, and confirm more than it can. No index is made on it either."""
+    """It would confirm more than it guarantees. No index is made either."""
     with MongoClient[Raw](LOOPBACK, standalone) as looking:
         looking.alone[COLLECTION].insert_one({"_id": "x", "count": 0})
         try:
@@ -755,7 +728,6 @@ def test_a_standalone_server_is_refused_before_anything_is_asked(standalone: int
     ids=lambda asked: asked[0],
 )
 def test_a_kit_refuses_a_standalone_server_before_anything_is_asked(standalone: int, asked: tuple[Any, ...]) -> None:
-    """Of a client of one's own; by both."""
     method, *arguments = asked
 
     async def of_a_loop() -> None:
@@ -777,8 +749,6 @@ def test_a_kit_refuses_a_standalone_server_before_anything_is_asked(standalone: 
 
 @pytest.mark.mongo
 def test_a_change_stream_refuses_a_standalone_server(standalone: int) -> None:
-    """It has none; and says so before it is read, too."""
-
     async def asked() -> None:
         async with AsyncMongoClient[Raw](LOOPBACK, standalone) as client:
             changes = ChangeStream(client, "alone", (COLLECTION,))
@@ -794,7 +764,7 @@ each_store = pytest.mark.parametrize("unique", [NO_INDEXES, UNIQUE], ids=["no in
 
 @each_store
 def test_a_closed_client_is_a_misuse(mongod: MongoServer, database: str, unique: Unique) -> None:
-    """It is not raised into the program as if the world had said it, which would ask again and again."""
+    """Raised into the program as a failure, it would cause endless retries."""
     with MongoClient[Raw](mongod.uri) as closed:
         store = Mongo(closed, database, unique)
         assert store(find_one("others", Eq(ID, "x"))) is None
@@ -806,8 +776,6 @@ def test_a_closed_client_is_a_misuse(mongod: MongoServer, database: str, unique:
 
 @each_store
 def test_a_closed_client_of_an_event_loop_is_a_misuse(mongod: MongoServer, database: str, unique: Unique) -> None:
-    """The same."""
-
     async def ask() -> object:
         async with AsyncMongoClient[Raw](mongod.uri) as closed:
             store = AsyncMongo(closed, database, unique)
@@ -823,7 +791,6 @@ def test_a_closed_client_of_an_event_loop_is_a_misuse(mongod: MongoServer, datab
 @both
 @pytest.mark.parametrize("asked", [SECRET, {"$where": SECRET}, None, Now()], ids=lambda asked: type(asked).__name__)
 def test_what_is_no_operation_is_refused(mongod: MongoServer, database: str, ask: Ask, asked: Any) -> None:
-    """By its type; what it holds is not shown."""
     with pytest.raises(UnknownEffect, match=f"{typed(asked)} where an operation belongs") as raised:
         ask(mongod.uri, database, asked)
 
@@ -851,7 +818,6 @@ each_way = pytest.mark.parametrize("connected", [connected_sync, connected_async
 
 @pytest.fixture(scope="module")
 def standalone() -> Iterator[int]:
-    """The port of a mongod that is not a replica set."""
     keeper = Keeper()
     try:
         [port] = free_ports(1)
@@ -865,7 +831,6 @@ def standalone() -> Iterator[int]:
 
 
 def refusal(connected: Callable[[str], bool], uri: str) -> str:
-    """All that the caller can see of the error."""
     with pytest.raises(TidegateError) as raised:
         connected(uri)
     return "".join(traceback.format_exception(raised.value, chain=True)).partition("TidegateError: ")[2]
@@ -873,7 +838,6 @@ def refusal(connected: Callable[[str], bool], uri: str) -> str:
 
 @each_way
 def test_a_replica_set_is_connected_to(mongod: MongoServer, connected: Callable[[str], bool]) -> None:
-    """And the client works."""
     assert connected(mongod.uri)
 
 
@@ -889,7 +853,7 @@ def test_a_replica_set_is_connected_to(mongod: MongoServer, connected: Callable[
 def test_there_is_a_deadline_unless_the_uri_sets_one(
     mongod: MongoServer, option: str, deadlines: tuple[float | None, ...]
 ) -> None:
-    """The driver would wait for ever for a reply, and for a connection of its pool."""
+    """Otherwise the driver waits forever for a reply or for a pooled connection."""
     with connect(mongod.uri + option) as client:
         pool = client.options.pool_options
         assert (client.options.timeout, pool.socket_timeout, pool.wait_queue_timeout) == deadlines
@@ -897,7 +861,6 @@ def test_there_is_a_deadline_unless_the_uri_sets_one(
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client without a deadline is given less than a second."""
     monkeypatch.setattr(connection_module, "REPLY_MS", 300)
 
 
@@ -917,7 +880,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_client_that_would_wait_for_ever_is_given_a_deadline(
     make_proxy: MakeProxy, database: str, ask: Ask, command: str, effects: list[Any]
 ) -> None:
-    """Where nobody answers. It is longer than the client waits for a server."""
+    """The deadline is longer than server selection."""
     proxy = make_proxy(
         Rule(command, Action.HANG_REPLY, where=lambda body: command != "hello" or body["$db"] == database)
     )
@@ -932,7 +895,6 @@ def test_a_client_that_would_wait_for_ever_is_given_a_deadline(
 
 @contextmanager
 def building_slowly(client: MongoClient[Raw]) -> Iterator[None]:
-    """Within the block no index is finished."""
     point = {"configureFailPoint": "hangAfterStartingIndexBuild"}
     client.admin.command({**point, "mode": "alwaysOn"})
     try:
@@ -951,10 +913,7 @@ def building_slowly(client: MongoClient[Raw]) -> Iterator[None]:
 def test_an_index_takes_longer_than_a_deadline(
     make_proxy: MakeProxy, client: MongoClient[Raw], database: str, ask: Ask, options: dict[str, int]
 ) -> None:
-    """The server drops what it has built for a request that names one, and would begin anew each time.
-
-    Nor is it asked for as long as it builds, for each request would wait there, with nobody to answer.
-    """
+    """The server drops the index build of a request with a deadline and starts over."""
     proxy, began = make_proxy(), time.monotonic()
     with building_slowly(client):
         replies = ask(proxy.uri, database, *[INCREMENT] * 3, unique=UNIQUE, **options)
@@ -972,7 +931,6 @@ def test_an_index_takes_longer_than_a_deadline(
 def test_who_may_not_look_asks_for_an_index_again(
     mongod: MongoServer, client: MongoClient[Raw], database: str, ask: Ask
 ) -> None:
-    """And who meets no collection."""
     with mongod.fail("createIndexes", "aggregate", times=2, errorCode=112):
         [first, second] = ask(mongod.uri, database, *[INCREMENT] * 2, unique=UNIQUE)
     assert isinstance(first, NotApplied)
@@ -983,8 +941,6 @@ def test_who_may_not_look_asks_for_an_index_again(
 
 
 def test_a_client_of_another_event_loop_is_a_misuse(mongodb: str, database: str) -> None:
-    """By its own store, a new one, and who makes indexes."""
-
     async def made() -> AsyncMongoClient[Raw]:
         client = await connect_async(mongodb)
         await AsyncMongo(client, database)(FIND)
@@ -1005,7 +961,6 @@ def test_a_client_of_another_event_loop_is_a_misuse(mongodb: str, database: str)
 
 
 def test_a_session_that_cannot_be_used_is_named(mongodb: str, database: str) -> None:
-    """One of another client, and one that has ended."""
     with MongoClient[Raw](mongodb) as client, MongoClient[Raw](mongodb) as another:
         session = client.start_session()
         with pytest.raises(Misuse, match="a session of another client"):
@@ -1017,7 +972,6 @@ def test_a_session_that_cannot_be_used_is_named(mongodb: str, database: str) -> 
 
 
 def test_of_an_option_that_is_not_known_it_is_said(mongod: MongoServer) -> None:
-    """And not shown."""
     for option in (f"{SECRET}=1", "timeoutMS=-5"):
         with pytest.raises(TidegateError, match="an option is not known, or") as caught:
             connect(f"{mongod.uri}&{option}")
@@ -1025,7 +979,6 @@ def test_of_an_option_that_is_not_known_it_is_said(mongod: MongoServer) -> None:
 
 
 def test_who_gets_no_connection_has_done_nothing(make_proxy: MakeProxy, database: str) -> None:
-    """A pool of one, whose connection waits for a reply."""
     proxy = make_proxy(Rule("find", Action.HANG_REPLY))
     with connect(f"{proxy.uri}&maxPoolSize=1&waitQueueTimeoutMS=100&socketTimeoutMS=1000&retryReads=false") as client:
         store = Mongo(client, database)
@@ -1044,7 +997,6 @@ def test_who_gets_no_connection_has_done_nothing(make_proxy: MakeProxy, database
 @pytest.mark.mongo
 @each_way
 def test_a_mongod_that_is_not_a_replica_set_is_named(standalone: int, connected: Callable[[str], bool]) -> None:
-    """With what to do about it."""
     message = refusal(connected, f"mongodb://{LOOPBACK}:{standalone}")
 
     assert f"the MongoDB at mongodb://{LOOPBACK}:{standalone} is not a replica set" in message
@@ -1063,7 +1015,6 @@ def test_a_replica_set_of_another_name_is_named(mongod: MongoServer, connected: 
 
 @each_way
 def test_a_server_that_does_not_answer_is_named(connected: Callable[[str], bool]) -> None:
-    """By its host, without the password."""
     [port] = free_ports(1)
     uri = f"mongodb://ann:{SECRET}@{LOOPBACK}:{port}/?replicaSet=rs&serverSelectionTimeoutMS=200"
     message = refusal(connected, uri)
@@ -1075,7 +1026,6 @@ def test_a_server_that_does_not_answer_is_named(connected: Callable[[str], bool]
 
 @each_way
 def test_of_many_servers_that_do_not_answer_some_are_named(connected: Callable[[str], bool]) -> None:
-    """A message has a bound, however many hosts a URI has, and what the driver says of each."""
     hosts = ",".join(f"{LOOPBACK}:{port}" for port in free_ports(50))
 
     for option in ("serverSelectionTimeoutMS=200", "nope=1"):
@@ -1086,7 +1036,6 @@ def test_of_many_servers_that_do_not_answer_some_are_named(connected: Callable[[
 
 @each_way
 def test_a_wrong_password_is_reported_and_not_repeated(mongod: MongoServer, connected: Callable[[str], bool]) -> None:
-    """Nor the user's name."""
     message = refusal(connected, mongod.uri.replace("mongodb://", f"mongodb://ann:{SECRET}@"))
 
     assert "does not let us in" in message
@@ -1117,7 +1066,6 @@ BROKEN: Final = (
 @each_way
 @pytest.mark.parametrize("uri", BROKEN, ids=lambda uri: str(uri).replace(SECRET, "***"))
 def test_a_broken_uri_is_reported_and_not_repeated(connected: Callable[[str], bool], uri: Any) -> None:
-    """Wherever the secret stands in it."""
     message = refusal(connected, uri)
 
     assert "cannot be used" in message
@@ -1144,7 +1092,7 @@ q8+OHSMnTSQC6t256qUaAiEAp6B7cPF/+X9+GOl/I7ttG8I5zdrjF0I8onbj9cVY
 fXg=
 -----END CERTIFICATE-----
 """
-"""A key, encrypted by the password "right", and its certificate."""
+"""A key encrypted with the password "right", and its certificate."""
 
 
 @each_way
@@ -1152,7 +1100,7 @@ fXg=
 def test_a_key_that_its_password_does_not_open_is_reported(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], *, connected: Callable[[str], bool], password: str
 ) -> None:
-    """And nobody at the terminal is asked for it. What needs no name is looked at before any name is looked up."""
+    """Without a prompt on the terminal, and before any DNS lookup."""
     (tmp_path / "key.pem").write_text(KEY)
     option = f"tls=true&tlsCertificateKeyFile={tmp_path / 'key.pem'}"
     message = refusal(connected, f"mongodb+srv://ann:p@no.such.host.invalid/?{option}{password}")
@@ -1165,7 +1113,6 @@ def test_a_key_that_its_password_does_not_open_is_reported(
 
 @each_way
 def test_a_key_that_its_password_opens_is_used(tmp_path: Path, connected: Callable[[str], bool]) -> None:
-    """It gets as far as to look for a server."""
     (tmp_path / "key.pem").write_text(KEY)
     [port] = free_ports(1)
     option = f"tls=true&tlsCertificateKeyFile={tmp_path / 'key.pem'}&serverSelectionTimeoutMS=200"
@@ -1176,7 +1123,6 @@ def test_a_key_that_its_password_opens_is_used(tmp_path: Path, connected: Callab
 
 @each_way
 def test_a_name_that_the_dns_does_not_know_is_reported(connected: Callable[[str], bool]) -> None:
-    """Rather than that the URI is wrong, which it is not."""
     message = refusal(connected, f"mongodb+srv://ann:{SECRET}@no.such.host.invalid/")
 
     assert "mongodb+srv://no.such.host.invalid cannot be used" in message
@@ -1198,12 +1144,10 @@ def test_a_name_that_the_dns_does_not_know_is_reported(connected: Callable[[str]
     ],
 )
 def test_of_a_uri_only_the_hosts_are_shown(uri: str, shown: str) -> None:
-    """And not even they, if it is not clear which part is which."""
     assert masked(uri) == shown
 
 
 def test_a_missing_driver_is_named() -> None:
-    """With the command that installs it."""
     code = "import sys; sys.modules['pymongo'] = None; import tidegate_adapters.mongo"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=Path.cwd())
 

@@ -1,13 +1,12 @@
-"""A set of three nodes under steady load, while its primary steps down, is killed, stands still, and is cut off.
+"""A set of three nodes under load, whose primary steps down, is killed, paused or cut off.
 
-Each thread moves a record of its own to and fro, by what it knows of it and by a look in turn, so each answer can be checked:
-a grant that is lost, or a request that is done twice, shows in the versions. Clients wait for a reply for `REPLY_MS`, and
-elections take a second; then work goes on within three seconds more, or where the primary stands still, which nobody is
-told, after those time-outs and the election.
+Each thread moves its own record and knows every grant, so versions show lost and repeated requests.
+Elections take a second, and work resumes within three more; after a pause, which no client notices,
+within the timeouts and the election.
 
-A primary is cut off where a black pipe in front of it takes no connections, or lets nothing pass; what it sends itself goes
-out. Where it is refused the others notice and elect another. Where all hangs, and its own heartbeats say that it is well,
-none is elected: work goes on when the link is back. Where those are lost, too, another is elected.
+A pipe before the primary refuses connections or lets nothing in; the primary's own traffic gets
+out. If it refuses, the others elect a primary. If it hangs, the primary's heartbeats prevent an
+election. If these are lost too, the others elect a primary.
 """
 
 from __future__ import annotations
@@ -53,10 +52,9 @@ from tidegate_adapters.testing.black_pipe import Action, BlackPipe, Link, Rule
 THREADS: Final = 6
 ELECTION_S: Final = 1.0
 ALLOWANCE_S: Final = 3.0
-"""For a busy machine, beyond the longest that was seen of the driver alone where the primary is cut off: 2 s where it refuses, and as
-long as the link hangs."""
+"""For a busy machine. Measured when cut off: 2 s if refused, else as long as the link hangs."""
 PAUSED_S: Final = 23.2 + 2 * ALLOWANCE_S
-"""The same where it is paused, and once more for the time-outs of connections and replies: 25.5 s were seen under load."""
+"""With the primary paused, plus connection and reply timeouts; 25.5 s were measured under load."""
 REPLY_MS: Final = 1_500
 TABLE: Final = StatusTable(
     frozenset({"free"}),
@@ -71,15 +69,6 @@ OFTEN: Final = Pauses(Exponential(50 * MILLISECOND, cap=400 * MILLISECOND))
 
 @attrs.define
 class Mover:
-    """Moves its record to and fro until it is asked to stop.
-
-    Attributes:
-        key: Of its record.
-        at: What its last grant made of it.
-        granted: When each grant was answered, in seconds.
-        others: Answers that were no grant.
-    """
-
     key: str
     at: StatusRecord | None = None
     granted: list[float] = attrs.field(factory=list)
@@ -106,11 +95,10 @@ class Mover:
                 time.sleep(0.002)
 
     def is_at_work(self, since: float) -> bool:
-        """Whether it was granted something again and again since then."""
         return len(self.granted) > 20 and self.granted[-20] > since
 
     def gap(self, begin: float) -> float:
-        """The longest time without a grant that ended since then."""
+        """The longest time without a grant that ended after `begin`."""
         return max(after - before for before, after in pairwise(self.granted) if after > begin)
 
 
@@ -120,7 +108,6 @@ def at_work(movers: list[Mover], since: float) -> bool:
 
 @contextmanager
 def telling(movers: list[Mover], threads: list[threading.Thread]) -> Iterator[None]:
-    """What is waited for in vain comes with what each of them is about."""
     try:
         yield
     except TimeoutError as error:
@@ -158,7 +145,7 @@ def killed(server: MongoServer) -> None:
 
 
 def stood_still(server: MongoServer) -> None:
-    """Until another one leads; then it comes back, and believes for a moment that it still does."""
+    """Pauses the primary until another leads; on return it briefly believes that it still leads."""
     primary = server.primary()
     assert primary is not None
     server.signal(primary, signal.SIGSTOP)
@@ -179,10 +166,7 @@ def stood_still(server: MongoServer) -> None:
 
 
 def survived(server: MongoServer, database: str, strike: Callable[[list[Mover]], object]) -> float:
-    """Strike while all are at work, check all that was answered, and tell the longest time without a grant.
-
-    Law TR4 through failovers: versions are the grants, one for one, and each stands in the history under its request.
-    """
+    """Law TR4 through failovers; returns the longest time without a grant."""
     stops, movers = threading.Event(), [Mover(f"r{n}") for n in range(THREADS)]
     uri = f"{server.uri}&socketTimeoutMS={REPLY_MS}&connectTimeoutMS={REPLY_MS}"
     threads = [threading.Thread(target=mover.move, args=(uri, database, stops), daemon=True) for mover in movers]
@@ -226,13 +210,12 @@ def survived(server: MongoServer, database: str, strike: Callable[[list[Mover]],
     ],
 )
 def test_no_grant_is_lost_and_none_is_doubled(three: MongoServer, strike: Any, most_s: float) -> None:
-    """And work goes on in time."""
     assert survived(three, f"failover-{strike.__name__}", lambda _: strike(three)) < most_s
 
 
 @pytest.mark.parametrize("connected", [connect, lambda uri: asyncio.run(connect_async(uri))], ids=["sync", "async"])
 def test_nobody_reads_from_a_node_that_follows(three: MongoServer, connected: Callable[[str], object]) -> None:
-    """A driver that is connected to one node directly reads there, whatever it is, and what it reads may be old."""
+    """A directly connected driver reads there, and the data may be old."""
     wait_until(lambda: three.primary() is not None, "a primary")
     primary = three.primary()
     follows = next(node for node in range(3) if node != primary)
@@ -245,7 +228,7 @@ def test_nobody_reads_from_a_node_that_follows(three: MongoServer, connected: Ca
 
 
 def test_a_new_primary_tells_nothing_from_before(three: MongoServer) -> None:
-    """Though it does not know yet what a majority has, and says so to clients that do not ask for more: mongod answers from before."""
+    """Clients with a weaker read concern would get old data."""
     database, key = f"before-{uuid.uuid4().hex}", Eq(ID, "a")
     old = three.primary()
     others = [node for node in range(3) if node != old]
@@ -262,14 +245,14 @@ def test_a_new_primary_tells_nothing_from_before(three: MongoServer) -> None:
         return doc[N]
 
     def all_have_it() -> bool:
-        """Whoever has no such state of a majority when it is made unaware would not answer at all."""
+        """A node without a majority snapshot would not answer at all."""
         for node in others:
             with three.client(node) as client:
                 things = client[database].get_collection("things", read_concern=ReadConcern("majority"))
                 try:
                     if things.find_one({"_id": "a"}) is None:
                         return False
-                except NotPrimaryError:  # it recovers still from what a test before has done to it
+                except NotPrimaryError:  # it still recovers from an earlier test
                     return False
         return True
 
@@ -295,7 +278,7 @@ def test_a_new_primary_tells_nothing_from_before(three: MongoServer) -> None:
 
 
 def test_an_index_is_made_while_a_node_is_dead(three: MongoServer) -> None:
-    """By default it would wait for all that vote, and whoever needs the index with it."""
+    """By default the server waits for all voting nodes."""
     dead = next(node for node in range(3) if node != three.primary())
     with connect(f"{three.uri}&socketTimeoutMS=5000") as client:
         client["indexed"].things.insert_one({"_id": "a", "n": 1})
@@ -315,8 +298,6 @@ LOST: Final = ("replSetHeartbeat", "replSetUpdatePosition")
 @final
 @attrs.frozen
 class Piped:
-    """A set of three nodes, and the pipe in front of each."""
-
     server: MongoServer
     pipes: tuple[BlackPipe, ...]
 
@@ -337,7 +318,7 @@ def piped() -> Iterator[Piped]:
 
 
 def cut(piped: Piped, movers: list[Mover], *, link: Link, both_ways: bool = False, until_at_work: bool) -> None:
-    """Cut the primary off, until all are at work without it, or for `HOLE_S`."""
+    """Cut the primary off until all movers work without it, or for `HOLE_S`."""
     old = piped.primary()
     name = f"127.0.0.1:{piped.pipes[old].port}"
     began = time.monotonic()
@@ -361,13 +342,11 @@ CUTS: Final = {
     "hanging": (partial(cut, link=Link.HANGING, until_at_work=False), HOLE_S + ALLOWANCE_S),
     "hanging both ways": (partial(cut, link=Link.HANGING, both_ways=True, until_at_work=True), PAUSED_S),
 }
-"""How, and how long it takes at most until all are at work again. With replies and connections waited for as long as
-`REPLY_MS`, it was 2 s, as long as the link hung, and 10 s, which is when the nodes give up a heartbeat, but also 22 s."""
+"""Most seconds without work. Measured: 2, as long as the link hung, and 10, once 22."""
 
 
 @pytest.mark.parametrize("name", CUTS_OFF)
 def test_no_grant_is_lost_where_the_primary_is_cut_off(piped: Piped, name: str) -> None:
-    """Nor doubled; and where another is elected, work goes on while the old one is away."""
     strike, most_s = CUTS[name]
 
     assert survived(piped.server, f"cut-{name.replace(' ', '-')}", partial(strike, piped)) < most_s
@@ -377,11 +356,6 @@ def test_no_grant_is_lost_where_the_primary_is_cut_off(piped: Piped, name: str) 
 
 
 async def reactive(app: Application, server: MongoServer) -> dict[str, int]:
-    """Two processes of an application, while documents are written and the primary is killed.
-
-    Returns:
-        What the documents say in the end.
-    """
     async with AsyncMongoClient[dict[str, Any]](server.uri) as client:
         database = client[app.database]
         for _ in range(2):
@@ -401,7 +375,6 @@ async def reactive(app: Application, server: MongoServer) -> dict[str, int]:
 
 @pytest.mark.long  # the storm over reactive tasks kills processes; failovers are survived above
 def test_what_documents_say_is_handled_though_the_primary_is_killed(three: MongoServer, tmp_path: Path) -> None:
-    """And by one at a time, under a higher token each time."""
     app = Application(tmp_path, three.uri, f"failover-{uuid.uuid4().hex[:8]}")
     try:
         said = asyncio.run(reactive(app, three))

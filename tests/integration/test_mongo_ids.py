@@ -1,5 +1,3 @@
-"""Ids of every type on a real server: in which order they are found, and that tasks follow documents under any of them."""
-
 from __future__ import annotations
 
 import datetime as dt
@@ -49,14 +47,13 @@ IDS: Final[tuple[Any, ...]] = (
 
 @pytest.fixture
 def held(mongodb: str, database: str) -> Any:
-    """The database, and a way to carry out effects on it."""
     plain: MongoClient[dict[str, Any]] = MongoClient(mongodb)
     with connect(mongodb) as client, plain:
         yield plain[database], documents(Mongo(client, database))
 
 
 def test_ids_are_found_in_the_order_of_all_types(held: Any) -> None:
-    """Law D4: the server sorts as `in_order` does, page by page, and no page leaves an id out or finds one twice."""
+    """Law D4."""
     database, handlers = held
     database.things.insert_many([{"_id": each} for each in IDS])
     handle = choosing(handlers, local())
@@ -74,7 +71,6 @@ def test_ids_are_found_in_the_order_of_all_types(held: Any) -> None:
 
 
 def test_a_page_is_read_from_the_index_of_the_ids(held: Any) -> None:
-    """However far a scan has come, it looks at as many documents as it finds."""
     database, handlers = held
     database.things.insert_many([{"_id": number} for number in range(500)])
     found = run(asks("things", 450), choosing(handlers, local()))
@@ -92,7 +88,7 @@ async def asks(collection: str, last: int) -> tuple[Document, ...]:
 
 
 def test_every_document_is_reconciled_whatever_its_id(held: Any) -> None:
-    """Law RJ1: also behind a thousand, and behind the last id of one type."""
+    """Law RJ1: also beyond a thousand, and after the last id of a type."""
     database, handlers = held
     ids = [*IDS, *(f"{number:05}" for number in range(1_500))]
     database.orders.insert_many([{"_id": each} for each in ids])
@@ -122,7 +118,6 @@ async def stored() -> Document:
 
 
 def test_a_task_follows_documents_under_any_id(held: Any) -> None:
-    """Each has a record of its own, and is handled once; one whose handler raises is tried again by the policy."""
     database, handlers = held
     database.orders.insert_many([{"_id": each, "total": number} for number, each in enumerate(IDS)])
     handled: list[Value] = []
@@ -158,7 +153,6 @@ async def find(collection: str) -> tuple[Document, ...]:
 
 
 def worked(task: ReactiveTask, handle: Handle) -> list[Ran]:
-    """What came of the runs until nothing was due."""
     ran: list[Ran] = []
     while (one := run(task.work_one("w1"), handle)) is not Idle.NOTHING_DUE:
         assert isinstance(one, Ran)

@@ -1,5 +1,3 @@
-"""Updates with a time limit at the server (`UpdateOne.within`), on a real MongoDB and by each kind of client."""
-
 from __future__ import annotations
 
 import time
@@ -33,7 +31,7 @@ BULK: Final = bulk_update(added("a"), added("held"), added("c"), within=SHORT)
 def test_a_write_of_what_a_transaction_holds_ends_when_its_limit_runs_out(
     mongodb: str, database: str, effect: UpdateOne | BulkUpdate, options: str, *, is_async: bool
 ) -> None:
-    """The server says so, whatever deadline the client has; what the request has written before stays."""
+    """Earlier writes of the request stay."""
 
     async def asked() -> object:
         async with await connect_async(mongodb + options) as client:

@@ -1,5 +1,3 @@
-"""The driver's conditions, given up and cancelled at the worst moment: their lock is free afterwards."""
-
 from __future__ import annotations
 
 import asyncio
@@ -12,7 +10,7 @@ from tidegate_adapters.mongo.locks import mend_locks
 
 
 async def _is_left_locked() -> bool:
-    """Whether somebody who waits at a condition up to a time limit, and is cancelled after it, leaves its lock behind."""
+    """Whether a waiter that times out and is cancelled leaves the condition's lock held."""
     condition = lock._async_create_condition(lock._async_create_lock())  # noqa: SLF001  what its clients call
 
     async def waits() -> None:
@@ -20,11 +18,11 @@ async def _is_left_locked() -> bool:
             await lock._async_cond_wait(condition, 0.001)  # noqa: SLF001
 
     task = asyncio.create_task(waits())
-    await asyncio.sleep(0)  # it begins, and has the lock
-    async with condition:  # it waits, and has left it
-        await asyncio.sleep(0.01)  # its time is over
+    await asyncio.sleep(0)  # the waiter starts and takes the lock
+    async with condition:  # the waiter waits without the lock
+        await asyncio.sleep(0.01)  # the waiter times out
         for _ in range(5):
-            await asyncio.sleep(0)  # and it wants the lock again
+            await asyncio.sleep(0)  # and wants the lock back
         task.cancel()
     _ = await asyncio.wait([task], timeout=1)
     await asyncio.sleep(0.01)
@@ -33,19 +31,17 @@ async def _is_left_locked() -> bool:
 
 @pytest.fixture
 def unmended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The driver as it comes."""
     monkeypatch.setattr(lock, "wait_for", asyncio.wait_for)
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="wait_for needs no task there")
 @pytest.mark.usefixtures("unmended")
 def test_the_driver_as_it_comes_leaves_a_lock_behind() -> None:
-    """Where this fails, the driver has mended it, and `mongo.locks` can go."""
+    """If this fails, the driver is fixed, and `mongo.locks` can go."""
     assert asyncio.run(_is_left_locked())
 
 
 @pytest.mark.usefixtures("unmended")
 def test_no_lock_is_left_behind() -> None:
-    """Nor on later Pythons, where nothing is changed."""
     mend_locks()
     assert not asyncio.run(_is_left_locked())

@@ -1,6 +1,4 @@
-"""Finds by a sort on a real MongoDB: indexes serve them, each page reads no further than it is long, and who takes the first
-takes it alone. That the order is that of the simulated world is in `test_mongo_agreement`.
-"""
+"""Sorted finds use indexes on a real MongoDB. `test_mongo_agreement` tests the order itself."""
 
 from __future__ import annotations
 
@@ -56,8 +54,6 @@ EACH: Final = 2_000
 
 
 class Asked(CommandListener):
-    """The finds that a client sends, to be explained."""
-
     def __init__(self) -> None:
         self.finds: list[dict[str, Any]] = []
 
@@ -79,7 +75,6 @@ def client(mongodb: str) -> Iterator[MongoClient[dict[str, Any]]]:
 
 
 def filled(client: MongoClient[dict[str, Any]], database: str) -> Mongo:
-    """A store of jobs; a third has no priority, and their times lie on both sides of now."""
     now, chance = process_clock(), Random(3)
     store = Mongo(client, database, indexes=INDEXES)
     assert store(find_one("jobs", Eq(ID, "none"))) is None
@@ -94,7 +89,6 @@ def filled(client: MongoClient[dict[str, Any]], database: str) -> Mongo:
 
 
 def explained(client: MongoClient[dict[str, Any]], database: str) -> tuple[set[str], int]:
-    """The stages of the last find, and how many keys of the index it looked at."""
     asked = ASKED.finds[-1]
     wanted = {"find", "filter", "sort", "limit", "projection", "findAndModify", "query", "update", "fields", "new"}
     command = {key: held for key, held in asked.items() if key in wanted}
@@ -110,7 +104,6 @@ def stages(plan: Any) -> set[str]:
 
 
 def test_the_first_that_is_due_is_found_by_its_index(client: MongoClient[dict[str, Any]], database: str) -> None:
-    """Neither those behind it, nor those before it that are not due yet, are sorted or looked at one by one."""
     store = filled(client, database)
     free = AllOf((Eq(STATE, "free"), OlderThan(DUE_AT, 0)))
     found = store(find_one("jobs", free, sort=URGENT))
@@ -131,7 +124,6 @@ def test_the_first_that_is_due_is_found_by_its_index(client: MongoClient[dict[st
 def test_a_page_reads_no_further_than_it_is_long(
     client: MongoClient[dict[str, Any]], database: str, where: Any
 ) -> None:
-    """From the beginning, from among those that are alike, and from those without a priority, which come last."""
     store = filled(client, database)
     fields: Fields = (PRIORITY, DUE_AT)
     everything = run(paged(where, 1_000, fields), choosing(documents(store), local()))
@@ -160,7 +152,6 @@ async def paged(where: Any, limit: int, fields: Fields) -> tuple[Document, ...]:
 
 
 def test_who_takes_the_first_takes_it_alone(mongodb: str, database: str) -> None:
-    """Many at once, each in one command: every job is taken once, and nobody takes one while a more urgent one is free."""
     with connect(mongodb) as client, ThreadPoolExecutor(8) as pool:
         store = Mongo(client, database, indexes=INDEXES)
         for number in Random(5).sample(range(120), 120):
@@ -183,7 +174,6 @@ def test_who_takes_the_first_takes_it_alone(mongodb: str, database: str) -> None
 
 
 def test_indexes_are_made_once_by_whoever_comes_first(mongodb: str, database: str) -> None:
-    """Of threads and tasks, beside unique ones; a partial one holds what it says."""
     with MongoClient[dict[str, Any]](mongodb) as client, ThreadPoolExecutor(8) as pool:
         stores = [Mongo(client, database, {"jobs": ((OWNER,),)}, INDEXES) for _ in range(4)]
         assert {*pool.map(lambda n: stores[n % 4](find_one("jobs", Eq(ID, n))), range(16))} == {None}
@@ -202,7 +192,6 @@ def test_indexes_are_made_once_by_whoever_comes_first(mongodb: str, database: st
 
 
 def test_a_reactive_task_finds_what_is_due_by_its_index(client: MongoClient[dict[str, Any]], database: str) -> None:
-    """However many records are finished, or due later; and what has waited longest comes first."""
     task, now = ReactiveTask(name="bill", source="orders"), process_clock()
     store = Mongo(client, database, indexes=task.indexes)
     store(find_one(task.records, Eq(ID, "none")))
@@ -221,7 +210,6 @@ def test_a_reactive_task_finds_what_is_due_by_its_index(client: MongoClient[dict
 def test_a_pass_of_recovery_reads_what_is_not_finished_and_no_more(
     client: MongoClient[dict[str, Any]], database: str
 ) -> None:
-    """By its index, in the order of the ids, a page after the other: neither what is finished nor the next page."""
     recoverer = Recoverer(me="r", dead_after=MINUTE)
     store = Mongo(client, database, indexes=recoverer.indexes)
     client[database].invocations.insert_many(
@@ -241,7 +229,7 @@ def test_a_pass_of_recovery_reads_what_is_not_finished_and_no_more(
 def test_a_process_reads_what_is_in_its_name_and_nothing_of_others(
     client: MongoClient[dict[str, Any]], database: str
 ) -> None:
-    """With each beat, by an index that an app makes: however many run elsewhere."""
+    """Each heartbeat uses an index that an app makes."""
     app = Orchestrator(Embedded(), "jobs")
     names, handle = app.collections, choosing(documents(Mongo(client, database, indexes=app.indexes)), local())
     client[database][names.invocations].insert_many(
@@ -260,7 +248,7 @@ def test_a_process_reads_what_is_in_its_name_and_nothing_of_others(
 def test_a_glance_reads_what_is_due_of_all_its_tasks_and_nothing_else(
     client: MongoClient[dict[str, Any]], database: str
 ) -> None:
-    """By the partial index that a look has, too: however many records are over, or due later."""
+    """By the partial index that `take` uses too."""
     now, tasks = process_clock(), ("bill", "ship", "tell")
     made = ReactiveTask(name="bill", source="orders").indexes
     handle = choosing(documents(Mongo(client, database, indexes=made)), local())

@@ -1,6 +1,4 @@
-"""Each way in which a real MongoDB fails a write, for each operation, sync and async, with and without `retryWrites`: what
-the program is told, held against what was done.
-"""
+"""Each way a real MongoDB fails a write: what the program learns, compared with the data."""
 
 from __future__ import annotations
 
@@ -73,18 +71,16 @@ WRITES: Final[Mapping[str, Operation]] = {
     "in bulk": bulk_update(update_one(COLLECTION, Eq(ID, "in bulk"), Add(COUNT, 1))),
     "all inserted": insert_many(COLLECTION, Document.of({"_id": "all inserted", "count": 1})),
 }
-"""By the id of what they write; each once."""
 MANY: Final = ("all updated", "all deleted", "in bulk", "all inserted")
-"""Of these a part may have been done before the server says no."""
+"""The server may refuse these after doing a part."""
 ONCE: Final = ("all updated", "all deleted")
-"""These the driver never sends again."""
+"""The driver never retries these."""
 
 
 DELETED: Final = ("deleted", "all deleted")
 
 
 def done(things: Collection[Raw]) -> set[str]:
-    """Which of the writes were carried out, all others not at all."""
     now = {each["_id"]: each["count"] for each in things.find()}
     assert now.keys() <= WRITES.keys()
     assert set(now.values()) <= {0, 1}
@@ -92,7 +88,7 @@ def done(things: Collection[Raw]) -> set[str]:
 
 
 PATIENT: Final = {"socketTimeoutMS": 20_000}
-"""Without it, the driver is given a deadline for all of its tries, which are more than two then."""
+"""Otherwise the driver gets one deadline for all tries and makes more than two."""
 
 
 def ask_sync(uri: str, database: str, options: Raw, operations: Operations = WRITES) -> list[object]:
@@ -116,7 +112,7 @@ def ask_async(uri: str, database: str, options: Raw, operations: Operations = WR
 
 
 def of(effect: Asked, database: str) -> str:
-    """The database that is asked; all ask for the time when they begin, so who asks for nothing else has one of its own."""
+    """Every store asks for the time first, so `StoreTime` has a database of its own."""
     return f"{database}-t" if isinstance(effect, StoreTime) else database
 
 
@@ -125,7 +121,6 @@ both = pytest.mark.parametrize("ask", [ask_sync, ask_async], ids=["sync", "async
 
 @pytest.fixture
 def things(mongod: MongoServer, database: str) -> Iterator[Collection[Raw]]:
-    """The collection, by a client that is spared."""
     with MongoClient[Raw](mongod.uri) as looking:
         looking[database][COLLECTION].insert_many(map(dict, THERE))
         yield looking[database][COLLECTION]
@@ -160,17 +155,17 @@ FAULTS: Final[Mapping[str, tuple[Raw, Outcome]]] = {
     "done and not the primary": (concerned(10107), NotDurable),
     "done and not authorised": (concerned(13), NotDurable),
 }
-"""What failCommand does to every request, and what the program is told; with `NotDurable` all is done, else nothing."""
+"""What failCommand does to every request, and the outcome. Only `NotDurable` writes are applied."""
 
 
 def of_many(key: str, name: str, outcome: Outcome) -> Outcome:
-    """Of a write of many, "not now" is no news, unless it is said of the whole request."""
+    """A write of many proves nothing by "not now" unless the whole request was rejected."""
     is_of_part = key in MANY and name in {"conflict", "not the primary", "stepped down"}
     return Ambiguous if is_of_part else outcome
 
 
 EARLY: Final = ("not the primary", "stepped down", "overloaded", "turned away")
-"""What says nothing of an earlier request."""
+"""These prove nothing about an earlier request."""
 
 
 @pytest.mark.parametrize(
@@ -186,7 +181,6 @@ EARLY: Final = ("not the primary", "stepped down", "overloaded", "turned away")
 def test_the_program_is_told_what_was_done(
     mongod: MongoServer, things: Collection[Raw], *, ask: Ask, name: str, retries: bool
 ) -> None:
-    """The same with `retryWrites` as without: a client that tells of its requests hides nothing and blurs nothing."""
     data, outcome = FAULTS[name]
     database = things.database.name
     with mongod.fail(*COMMANDS, appName=database, **data):
@@ -201,7 +195,7 @@ def test_the_program_is_told_what_was_done(
 def test_of_a_client_that_does_not_tell_less_is_known(
     mongod: MongoServer, things: Collection[Raw], ask: Ask, name: str
 ) -> None:
-    """What is said before anything is looked up may follow a request that was done."""
+    """An early rejection may follow a request that was applied."""
     data, outcome = FAULTS[name]
     database = things.database.name
     with mongod.fail(*COMMANDS, appName=database, **data):
@@ -214,7 +208,7 @@ def test_of_a_client_that_does_not_tell_less_is_known(
 @both
 @pytest.mark.parametrize("name", ["shut down", "closed", "done and shut down", "done and not the primary"])
 def test_what_the_driver_mends_is_done_once(mongod: MongoServer, things: Collection[Raw], ask: Ask, name: str) -> None:
-    """All of them fail once; `times` is for all commands together, so one of them may meet it twice."""
+    """`times` counts all commands, so one write may meet the fault twice."""
     data, _ = FAULTS[name]
     database = things.database.name
     with mongod.fail(*COMMANDS, times=1, appName=database, **data):
@@ -231,7 +225,7 @@ def test_what_the_driver_mends_is_done_once(mongod: MongoServer, things: Collect
 def test_what_is_lost_on_the_way_is_ambiguous_and_done_once_at_most(
     make_proxy: MakeProxy, things: Collection[Raw], *, ask: Ask, action: Action, is_done: bool, retries: bool
 ) -> None:
-    """Requests and replies, each time: the second request is recognised by the server, but nobody tells."""
+    """The server recognises the retry, but the answer is lost as well."""
     proxy = make_proxy(*(Rule(command, action) for command in COMMANDS))
     replies = ask(proxy.uri, things.database.name, {"retryWrites": retries, "event_listeners": [Attempts()]})
 
@@ -239,13 +233,13 @@ def test_what_is_lost_on_the_way_is_ambiguous_and_done_once_at_most(
     assert done(things) == (set(WRITES) if is_done else set())
 
 
-# --- each way of a request, once ----------------------------------------------------------------------------------------
+# --- each fault of a request, once --------------------------------------------------------------------------------------
 
 TIMEOUT_MS: Final = 2_000
 LATE_S: Final = 3.0
 PEOPLE: Final = "people"
 PLANNING: Final = ("changed", "orphaned", "counted")
-"""What planners ask, by the name of the task."""
+"""Planner queries, by the name of the task."""
 OPERATIONS: Final[Operations] = {
     **WRITES,
     "read": find_one(PEOPLE, Eq(ID, "read")),
@@ -262,12 +256,8 @@ COMMAND: Final = {
     "read": "find", "all read": "find", "told the time": "hello", "indexed": "createIndexes",
     **dict.fromkeys(PLANNING, "aggregate"),
 }  # fmt: skip
-"""Which command of each operation meets what happens."""
 NEVER_AGAIN: Final = {*ONCE, *PLANNING, "told the time", "indexed"}
-"""The driver sends these once, whatever becomes of them."""
-
 LOST: Final = (Action.CUT_REQUEST, Action.HANG_REQUEST, Action.ANSWER)
-"""After these the request is not done."""
 DELAYS: Final = {Action.DELAY_REQUEST: LATE_S, Action.DELAY_REPLY: LATE_S}
 ANSWERS: Final = {
     Action.ANSWER: command_error(11600, "RetryableWriteError"), Action.AMEND: write_concern_error(91, "RetryableWriteError"),
@@ -282,14 +272,11 @@ ANSWERED: Final[Mapping[str, object]] = {
     "orphaned": PlanPage(),
     "counted": (),
 }
-"""The replies; of the time nobody knows."""
+"""The replies; that of the time is not predictable."""
 CELLS: Final = [*product(Action, ("sync", "async"), (False, True))]
-"""Each is of all operations at once."""
 
 
 def rule_for(key: str, action: Action, database: str) -> Rule:
-    """What strikes the first request of that operation, and no other."""
-
     def is_its(body: Body) -> bool:
         return body["$db"] == database if key == "told the time" else key == "indexed" or f"'{key}'" in repr(body)
 
@@ -304,7 +291,6 @@ def rule_for(key: str, action: Action, database: str) -> Rule:
 
 
 def expected(key: str, action: Action, *, retries: bool) -> tuple[type[Failure] | None, bool]:
-    """What the program is told, None for a reply; and whether it is done in the end."""
     is_mended = retries and key not in NEVER_AGAIN and action is not Action.GARBLE_REPLY
     if action is Action.FORWARD or is_mended:
         return None, True
@@ -312,7 +298,7 @@ def expected(key: str, action: Action, *, retries: bool) -> tuple[type[Failure] 
         return NotApplied, False
     if action is Action.AMEND:
         return (NotDurable, True) if key in WRITES else (None, True)
-    is_sent = key != "told the time"  # what fails is whether it is a replica set, which a store asks first
+    is_sent = key != "told the time"  # the replica set check, which comes first, fails
     return Ambiguous if is_sent else NotApplied, action not in LOST
 
 
@@ -320,7 +306,6 @@ def expected(key: str, action: Action, *, retries: bool) -> tuple[type[Failure] 
 def test_whatever_becomes_of_a_request_the_program_is_told_and_it_is_done_once_at_most(
     make_proxy: MakeProxy, things: Collection[Raw], action: Action, how: str, *, retries: bool
 ) -> None:
-    """Each way of it, each operation, with each kind of client, with the driver's second attempts and without."""
     database, ask = things.database.name, ask_sync if how == "sync" else ask_async
     people = things.database[PEOPLE].with_options(write_concern=WriteConcern("majority"))
     people.insert_many([{"_id": "read"}, {"_id": "all read"}])
@@ -331,7 +316,7 @@ def test_whatever_becomes_of_a_request_the_program_is_told_and_it_is_done_once_a
         "retryWrites": retries, "retryReads": retries, "socketTimeoutMS": TIMEOUT_MS, "event_listeners": [Attempts()],
     }  # fmt: skip
     replies = dict(zip(OPERATIONS, ask(proxy.uri, database, options, OPERATIONS), strict=True))
-    time.sleep(LATE_S - TIMEOUT_MS / 1_000 + 1 if action in DELAYS else 0)  # what is under way arrives
+    time.sleep(LATE_S - TIMEOUT_MS / 1_000 + 1 if action in DELAYS else 0)  # requests in flight arrive
 
     told = {key: type(reply) if isinstance(reply, Failure) else None for key, reply in replies.items()}
     meant = {key: expected(key, action, retries=retries) for key in OPERATIONS}
@@ -344,12 +329,11 @@ def test_whatever_becomes_of_a_request_the_program_is_told_and_it_is_done_once_a
 
 
 UNSAID: Final = {121, 11000, 391}
-"""With the first two go details that no fail point has; at the third the driver shows its credentials, and sends again."""
+"""121 and 11000 need details that no fail point has; at 391 the driver retries."""
 
 
 @pytest.mark.parametrize("kind", ["errorCode", "writeConcernError"])
 def test_no_code_is_believed_against_the_data(mongod: MongoServer, things: Collection[Raw], kind: str) -> None:
-    """Each of the table is said by the server, instead of a write or after it."""
     database = things.database.name
     wrong = []
     count = 0
@@ -367,14 +351,12 @@ def test_no_code_is_believed_against_the_data(mongod: MongoServer, things: Colle
     assert wrong == []
 
 
-# --- a deadline, within which the driver sends as often as it can ---------------------------------------------------------
+# --- repeated retries of the driver within a deadline ---------------------------------------------------------------------
 
 COURSE: Final = (Action.CUT_REQUEST, Action.CUT_REPLY, Action.ANSWER, Action.AMEND)
-"""What becomes of the requests for one write, one after the other; what comes then is let through."""
 
 
 def of_each(action: Action, times: int | None) -> Iterator[Rule]:
-    """Strikes each of the writes so many times."""
     for key in WRITES:
         is_its = partial(_writes, key)
         yield Rule(COMMAND[key], action, is_its, times=times, reply=ANSWERS.get(action, {}))
@@ -388,7 +370,6 @@ def _writes(key: str, body: Body) -> bool:
 def test_what_the_driver_sends_five_times_is_done_once(
     make_proxy: MakeProxy, things: Collection[Raw], ask: Ask
 ) -> None:
-    """Within a deadline it sends again and again, not only once."""
     proxy = make_proxy(*(rule for action in COURSE for rule in of_each(action, 1)))
     options = {"timeoutMS": 15_000, "socketTimeoutMS": None, "event_listeners": [Attempts()]}
     replies = dict(zip(WRITES, ask(proxy.uri, things.database.name, options), strict=True))
@@ -404,7 +385,6 @@ def test_what_the_driver_sends_five_times_is_done_once(
 def test_what_the_driver_sends_until_its_deadline_is_ambiguous(
     make_proxy: MakeProxy, things: Collection[Raw], ask: Ask
 ) -> None:
-    """Each is done, at the first request, and nobody hears of it."""
     proxy = make_proxy(*of_each(Action.CUT_REPLY, None))
     options = {"timeoutMS": 1_500, "socketTimeoutMS": None, "event_listeners": [Attempts()]}
     replies = ask(proxy.uri, things.database.name, options)
@@ -419,7 +399,7 @@ def test_what_the_driver_sends_until_its_deadline_is_ambiguous(
 def test_a_no_to_the_drivers_third_request_says_nothing_of_one_without_an_answer(
     make_proxy: MakeProxy, things: Collection[Raw], key: str, first: Action
 ) -> None:
-    """Though the second one was answered; where both were, with what proves that they wrote nothing, it stands."""
+    """The refusal is certain only if both earlier requests were answered and wrote nothing."""
     things.insert_one({"_id": "inserted"})
     things.delete_one({"_id": "updated"})
     nothing = command_error(10107, "RetryableWriteError")

@@ -1,4 +1,4 @@
-"""A planner asks a real MongoDB which documents it has to look at: what it answers is what the core decides, and only ids travel."""
+"""A planner queries a real MongoDB for documents to plan; the server decides as the core does."""
 
 from __future__ import annotations
 
@@ -64,8 +64,6 @@ RECORDS: Final = (
 
 
 class Replies(CommandListener):
-    """What the server has answered to aggregations."""
-
     def __init__(self) -> None:
         self.found: list[Any] = []
 
@@ -86,13 +84,11 @@ def collection(mongodb: str, database: str) -> Iterator[Collection[Raw]]:
 
 
 def keys() -> list[Value]:
-    """Ids of all types, in order, as they are read."""
     read: list[Raw] = [bson.decode(bson.encode({"_id": each}), CODEC) for each in IDS]
     return sorted((loaded(each, "ids")[KEY] for each in read), key=in_order)
 
 
 def records_of(kind: str, key: Value, was: Document, seen: Document | NotComputed) -> list[Raw]:
-    """The records that a document has; `was` is its snapshot before."""
     held: Raw = {"task": TASK, "document": stored(key), "status": "completed"}
     match kind:
         case "of what it is" if isinstance(seen, Document):
@@ -134,7 +130,6 @@ def paged(store: Mongo, ask: Callable[[tuple[Value, ...]], Any]) -> list[Value]:
 
 
 def check_changed(collection: Collection[Raw], decide: MustLook, count: int, *phases: Phase) -> int:
-    """How many random documents the server and the core agree on."""
     store = Mongo(collection.database.client, collection.database.name)
     compared = 0
 
@@ -186,30 +181,28 @@ def check_changed(collection: Collection[Raw], decide: MustLook, count: int, *ph
 
 
 def test_the_server_finds_what_is_to_be_looked_at(collection: Collection[Raw]) -> None:
-    """Laws PQ1 to PQ3, by MongoDB itself: documents of all kinds under ids of all types, with records of all kinds."""
+    """Laws PQ1 to PQ3."""
     assert check_changed(collection, must_look, PROJECTED) >= PROJECTED
 
 
 def null_is_missing(query: FindChanged, doc: Document, records: tuple[Document, ...]) -> bool:
-    """Planted bug: a record without a snapshot counts as one whose snapshot is null."""
+    """Planted bug: a record without a snapshot counts as one with a null snapshot."""
     return must_look(query, doc, tuple(each.put(Field("snapshot"), each.get(Field("snapshot"))) for each in records))
 
 
 def whatever_matches(query: FindChanged, doc: Document, records: tuple[Document, ...]) -> bool:
-    """Planted bug: nothing follows where a document leaves the filter."""
+    """Planted bug: a document that leaves the filter is ignored."""
     return must_look(query, doc, records) and (not records or must_look(query, doc, ()))
 
 
 @pytest.mark.parametrize("planted", [null_is_missing, whatever_matches])
 def test_another_decision_is_found_out(collection: Collection[Raw], planted: MustLook) -> None:
-    """Random documents are enough to notice."""
     with pytest.raises(AssertionError):
         check_changed(collection, planted, NOTICED * BATCH, Phase.generate)
 
 
 @pytest.mark.parametrize("where", [None, Eq(Field("a"), 1), Not(Exists(Field("a")))], ids=str)
 def test_the_server_finds_what_is_gone(collection: Collection[Raw], where: Filter | None) -> None:
-    """Records whose document is not there, or does not match, under ids of all types."""
     there: dict[int, Document] = {}
     for number, key in enumerate(keys()):
         record = {"_id": f"{number:03}", "task": TASK if number % 7 else "other", "document": stored(key)}
@@ -226,7 +219,6 @@ def test_the_server_finds_what_is_gone(collection: Collection[Raw], where: Filte
 
 
 def test_an_event_loop_and_the_embedded_store_answer_alike(mongodb: str, database: str) -> None:
-    """Whoever is asked."""
     docs = tuple(Document.of({"_id": key, "n": n}) for n, key in enumerate(("a", "b", 1, 2)))
     seen = {"task": TASK, "status": "completed", "snapshot": {"n": 0}}
     records = tuple(Document.of({"_id": f"r{key}", "document": key, **seen}) for key in ("a", "b", "gone"))
@@ -246,9 +238,7 @@ def test_an_event_loop_and_the_embedded_store_answer_alike(mongodb: str, databas
 
 
 def test_only_ids_of_what_changed_travel_to_whoever_reconciles(collection: Collection[Raw]) -> None:
-    """Of two thousand documents that were all looked at once, those that changed since are looked at, and no others; the records
-    are found by their index.
-    """
+    """Of two thousand known documents the planner gets only those changed since, by an index."""
     task = ReactiveTask(name=TASK, source="orders", watched=Projection(("total",)))
     store = Mongo(collection.database.client, collection.database.name, indexes=task.indexes)
     handle = choosing(documents(store), local())
@@ -307,7 +297,7 @@ def test_only_ids_of_what_changed_travel_to_whoever_reconciles(collection: Colle
     ids=["a type", "JavaScript"],
 )
 def test_an_expression_that_fails_is_a_refusal(collection: Collection[Raw], expression: Raw) -> None:
-    """Then each document is looked at here; and an expression that is not there is said at once."""
+    """The planner then evaluates each document itself. A missing expression fails at once."""
     collection.insert_one({"_id": 1, "a": "text"})
     store = Mongo(collection.database.client, collection.database.name)
     sums = Computed(lambda doc: doc, expression)

@@ -1,5 +1,3 @@
-"""A query of MongoDB and the filter that is made of it find the same, on a real MongoDB and as `matches` says."""
-
 from __future__ import annotations
 
 from typing import Any, Final

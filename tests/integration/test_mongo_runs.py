@@ -1,8 +1,7 @@
-"""Adapters, driver, kit, leases, payloads and streams on the simulated MongoDB, by seed: no judge finds a run wrong, and whatever
-is planted is found.
+"""Adapters, driver, kit, leases, payloads and streams on the simulated MongoDB, by seed.
 
-`mongo_runs` has the runs and their judges. A failure says the line that runs it again, and the page of its trace, up to what is
-wrong.
+`mongo_runs` has the runs and judges. A failure shows the command that repeats the run and the page
+of its trace.
 """
 
 # ruff: noqa: SLF001  bugs are planted in private functions
@@ -28,7 +27,7 @@ from tests.integration.mongo_runs import (
     main,
     page_of,
 )
-from tests.integration.mongo_workloads import WORKLOAD  # before a bug is planted, or it stays in what is imported then
+from tests.integration.mongo_workloads import WORKLOAD  # import before a bug is planted, or modules keep it
 from tests.integration.planting import Bug, first, own_seeds, planted
 from tests.length import MONGO_RUNS, MONGO_STORIES_STEP
 
@@ -87,12 +86,11 @@ BUGS: Final[Mapping[str, Bug]] = {
 pytestmark = pytest.mark.usefixtures("collected")
 
 AT_ONCE: Final = 25
-"""So many runs are a test: few enough to be spread evenly over processes."""
+"""Runs for each test, few enough to spread evenly over processes."""
 SEEDS: Final = own_seeds(WORKLOADS, MONGO_RUNS, BUGS.values())
 
 
 def of_kind(seed: int, workload: str) -> Story:
-    """The story of a run of this workload; its faults take turns."""
     return judged(seed, (workload,), (FAULTS[seed % len(FAULTS)],))
 
 
@@ -100,7 +98,6 @@ def of_kind(seed: int, workload: str) -> Story:
     ("workload", "nth"), [(workload, nth) for workload, seeds in SEEDS.items() for nth in range(0, len(seeds), AT_ONCE)]
 )
 def test_no_run_is_wrong(workload: str, nth: int) -> None:
-    """The laws of what runs there, over the real driver, two clients and a fault."""
     for seed in SEEDS[workload][nth : nth + AT_ONCE]:
         story = of_kind(seed, workload)
         if story.wrong:
@@ -111,7 +108,6 @@ def test_no_run_is_wrong(workload: str, nth: int) -> None:
 
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_a_seed_tells_the_same_story(workload: str) -> None:
-    """Or no line could run it again, whatever the fault."""
     first = WORKLOADS.index(workload) % MONGO_STORIES_STEP
     for seed in SEEDS[workload][: len(FAULTS)][first::MONGO_STORIES_STEP]:
         assert of_kind(seed, workload).lines == of_kind(seed, workload).lines
@@ -126,7 +122,7 @@ def test_every_course_is_drawn() -> None:
 def test_no_run_is_under_a_fault_that_its_workload_does_not_have(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its judges would find it wrong: drawn is what each workload has, whichever are named, and what is named is refused."""
+    """Its judges do not know such a fault and would report it."""
     for workloads in (APPLICATIONS, ("kit", *APPLICATIONS)):
         courses = [course(seed, workloads) for seed in range(300)]
         assert all(each.fault in FAULTS_OF[each.workload] for each in courses)
@@ -145,7 +141,6 @@ def test_no_run_is_under_a_fault_that_its_workload_does_not_have(
 
 
 def test_what_is_wrong_opens_as_a_page(tmp_path: Path) -> None:
-    """With the law, up to the step that breaks it, and the line that runs it again; without the bug, as a run that is right."""
     workloads = ("kit",)
     with planted(BUGS["the kit takes what one has for done"]):
         story = found(SEEDS["kit"], workloads)
@@ -162,10 +157,7 @@ def test_what_is_wrong_opens_as_a_page(tmp_path: Path) -> None:
     assert (right.law, right.breach) == ("", Breach.NONE)
 
 
-@pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)  # of a run that is stuck, nobody closes the clients
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a stuck run leaves its clients open
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
-    """By the seeds with which no run is wrong without it."""
     assert first(BUGS[name], of_kind, SEEDS) is not None, f"not found by the seeds of {', '.join(BUGS[name].kinds)}"

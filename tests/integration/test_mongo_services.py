@@ -1,5 +1,3 @@
-"""Members and service runners on a real MongoDB, whose clock is the one that judges."""
-
 from __future__ import annotations
 
 from datetime import timedelta
@@ -27,7 +25,6 @@ async def writes(run: AtomicServiceRun, token: int) -> bool:
 
 
 def test_who_joins_runs_and_leaves_is_on_record(mongodb: str, database: str) -> None:
-    """A restart takes its place over, a worker has its runner, who leaves does so once, and a run does its work."""
     with MongoClient[dict[str, object]](mongodb) as client:
         handle = choosing(documents(Mongo(client, database)), local())
 

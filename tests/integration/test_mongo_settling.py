@@ -1,5 +1,3 @@
-"""Runners settle the same records of a real MongoDB in bulk while requests and replies are lost, and every answer is true."""
-
 from __future__ import annotations
 
 import random
@@ -45,7 +43,7 @@ LOSSES: Final = (
 
 
 def settle(made: type[Settling], number: int, mongo: Mongo) -> list[tuple[str, Answered]]:
-    """Move some of the records time and again, as long as they remember all of their versions; the answers by record."""
+    """Move records repeatedly, only while their history holds all versions; returns the answers."""
     chance, handle = random.Random(number), choosing(documents(mongo), local())
     known = dict.fromkeys(KEYS, FIRST)
     answered: list[tuple[str, Answered]] = []
@@ -71,8 +69,6 @@ def settle(made: type[Settling], number: int, mongo: Mongo) -> list[tuple[str, A
 def race(
     request: pytest.FixtureRequest, mongodb: str, make_proxy: MakeProxy, database: str
 ) -> Callable[[type[Settling]], tuple[dict[str, list[Version]], list[tuple[str, Answered]]]]:
-    """Lets the runners settle, and tells every version of each record, and the answers."""
-
     def raced(made: type[Settling]) -> tuple[dict[str, list[Version]], list[tuple[str, Answered]]]:
         with MongoClient[dict[str, Any]](mongodb) as looking:
             store = Mongo(looking, database)
@@ -107,7 +103,7 @@ def lies(made: dict[str, list[Version]], answered: list[tuple[str, Answered]]) -
 def test_every_record_is_moved_at_most_once_by_a_request_and_every_answer_is_true(
     race: Callable[[type[Settling]], tuple[dict[str, list[Version]], list[tuple[str, Answered]]]],
 ) -> None:
-    """Law TB1, on all that the records remember, which is all that they were."""
+    """Law TB1, on the complete histories."""
     made, answered = race(Settling)
 
     assert lies(made, answered) == []
@@ -123,7 +119,7 @@ def test_a_planted_bug_is_found_on_a_real_server(
     race: Callable[[type[Settling]], tuple[dict[str, list[Version]], list[tuple[str, Answered]]]],
     bug: Callable[[], type[Settling]],
 ) -> None:
-    """Law TB1 is broken by each."""
+    """Law TB1."""
     made, answered = race(bug())
 
     assert lies(made, answered) != []

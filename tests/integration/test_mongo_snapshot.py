@@ -1,4 +1,4 @@
-"""What `tidegate.reactive.snapshot` watches, and what it takes for a change, is what MongoDB's aggregation says."""
+"""The changes that `tidegate.reactive.snapshot` detects are those of MongoDB's aggregation."""
 
 from __future__ import annotations
 
@@ -122,7 +122,6 @@ def examples(batches: int, *phases: Phase) -> settings:
 
 
 def computed(collection: Collection[Raw], drawn: Sequence[Pair], expression: Raw) -> list[Raw]:
-    """What MongoDB makes of the expression over each pair, stored as `l` and `r`."""
     docs = [{"_id": n, "l": stored(left, "l"), "r": stored(right, "r")} for n, (left, right) in enumerate(drawn)]
     collection.insert_many(docs)
     try:
@@ -140,7 +139,6 @@ def check_values(decide: Decide, collection: Collection[Raw], drawn: Sequence[Pa
 
 
 def check_random_values(decide: Decide, collection: Collection[Raw], count: int, *phases: Phase) -> int:
-    """How many random pairs `decide` was compared on with `$ne`."""
     compared = 0
 
     @examples(count // BATCH, *phases)
@@ -155,12 +153,11 @@ def check_random_values(decide: Decide, collection: Collection[Raw], count: int,
 
 
 def test_random_values_compare_as_in_mongodb(collection: Collection[Raw]) -> None:
-    """Of random pairs, those have changed for which `$ne` holds."""
     assert check_random_values(changed, collection, PAIRS) >= PAIRS
 
 
 def test_edges_compare_as_in_mongodb(collection: Collection[Raw]) -> None:
-    """Each edge with each: numbers by value, NaN equal to NaN, true no number, missing not null, keys in order."""
+    """Numbers by value, NaN equal to NaN, true no number, missing not null, keys in order."""
     check_values(changed, collection, EVERY_TWO)
 
 
@@ -173,8 +170,6 @@ WRONG: Final[dict[str, Callable[[Document, Document], bool]]] = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_another_equality_is_found_out(collection: Collection[Raw], wrong: str) -> None:
-    """The comparison with MongoDB notices equalities that are near but wrong."""
-
     def decide(before: Document | None, after: Document) -> SnapshotVerdict:
         assert before is not None
         return Unchanged() if WRONG[wrong](before, after) else changed(None, after)
@@ -185,8 +180,6 @@ def test_another_equality_is_found_out(collection: Collection[Raw], wrong: str) 
 
 @pytest.mark.parametrize("wrong", ["identity", "the equality of Python"])
 def test_random_values_find_it_out_as_well(collection: Collection[Raw], wrong: str) -> None:
-    """Random pairs are enough to notice."""
-
     def decide(before: Document | None, after: Document) -> SnapshotVerdict:
         assert before is not None
         return Unchanged() if WRONG[wrong](before, after) else changed(None, after)
@@ -196,12 +189,10 @@ def test_random_values_find_it_out_as_well(collection: Collection[Raw], wrong: s
 
 
 def with_id(number: int, document: Document) -> Document:
-    """The document as a collection has it: with an id, which is first."""
     return Document((("_id", number), *((key, value) for key, value in document.items if key != "_id")))
 
 
 def check_projections(collection: Collection[Raw], ask: Ask, differ: Differ, count: int, *phases: Phase) -> int:
-    """How many pairs of documents agreed: the snapshot is what the server computes, and has changed where it says so."""
     compared = 0
 
     @examples(count // BATCH, *phases)
@@ -238,30 +229,28 @@ def taken(document: Document, projection: Projection) -> Document:
 
 
 def test_a_projection_sees_what_mongodb_sees(collection: Collection[Raw]) -> None:
-    """Law N11, by MongoDB itself: of random pairs, stored snapshots as literals, computed values included."""
+    """Law N11, by MongoDB itself; stored snapshots are literals."""
     assert check_projections(collection, expression, differs, PROJECTED) >= PROJECTED
 
 
 def without_literal(projection: Projection, before: Document | str) -> Document:
-    """Planted bug of mongodash: the stored snapshot is evaluated."""
+    """Planted bug of mongodash: the server evaluates the stored snapshot."""
     return Document((("$ne", (before, expression(projection))),))
 
 
 def first_names(projection: Projection) -> Value:
-    """Planted bug: the whole fields that paths begin with are asked for."""
+    """Planted bug: the query requests the whole top-level fields of paths."""
     fields = {way[0].name: f"${way[0].name}" for way, _ in projection.ways}
     return Document(tuple(fields.items())) if fields else expression(projection)
 
 
 @pytest.mark.parametrize(("ask", "differ"), [(expression, without_literal), (first_names, differs)])
 def test_another_expression_is_found_out(collection: Collection[Raw], ask: Ask, differ: Differ) -> None:
-    """Random pairs are enough to notice: MongoDB fails, or says something else."""
     with pytest.raises((AssertionError, OperationFailure)):
         check_projections(collection, ask, differ, NOTICED * BATCH, Phase.generate)
 
 
 def test_only_ids_travel_to_the_planner(collection: Collection[Raw]) -> None:
-    """The server compares what it stores with what is watched, and answers with the ids of what has changed."""
     projection = Projection.of({"status": 1, "place.city": 1})
     records = collection.database["records"]
     documents: dict[str, tuple[Raw, Raw | None]] = {
@@ -295,7 +284,7 @@ def test_only_ids_travel_to_the_planner(collection: Collection[Raw]) -> None:
 @examples(200)
 @given(foreign_document_pairs(), foreigns())
 def test_what_only_bson_has_comes_back_as_it_was(pair: Pair, value: Foreign) -> None:
-    """Law D1, through BSON and pymongo's own codec: the same types and payloads all the way down."""
+    """Law D1, through pymongo's codec, at every depth."""
     document = pair[0].put(FIELD, value)
     read: Raw = bson.decode(bson.encode(stored(document)), CODEC)
 
@@ -319,7 +308,6 @@ def test_what_only_bson_has_comes_back_as_it_was(pair: Pair, value: Foreign) -> 
     ],
 )
 def test_types_of_bson_are_taken_over(value: object, kind: str, payload: bytes) -> None:
-    """And what is written for them is what pymongo would write."""
     document = loaded({"v": value}, "c")
 
     assert document == held(Foreign(kind, payload))
@@ -330,14 +318,13 @@ def test_types_of_bson_are_taken_over(value: object, kind: str, payload: bytes) 
     "value", [Code("a\udcff", {}), "\udcff", object(), 1j], ids=["code", "text", "object", "complex"]
 )
 def test_what_has_no_counterpart_is_refused(value: object) -> None:
-    """Code and text that are no UTF-8; and what is not of BSON at all."""
     with pytest.raises(Misuse):
         loaded({"v": value}, "c")
 
 
 @pytest.mark.parametrize("value", [*EDGES, Foreign("objectId", b"b" * 12)], ids=str)
 def test_updates_do_the_same_with_what_only_bson_has(collection: Collection[Raw], value: Value) -> None:
-    """Each update that takes the value makes the same array of one that holds every edge, and the text of a pattern."""
+    """Including the text of a pattern."""
     held_now = Document((("v", (*EDGES, "ba", value)),))
     field = Field[tuple[Value, ...]](FIELD.name)
     terms: list[Callable[[], Update]] = [
@@ -349,7 +336,7 @@ def test_updates_do_the_same_with_what_only_bson_has(collection: Collection[Raw]
     for term in terms:
         try:
             update = term()
-        except Misuse:  # what MongoDB would read as a condition cannot be pulled
+        except Misuse:  # MongoDB would read it as a condition
             assert isinstance(value, (tuple, Document)) or (isinstance(value, Foreign) and value.type == "regex")
             continue
         collection.delete_many({})
@@ -375,7 +362,6 @@ FOREIGN_FILTERS: Final[tuple[Callable[[Foreign], Filter], ...]] = (
 
 @pytest.mark.parametrize("number", range(len(FOREIGN_FILTERS)))
 def test_filters_find_what_only_bson_has(collection: Collection[Raw], number: int) -> None:
-    """Each filter means the same in a real MongoDB, with a foreign value in the document, in the filter, or in both."""
     compared = 0
 
     @examples(FILTERED)

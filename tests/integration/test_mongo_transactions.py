@@ -1,5 +1,3 @@
-"""Transactions on a real MongoDB: it and the embedded store answer alike, and what a program is told is true whatever fails."""
-
 from __future__ import annotations
 
 import asyncio
@@ -69,7 +67,7 @@ Spoil: TypeAlias = Callable[[object], object]
 MakeProxy: TypeAlias = Callable[..., BlackPipe]
 
 
-# --- it and the embedded store answer alike -----------------------------------------------------------------------------
+# --- agreement with the embedded store ----------------------------------------------------------------------------------
 
 
 def same(reply: object) -> object:
@@ -78,13 +76,7 @@ def same(reply: object) -> object:
 
 @final
 class Both:
-    """The two stores, in which two transactions and others do the same. What would wait in the one is asked of neither.
-
-    Args:
-        collection: In MongoDB.
-        unique: The unique indexes of both; they are made there.
-        spoil: What becomes of the answers of the embedded store.
-    """
+    """Two transactions and plain writes on both stores; steps that would block are skipped."""
 
     def __init__(self, collection: Collection[Any], unique: tuple[Fields, ...] = (), spoil: Spoil = same) -> None:
         collection.delete_many({})
@@ -95,7 +87,6 @@ class Both:
         self.open: set[str] = set()
 
     def do(self, who: str, what: Operation | str) -> None:
-        """One step: in the transaction of `who`, which begins with it if it is not open; or beside, for nobody."""
         if isinstance(what, str):
             if who and who in self.open:
                 asked = Transaction(who, self.numbers[who])
@@ -121,7 +112,6 @@ class Both:
         return here
 
     def finish(self) -> None:
-        """End what is open, and compare what they hold."""
         for who in tuple(self.open):
             self.do(who, "commit")
         here = self.embedded.contents(COLLECTION)
@@ -194,7 +184,7 @@ def check(both: Callable[[], Both], sequences: int, *phases: Phase) -> None:
 def collection(mongodb: str, database: str) -> Iterator[Collection[dict[str, Any]]]:
     with MongoClient[dict[str, Any]](mongodb) as client:
         made = client.get_database(database, codec_options=CODEC)
-        made.create_collection(COLLECTION)  # one that a transaction makes is another matter
+        made.create_collection(COLLECTION)  # a transaction that creates it behaves differently
         yield made[COLLECTION]
 
 
@@ -202,7 +192,7 @@ def collection(mongodb: str, database: str) -> Iterator[Collection[dict[str, Any
 def test_two_transactions_and_others_are_answered_alike(
     collection: Collection[dict[str, Any]], unique: tuple[Fields, ...]
 ) -> None:
-    """Laws TX1, TX2, TX3 and TX4: snapshots, write conflicts, refusals that end a transaction, commits and aborts."""
+    """Laws TX1, TX2, TX3 and TX4."""
     if unique:
         make_unique(collection.database.client, collection.database.name, {COLLECTION: unique})
     check(partial(Both, collection, unique), SEQUENCES // 2)
@@ -217,17 +207,14 @@ SPOILT: Final[dict[str, Spoil]] = {
 
 @pytest.mark.parametrize("how", SPOILT)
 def test_a_store_that_answers_otherwise_is_found_out(collection: Collection[dict[str, Any]], how: str) -> None:
-    """Each of these bugs is noticed."""
     with pytest.raises(AssertionError, match="in MongoDB"):
         check(partial(Both, collection, (), SPOILT[how]), NOTICED, Phase.generate)
 
 
-# --- what a program is told is true -------------------------------------------------------------------------------------
+# --- outcomes are true --------------------------------------------------------------------------------------------------
 
 
 class Bank:
-    """Two accounts in a database, by a client that is spared."""
-
     def __init__(self, client: MongoClient[Any], name: str) -> None:
         self.name = name
         self.db = client.get_database(name, codec_options=CODEC)
@@ -248,9 +235,7 @@ class Bank:
 def bank(mongod: MongoServer, database: str) -> Iterator[Bank]:
     with MongoClient[Any](mongod.uri) as client:
         yield Bank(client, database)
-        client.admin.command(
-            {"killAllSessions": []}
-        )  # what a fail point said was over is not, and the database is dropped
+        client.admin.command({"killAllSessions": []})  # failed transactions still run and would block the drop
 
 
 Ask: TypeAlias = Callable[[str, str, dict[str, Any]], object]
@@ -261,7 +246,7 @@ def made(session: str) -> Any:
 
 
 TOLD: Final[dict[str, Any]] = {"event_listeners": [Attempts()], "socketTimeoutMS": 20_000}
-"""As `connect` has it: with a deadline for all tries the driver would ask for a commit until then."""
+"""As in `connect`: with a deadline the driver would resend the commit until then."""
 
 
 def ask_sync(uri: str, database: str, options: dict[str, Any]) -> object:
@@ -294,13 +279,13 @@ CUTS: Final[Mapping[str, tuple[tuple[Rule, ...], int | None]]] = {
     "the reply to the last statement": ((Rule("insert", Action.CUT_REPLY, times=1),), 1),
     "the abort after a reply": (
         (Rule("insert", Action.CUT_REPLY, times=1), Rule("abortTransaction", Action.CUT_REQUEST)),
-        0,  # what is left open there conflicts with the attempts after it, as with any other
+        0,  # its open transaction conflicts with later attempts
     ),
     "every reply to a commit": ((Rule("commitTransaction", Action.CUT_REPLY),), None),
     "every commit": ((Rule("commitTransaction", Action.CUT_REQUEST),), None),
     "every reply to a write": ((Rule("update", Action.CUT_REPLY),), 0),
 }
-"""What is cut, and how often the transfer is done; None where nobody knows: the answer is Unknown."""
+"""The cut, and how often the transfer is applied; None if the answer is Unknown."""
 
 
 @pytest.mark.parametrize(
@@ -310,7 +295,7 @@ CUTS: Final[Mapping[str, tuple[tuple[Rule, ...], int | None]]] = {
 def test_what_is_cut_is_answered_truly(
     make_proxy: MakeProxy, bank: Bank, *, ask: Ask, what: str, retries: bool
 ) -> None:
-    """Laws TN1, TN2 and TN3: a statement begins the whole anew, a commit is asked for again, and the amount moves once."""
+    """Laws TN1, TN2 and TN3."""
     rules, times = CUTS[what]
     proxy = make_proxy(*rules)
     answer = ask(proxy.uri, bank.name, {"retryWrites": retries})
@@ -344,12 +329,11 @@ FAILS: Final[Mapping[str, tuple[str, dict[str, Any], int | None, type[Sent[Any]]
     "no majority, ever": ("commitTransaction", CONCERN, None, Unknown, 1),
     "a commit that always ends in a shutdown": ("commitTransaction", coded(91), None, Unknown, 0),
 }
-"""The command, what failCommand does to it and how often, the answer, and whether it is done."""
+"""Command, fault and its count, answer, and whether the transfer is applied."""
 
 
 @pytest.mark.parametrize(("what", "ask"), list(product(FAILS, (ask_sync, ask_async)))[::TRANSACTION_FAULTS_STEP])
 def test_what_the_server_says_is_answered_truly(mongod: MongoServer, bank: Bank, ask: Ask, what: str) -> None:
-    """By code and label; what it is told is held against the data."""
     command, data, times, outcome, is_done = FAILS[what]
     with mongod.fail(command, times=times, appName=bank.name, **data):
         answer = ask(mongod.uri, bank.name, {})
@@ -370,7 +354,7 @@ SAID: Final[Mapping[str, tuple[str, dict[str, Any], object]]] = {
 
 @pytest.mark.parametrize("what", SAID)
 def test_what_a_statement_and_a_commit_are_told(mongod: MongoServer, bank: Bank, what: str) -> None:
-    """The kind of failure, and False for good; and after a failed statement no other is sent."""
+    """After a failed statement the store sends no other."""
     command, data, kind = SAID[what]
     with mongod.fail(command, appName=bank.name, **data), MongoClient[Any](mongod.uri, appname=bank.name) as client:
         store = Mongo(client, bank.name)
@@ -389,7 +373,7 @@ def test_what_a_statement_and_a_commit_are_told(mongod: MongoServer, bank: Bank,
 
 
 def test_what_the_server_has_ended_begins_anew(bank: Bank, mongod: MongoServer) -> None:
-    """It says of the commit that there is no such transaction, for good."""
+    """The commit's answer is that there is no such transaction."""
     ended = iter([True])
 
     async def body() -> int:
@@ -408,7 +392,7 @@ def test_what_the_server_has_ended_begins_anew(bank: Bank, mongod: MongoServer) 
 
 
 def test_nobody_waits_for_a_commit_that_is_given_up(make_proxy: MakeProxy, bank: Bank) -> None:
-    """It never arrived, and the server is told by another transaction of the session."""
+    """The commit never arrived; the session's next transaction ends it on the server."""
     proxy = make_proxy(Rule("commitTransaction", Action.CUT_REQUEST))
     assert isinstance(ask_async(proxy.uri, bank.name, {}), Unknown)
     assert is_free(bank)
@@ -416,7 +400,7 @@ def test_nobody_waits_for_a_commit_that_is_given_up(make_proxy: MakeProxy, bank:
 
 
 def test_a_step_down_in_the_midst_begins_the_whole_anew(disposable_mongod: MongoServer) -> None:
-    """Law TN1: what was open is gone, and nothing of it is seen."""
+    """Law TN1."""
     with connect(disposable_mongod.uri) as client:
         bank = Bank(client, "bank")
         stepped = iter([True])
@@ -444,11 +428,10 @@ def test_a_step_down_in_the_midst_begins_the_whole_anew(disposable_mongod: Mongo
         assert bank.moved() == 1
 
 
-# --- nothing is left open -----------------------------------------------------------------------------------------------
+# --- open transactions --------------------------------------------------------------------------------------------------
 
 
 async def left_open() -> None:
-    """A body that forgets that it has begun a transaction."""
     await InTransaction(T, update_one("accounts", Eq(ID, "a"), Add(A, 1)), begins=True)
 
 
@@ -458,7 +441,6 @@ async def stands(until: str) -> None:
 
 
 def is_free(bank: Bank) -> bool:
-    """Whether a write beside transactions waits for none."""
     done = bank.db.command(
         "update", "accounts", updates=[{"q": {"_id": "a"}, "u": {"$inc": {"a": 1}}}], maxTimeMS=5_000
     )
@@ -466,8 +448,6 @@ def is_free(bank: Bank) -> bool:
 
 
 def test_a_run_ends_what_it_leaves_open(bank: Bank, mongod: MongoServer) -> None:
-    """It forgets to, or is ended by an error, or is cancelled; with and without an event loop."""
-
     def fails() -> None:
         raise ZeroDivisionError
 
@@ -502,7 +482,6 @@ def test_a_run_ends_what_it_leaves_open(bank: Bank, mongod: MongoServer) -> None
 
 
 def test_sessions_are_bounded(bank: Bank, mongod: MongoServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest makes room, and a session that begins another transaction ends the one before; both are over then."""
     monkeypatch.setattr(sessions, "SESSIONS_MAX", 2)
     read = find_one("accounts", Eq(ID, "a"))
     with MongoClient[Any](mongod.uri) as client:
@@ -519,7 +498,7 @@ def test_sessions_are_bounded(bank: Bank, mongod: MongoServer, monkeypatch: pyte
 
 
 def test_a_recorded_run_is_executed_again_with_what_the_driver_has_ended(tmp_path: Path) -> None:
-    """The abort that closes it is the driver's, and none of the program's."""
+    """The abort at the end is the driver's, not the program's."""
     store = Embedded({"accounts": (account("a", 1),)})
     with Recorder(tmp_path / "run.jsonl", "left_open") as recorder:
         run(left_open(), recorder.recorded(choosing(documents(store), local())))
@@ -528,11 +507,10 @@ def test_a_recorded_run_is_executed_again_with_what_the_driver_has_ended(tmp_pat
     assert isinstance(executed(found, left_open(), {}), Same)
 
 
-# --- a session of the user's ----------------------------------------------------------------------------------------------
+# --- the user's own session -----------------------------------------------------------------------------------------------
 
 
 async def enqueued(key: str) -> bool:
-    """A program that knows nothing of a transaction."""
     is_new = await insert_new("entries", Document.of({"_id": key}))
     return is_new and await update_one("accounts", Eq(ID, "a"), Add(A, 1)) == 1
 
@@ -541,8 +519,6 @@ async def enqueued(key: str) -> bool:
 def test_operations_go_with_the_transaction_of_a_session_of_yours(
     bank: Bank, mongod: MongoServer, *, is_committed: bool
 ) -> None:
-    """Seen with what else it writes, or not at all; with and without an event loop."""
-
     async def looped() -> None:
         async with AsyncMongoClient[Any](mongod.uri) as client, client.start_session() as session:
             await session.start_transaction()
@@ -562,7 +538,6 @@ def test_operations_go_with_the_transaction_of_a_session_of_yours(
 
 
 def test_a_failure_in_a_session_of_yours_is_the_end_of_its_transaction(bank: Bank, mongod: MongoServer) -> None:
-    """A write conflict is not applied; without a transaction the session is one like any other."""
     change = update_one("accounts", Eq(ID, "a"), Add(A, 1))
     with MongoClient[Any](mongod.uri) as client, client.start_session() as session:
         store = Mongo(client, bank.name, session=session)
@@ -577,7 +552,6 @@ def test_a_failure_in_a_session_of_yours_is_the_end_of_its_transaction(bank: Ban
 
 
 def test_what_is_no_session_is_misuse(bank: Bank, mongod: MongoServer) -> None:
-    """One of the other kind, indexes to be made in it, and a transaction in it."""
     with MongoClient[Any](mongod.uri) as client, client.start_session() as session:
         with pytest.raises(Misuse, match="a str where a ClientSession belongs"):
             Mongo(client, bank.name, session="session")  # type: ignore[arg-type]
@@ -592,7 +566,6 @@ def test_what_is_no_session_is_misuse(bank: Bank, mongod: MongoServer) -> None:
 
 
 def test_who_writes_beside_a_transaction_waits_for_it_in_the_embedded_store() -> None:
-    """A thread until it is committed, a task until it is over; and not for longer than a minute of the store's clock."""
     now = count()
     store = Embedded({"accounts": (account("a", 1),)}, clock=process_clock)
     change = update_one("accounts", Eq(ID, "a"), Add(Field[int]("balance"), 1))
@@ -616,7 +589,6 @@ def test_who_writes_beside_a_transaction_waits_for_it_in_the_embedded_store() ->
 
 
 def test_sessions_can_be_used_again_in_the_embedded_store() -> None:
-    """Nothing is kept of what is over."""
     store = Embedded({"accounts": tuple(account(key, balance) for key, balance in BEGAN.items())})
     handle = choosing(documents(store), local())
     for number in range(3):

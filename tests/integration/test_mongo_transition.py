@@ -1,5 +1,3 @@
-"""Threads and tasks race for records of a real MongoDB while replies are lost, and every law of `transition` holds."""
-
 from __future__ import annotations
 
 import asyncio
@@ -52,8 +50,9 @@ LASTING: Final = tuple(definition.status for definition in INVOCATION.definition
 ATTEMPTS: Final = 40  # enough for the faults below, so that no answer is Unknown
 TIMEOUT_MS: Final = 400
 
-# A reply that hangs costs a time-out. A connection that is cut costs all callers up to 0.5 s, for the driver then looks
-# for the server again; so there are few of those. Delayed requests arrive after their callers have gone on.
+# A hanging reply costs a timeout. A cut connection delays all callers by up to 0.5 s, because the
+# driver looks for the server again, so cuts are rare. Delayed requests arrive after their callers
+# have continued.
 LOSSES: Final = (
     Rule("update", Action.CUT_REPLY, times=3, probability=0.01),
     Rule("update", Action.CUT_REQUEST, times=3, probability=0.01),
@@ -68,15 +67,12 @@ LOSSES: Final = (
 @final
 @attrs.frozen
 class Choice:
-    """What to command."""
-
     target: str
     runner: str | None
     expected: StatusRecord | None
 
 
 async def command(made: type[Transition], key: str, name: str) -> Answered:
-    """Look at a record, want something of it, and tell what was answered."""
     record = await look(key)
     choice = await Call("choose", (None if record is None else viewed(record),))
     assert isinstance(choice, Choice)
@@ -104,25 +100,17 @@ def runner_of(request: str) -> str | None:
 
 @final
 class Worker:
-    """One of those who race: which records it wants, for what, and when it stalls.
-
-    Attributes:
-        confirmed: The requests of which the reply said that they were done.
-    """
-
     def __init__(self, number: int, made: type[Transition]) -> None:
         self.chance = random.Random(number)
         self.confirmed: set[str] = set()
         self.number, self.made = number, made
 
     def programs(self, commands: int) -> Iterator[Program[Answered]]:
-        """Its commands, more of them for the first records than for the last."""
         for n in range(commands):
             key = min(self.chance.randrange(RECORDS), self.chance.randrange(RECORDS))
             yield command(self.made, f"record {key}", f"{self.number}.{n}")
 
     def choose(self, record: StatusRecord | None) -> Choice:
-        """Mostly something legal by the owner, but anything by anybody otherwise; of what was seen, or of what is there."""
         following = [status for status in LASTING if status in INVOCATION.following(record and record.status)]
         legal = bool(following) and self.chance.random() < 0.85
         owner = None if record is None else record.owner
@@ -134,11 +122,9 @@ class Worker:
         )
 
     def stall(self) -> float:
-        """Seconds to stand still before the next operation."""
         return self.chance.random() * 0.02 if self.chance.random() < 0.1 else 0
 
     def note(self, effect: Operation, reply: object) -> object:
-        """The reply, once it is noted whether it tells that a request was done."""
         match effect:
             case UpdateOne(_, _, updates) if reply == 1:
                 self.confirmed |= {update.value[REQUEST] for update in updates if isinstance(update, Push)}
@@ -153,7 +139,6 @@ Race: TypeAlias = Callable[[str, str, list[Worker], int], list[Answered]]
 
 
 def in_threads(uri: str, database: str, workers: list[Worker], commands: int) -> list[Answered]:
-    """Each worker commands so often, in a thread of its own."""
     with MongoClient[Raw](uri) as client, ThreadPoolExecutor(len(workers)) as pool:
         store = Mongo(client, database)
 
@@ -169,8 +154,6 @@ def in_threads(uri: str, database: str, workers: list[Worker], commands: int) ->
 
 
 def in_tasks(uri: str, database: str, workers: list[Worker], commands: int) -> list[Answered]:
-    """Each worker commands so often, in a task of its own."""
-
     async def race() -> list[Answered]:
         async with AsyncMongoClient[Raw](uri) as client:
             store = AsyncMongo(client, database)
@@ -193,14 +176,12 @@ def in_tasks(uri: str, database: str, workers: list[Worker], commands: int) -> l
 
 @final
 class Observer:
-    """Sees every change of the records, in order, from before the race to after it."""
-
     def __init__(self, collection: Collection[Raw]) -> None:
         self.collection = collection
         self.stream = collection.watch()
 
     def histories(self) -> dict[str, list[Version]]:
-        """Of each record, every version that it ever had; call it once, after the race."""
+        """Every version of each record; call it once, after the race."""
         self.collection.insert_one({"_id": THE_END})
         now: dict[str, Raw] = {}
         seen: dict[str, list[Version]] = {}
@@ -220,7 +201,6 @@ class Observer:
 
 
 def version(record: Mapping[str, Any], changed: Mapping[str, Any]) -> Version:
-    """What the record was after a change, and which request made it by the history that came with the change."""
     number = record[VERSION.name]
     entries = [
         entry
@@ -236,15 +216,7 @@ def version(record: Mapping[str, Any], changed: Mapping[str, Any]) -> Version:
 @final
 @attrs.frozen
 class Raced:
-    """What is known after a race.
-
-    Attributes:
-        answered: What the callers received.
-        histories: Every version of each record, as the change stream has seen it.
-        left: The records at the end.
-        recognised: The requests that were granted although no reply ever said that they were done.
-        lost: How many replies to writes were lost.
-    """
+    """The facts after a race; no reply confirmed the `recognised` requests."""
 
     answered: list[Answered]
     histories: dict[str, list[Version]]
@@ -259,8 +231,6 @@ class Raced:
 
 @pytest.fixture
 def compete(mongod: MongoServer, make_proxy: MakeProxy, database: str) -> Callable[..., Raced]:
-    """Lets workers race, and gathers what became of it."""
-
     def compete(race: Race, runners: int, commands: int, *, retry_writes: bool, made: type[Transition]) -> Raced:
         workers = [Worker(number, made) for number in range(runners)]
         proxy = make_proxy(*LOSSES)
@@ -271,7 +241,7 @@ def compete(mongod: MongoServer, make_proxy: MakeProxy, database: str) -> Callab
             started = time.monotonic()
             answered = race(uri, database, workers, -(-commands // runners))
             seconds = time.monotonic() - started
-            time.sleep(2 * TIMEOUT_MS / 1_000)  # what is still under way arrives
+            time.sleep(2 * TIMEOUT_MS / 1_000)  # requests in flight arrive
             histories = observer.histories()
             left = {doc[ID]: doc for doc in (loaded(raw, COLLECTION) for raw in collection.find({"_id": ANY_RECORD}))}
         confirmed = {request for worker in workers for request in worker.confirmed}
@@ -285,7 +255,6 @@ def compete(mongod: MongoServer, make_proxy: MakeProxy, database: str) -> Callab
 
 
 def check(raced: Raced) -> None:
-    """Every law of the program, for each record."""
     assert raced.granted == {each.request for seen in raced.histories.values() for each in seen}
     for key, seen in raced.histories.items():
         theirs = [each for each in raced.answered if record_of(each.request) == key]
@@ -315,7 +284,7 @@ def check(raced: Raced) -> None:
 def test_every_accepted_transition_is_legal_and_every_answer_true(
     compete: Callable[..., Raced], race: Race, runners: int, *, retry_writes: bool
 ) -> None:
-    """Laws TR1 to TR6, over the full history of each record as a change stream has seen it."""
+    """Laws TR1 to TR6, over the full history of each record."""
     raced = compete(race, runners, RACING_TRANSITIONS, retry_writes=retry_writes, made=Transition)
     check(raced)
 
@@ -335,7 +304,6 @@ def test_every_accepted_transition_is_legal_and_every_answer_true(
     ],
 )
 def test_a_planted_bug_is_found_out(compete: Callable[..., Raced], bug: Callable[[], type[Transition]]) -> None:
-    """A race for four hundred commands is enough to notice each of these faulty variants."""
     raced = compete(in_threads, THREADS, 400, retry_writes=False, made=bug())
     with pytest.raises(AssertionError):
         check(raced)
@@ -359,7 +327,7 @@ def test_a_planted_bug_is_found_out(compete: Callable[..., Raced], bug: Callable
     ids=repr,
 )
 def test_a_document_of_an_application_is_adopted_whatever_its_id(mongodb: str, database: str, key: object) -> None:
-    """It has a status, and neither a version nor an owner. Two commands at one time: one version each."""
+    """It has neither version nor owner."""
     stored = Binary.from_uuid(key) if isinstance(key, UUID) else key
     with connect(mongodb) as client:
         rows, handle = client[database].orders, Mongo(client, database)

@@ -1,7 +1,4 @@
-"""The faults of mongodash (docs/weaknesses.md, by number), attempted on a real MongoDB: an application does not have them.
-
-Where another test attacks one already, the register names that.
-"""
+"""The faults of mongodash (docs/weaknesses.md, by number), attempted on a real MongoDB."""
 
 from __future__ import annotations
 
@@ -64,11 +61,11 @@ def of(shop: Shop, collection: str) -> Any:
     return shop.client[shop.name][collection]
 
 
-# --- what is lost or skipped ------------------------------------------------------------------------------------------------
+# --- lost or skipped work ---------------------------------------------------------------------------------------------------
 
 
 def test_2_changes_of_two_collections_under_one_id_are_two(mongodb: str, database: str) -> None:
-    """In one transaction, so that they come in one reply of the stream."""
+    """In one transaction, so that one reply of the stream holds both."""
 
     async def work(client: Any) -> None:
         held = client[database]
@@ -87,8 +84,6 @@ def test_2_changes_of_two_collections_under_one_id_are_two(mongodb: str, databas
 
 
 def test_4_who_has_stalled_past_its_lease_ends_nothing(mongodb: str, database: str) -> None:
-    """Neither what another runs meanwhile, nor the change that came after that."""
-
     async def work(client: Any) -> None:
         held = client[database]
         site = site_of(client, database)
@@ -112,7 +107,7 @@ def test_4_who_has_stalled_past_its_lease_ends_nothing(mongodb: str, database: s
 
 
 def test_8_who_has_a_filter_hears_of_deletions(mongodb: str, database: str) -> None:
-    """Which show no document that the filter could be asked of."""
+    """Deletion events carry no document to match."""
 
     async def work(client: Any) -> None:
         held = client[database]
@@ -129,7 +124,6 @@ def test_8_who_has_a_filter_hears_of_deletions(mongodb: str, database: str) -> N
 
 
 def test_6_what_begins_with_a_dollar_is_data(mongodb: str, database: str) -> None:
-    """And keys with dots, and such as numbers: each is planned and handled once, as it is."""
     odd: list[dict[str, Any]] = [
         {"_id": 1, "v": "$5"},
         {"_id": 2, "v": "$$NOPE"},
@@ -162,8 +156,6 @@ async def all_are(shop: Shop, status: str) -> bool:
 
 
 def test_7_a_date_in_a_filter_is_that_date_where_documents_change(mongodb: str, database: str) -> None:
-    """Not only where all of them are looked at."""
-
     async def work(shop: Shop) -> None:
         app, seen = shop.app(), list[Any]()
         limit = datetime(2020, 1, 1, tzinfo=UTC)
@@ -180,7 +172,7 @@ def test_7_a_date_in_a_filter_is_that_date_where_documents_change(mongodb: str, 
 
 
 def test_10_what_an_interrupted_pass_has_noted_goes_with_the_history(mongod: MongoServer, database: str) -> None:
-    """A checkpoint is honoured as long as the history is the same; what it left out is looked at in the next one."""
+    """A checkpoint is valid only while the history lasts."""
     noted = Deployment(task("a")).scanned.trigger
 
     async def work(client: Any) -> None:
@@ -204,7 +196,7 @@ def test_10_what_an_interrupted_pass_has_noted_goes_with_the_history(mongod: Mon
 
 
 def test_11_no_position_is_saved_before_what_lies_before_it(mongod: MongoServer, database: str) -> None:
-    """The record of one document cannot be inserted for a while, another one changes meanwhile, and then the leader dies."""
+    """One record cannot be inserted, another document changes, and then the leader dies."""
 
     async def work(client: Any) -> None:
         held = client[database]
@@ -231,8 +223,6 @@ def test_11_no_position_is_saved_before_what_lies_before_it(mongod: MongoServer,
 
 
 def test_what_changes_while_it_runs_is_not_put_off_by_later(mongodb: str, database: str) -> None:
-    """What a handler puts off is what it was called for."""
-
     async def work(shop: Shop) -> None:
         app, runs = shop.app(), list[int]()
 
@@ -257,8 +247,6 @@ async def is_dirty(shop: Shop) -> bool:
 
 
 def test_names_and_ids_that_read_alike_are_told_apart(mongodb: str, database: str) -> None:
-    """The task a/b of the document c, and the task a of the document b/c: of one collection."""
-
     async def work(shop: Shop) -> None:
         app, runs = shop.app(), list[tuple[str, Any]]()
 
@@ -283,7 +271,7 @@ async def connect(mongod: MongoServer, name: str) -> Any:
 
 @pytest.mark.parametrize("skip", range(3))
 def test_13_a_new_trigger_is_not_forgotten_by_a_crash(mongod: MongoServer, database: str, skip: int) -> None:
-    """Whichever of the writes that begin to lead is the last one before it."""
+    """After any of the writes at the start of leading."""
 
     async def work(client: Any) -> None:
         held = client[database]
@@ -306,12 +294,10 @@ def test_13_a_new_trigger_is_not_forgotten_by_a_crash(mongod: MongoServer, datab
     on_mongo(mongod.uri, work)
 
 
-# --- what is done again, or sticks -------------------------------------------------------------------------------------------
+# --- repeated or stuck work --------------------------------------------------------------------------------------------------
 
 
 def test_14_a_handler_that_goes_on_after_its_end_is_called_once(mongodb: str, database: str) -> None:
-    """For longer than its lease, which is renewed meanwhile, or was; and what it raises then changes nothing."""
-
     async def work(shop: Shop) -> None:
         app, calls, ended = shop.app(), list[Any](), asyncio.Event()
 
@@ -342,7 +328,6 @@ def test_14_a_handler_that_goes_on_after_its_end_is_called_once(mongodb: str, da
 
 
 def test_15_the_text_of_an_error_is_text(mongodb: str, database: str) -> None:
-    """Whatever it looks like: it is kept, and attempts are counted."""
     texts = ("$foo bar", "$$x is no variable", "$", "$$ROOT", "{$literal: 1}")
 
     async def work(shop: Shop) -> None:
@@ -391,7 +376,7 @@ KILLER: Final = """
 
 
 def test_16_a_handler_that_kills_its_process_is_given_up(mongodb: str, database: str) -> None:
-    """After as many attempts as any other; the third process handles what else there is."""
+    """Each process death is one attempt; the third process handles the rest."""
 
     async def work(shop: Shop) -> None:
         await shop.insert({"_id": "deadly"})
@@ -409,16 +394,14 @@ def test_16_a_handler_that_kills_its_process_is_given_up(mongodb: str, database:
         assert await third == 0
         found = {each["document"]: each for each in await shop.records()}
         assert found["deadly"]["attempts"] == 2
-        assert found["deadly"]["token"] >= 2  # a slow machine may lose a lease before the handler begins
+        assert found["deadly"]["token"] >= 2  # a slow machine may lose a lease before the handler starts
 
     in_shop(mongodb, database, work)
 
 
 @pytest.mark.parametrize("resets", [True, False])
 def test_18_who_edits_its_own_document_and_fails_is_given_up(mongodb: str, database: str, *, resets: bool) -> None:
-    """By default once it stops, for each edit is a change with attempts of its own, as there; or after its attempts, and one for each
-    edit that is noticed before the last of them has ended, or later.
-    """
+    """By default after its edits stop, since each edit is a change with its own attempts."""
     edits, retries = 4, 2
 
     async def work(shop: Shop) -> None:
@@ -445,8 +428,6 @@ def test_18_who_edits_its_own_document_and_fails_is_given_up(mongodb: str, datab
 
 
 def test_19_ceaseless_changes_do_not_starve_a_task(mongodb: str, database: str) -> None:
-    """They come faster than it is ever quiet, for as long as it has not run."""
-
     async def work(shop: Shop) -> None:
         app, runs = shop.app(), list[Any]()
         debounce = Debounce(300 * MILLISECOND, 600 * MILLISECOND)
@@ -471,8 +452,6 @@ def test_19_ceaseless_changes_do_not_starve_a_task(mongodb: str, database: str) 
 
 
 def test_21_what_cannot_be_computed_for_one_document_holds_up_no_other(mongodb: str, database: str) -> None:
-    """Neither where it is there before, so that the server's query fails, nor where it changes."""
-
     def counted(doc: Document) -> int:
         items = doc[Field[Any]("items")]
         assert isinstance(items, tuple)
@@ -497,7 +476,7 @@ def test_21_what_cannot_be_computed_for_one_document_holds_up_no_other(mongodb: 
     in_shop(mongodb, database, work)
 
 
-# --- who leads ---------------------------------------------------------------------------------------------------------------
+# --- leadership --------------------------------------------------------------------------------------------------------------
 
 SKEWED: Final = """
     import sys, time
@@ -524,8 +503,6 @@ SKEWED: Final = """
 
 
 def test_22_a_look_at_all_that_takes_longer_than_the_lease_keeps_it(mongod: MongoServer, database: str) -> None:
-    """One leads throughout, under one epoch, while another waits for it."""
-
     async def work(client: Any) -> None:
         await client[database].orders.insert_many([{"_id": key} for key in range(2)])
         rules = attrs.evolve(RULES, batch=1)
@@ -547,8 +524,6 @@ def test_22_a_look_at_all_that_takes_longer_than_the_lease_keeps_it(mongod: Mong
 
 @pytest.mark.parametrize("ahead_s", [3_600, -3_600])
 def test_23_whose_clock_is_wrong_takes_nothing_from_others(mongodb: str, database: str, ahead_s: int) -> None:
-    """Neither the lease of who leads, nor a run that is under way, nor what is due later; and what is due it handles in time."""
-
     async def work(shop: Shop) -> None:
         app, runs, may_end = shop.app(), list[Any](), asyncio.Event()
 
@@ -567,7 +542,7 @@ def test_23_whose_clock_is_wrong_takes_nothing_from_others(mongodb: str, databas
             )
             assert other.stdout is not None
             try:
-                for key in range(2, 30):  # as many as this process has no room for
+                for key in range(2, 30):  # more than this process has capacity for
                     await shop.insert({"_id": key})
                 said = (await asyncio.wait_for(other.stdout.readline(), 20)).decode()
             finally:
@@ -584,8 +559,6 @@ def test_23_whose_clock_is_wrong_takes_nothing_from_others(mongodb: str, databas
 
 
 def test_24_of_two_instances_of_one_name_one_leads_and_a_stop_ends_an_election(mongodb: str, database: str) -> None:
-    """Who is stopped while it waits for the lease does not take it any more."""
-
     async def work(client: Any) -> None:
         leases = client[database][LEASES]
         async with planning(site_of(client, database), [task("a")]) as first:

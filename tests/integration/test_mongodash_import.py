@@ -1,4 +1,4 @@
-"""Records such as mongodash 2.3.1 writes, on a real MongoDB with its indexes: they are taken over, and what is due runs here."""
+"""Records that mongodash 2.3.1 writes, on a real MongoDB with its indexes."""
 
 from __future__ import annotations
 
@@ -29,12 +29,10 @@ TASK: Final = ReactiveTask(
     name="bill", source="orders", records="orders_records", watched=Projection(("total", "to.city"))
 )
 KEYS: Final = ("a", 7, ObjectId("ab" * 12), 1.5, {"x": 1, "y": "z"}, Int64(2**40), Decimal128("3.10"), NOW)
-"""Ids of documents, of which each kind may be one."""
 ID_: Final = Field[Value](ID.name)
 
 
 def their(key: Any, status: str, **fields: Any) -> Raw:
-    """A record as its planner inserts it, and as workers leave it."""
     return {
         "task": "bill",
         "sourceDocId": key,
@@ -52,7 +50,6 @@ def their(key: Any, status: str, **fields: Any) -> Raw:
 
 @pytest.fixture
 def database(mongodb: str, database: str) -> Iterator[Database[Raw]]:
-    """With the indexes that mongodash makes."""
     with MongoClient[Raw](mongodb) as client:
         made = client[database]
         polling = {"nextRunAt": {"$type": "date"}}
@@ -64,7 +61,7 @@ def database(mongodb: str, database: str) -> Iterator[Database[Raw]]:
 
 
 def test_records_of_mongodash_go_on_here(database: Database[Raw]) -> None:
-    """Laws MD1 to MD3: documents of all kinds of ids; what is finished is not run again where nothing has changed."""
+    """Laws MD1 to MD3."""
     run_ = {"at": AGO, "durationMs": 12}
     history = [{**run_, "status": "completed"}, {**run_, "status": "failed", "error": "no answer"}]
     failed = {"attempts": 5, "firstErrorAt": AGO, "lastError": "no answer", "executionHistory": history}
@@ -110,13 +107,11 @@ def test_records_of_mongodash_go_on_here(database: Database[Raw]) -> None:
 
 
 def keys(database: Database[Raw]) -> tuple[Any, ...]:
-    """The ids of the documents as the core reads them, in the order of `KEYS`."""
     raw = database.client.get_database(database.name, codec_options=CODEC).orders.find({}, {"_id": 1}).sort("$natural")
     return tuple(loaded(each, "orders")[ID_] for each in raw)
 
 
 def test_where_mongodash_leads_nothing_is_taken_over(database: Database[Raw]) -> None:
-    """Until its lease has ended, or it was stopped."""
     database.orders_tasks.insert_one(their("a", "pending"))
     store = Mongo(database.client, database.name)
     importing = MongodashImport(task=TASK, theirs="orders_tasks", quiet=0)
@@ -129,8 +124,6 @@ def test_where_mongodash_leads_nothing_is_taken_over(database: Database[Raw]) ->
 
 
 def test_an_app_on_records_of_mongodash_is_told_to_move_them(mongodb: str, database: Database[Raw]) -> None:
-    """Before it does anything; once they are moved, it begins."""
-
     async def begun() -> None:
         app = Reactive(mongodb, database.name)
 

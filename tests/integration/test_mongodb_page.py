@@ -1,4 +1,4 @@
-"""docs/mongodb.md says what the code says; what it shows is typed along in `test_tutorial`."""
+"""docs/mongodb.md agrees with the code; `test_tutorial` types its examples."""
 
 from __future__ import annotations
 
@@ -14,20 +14,17 @@ PAGE: Final = (Path(__file__).parents[2] / "docs" / "mongodb.md").read_text(enco
 
 
 def rows(after: str) -> list[list[str]]:
-    """The table behind that text, without its head."""
     table = PAGE.partition(after)[2].partition("\n\n|")[2].partition("\n\n")[0]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
 
 
 def test_the_table_of_what_may_be_sent_again_is_that_of_the_decision() -> None:
-    """Each operation, by what is known of all its attempts."""
     assert rows("<!-- table of: tidegate.retries.failures.STEPS -->") == [
         [each.value, *(STEPS[each][known].value for known in Knowledge)] for each in Operation
     ]
 
 
 def test_the_deadlines_are_those_that_are_set() -> None:
-    """Those of tidegate's; the others are the driver's."""
     said = {what: how_long for what, how_long, _ in rows("## Deadlines")}
 
     assert said["a reply"] == said["a connection of the pool"] == f"{REPLY_MS // 1_000} s"

@@ -1,5 +1,3 @@
-"""What a worker shows of itself: metrics in a registry, and both metrics and health over HTTP."""
-
 from __future__ import annotations
 
 import asyncio
@@ -48,7 +46,6 @@ from tidegate_adapters.testing import event_loop
 
 P0: Final = TopicPartition("orders", 0)
 SOON: Final = timedelta(milliseconds=300)
-"""When a worker counts as stalled here."""
 
 
 def records(*values: bytes, partition: int = 0) -> list[Record]:
@@ -68,7 +65,6 @@ def free_port() -> int:
 
 
 def got(port: int, path: str) -> tuple[int, str, str]:
-    """The status, the type of the content, and the content."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
             return answer.status, answer.headers["Content-Type"], answer.read().decode()
@@ -98,7 +94,6 @@ def run(worker: Worker, log: EmbeddedLog, meanwhile: Callable[[], Awaitable[None
 
 
 def test_a_registry_shows_what_has_happened_and_what_is() -> None:
-    """One record hangs behind another that is done, one fails twice, and is tried again once."""
     registry, stuck = CollectorRegistry(), asyncio.Event()
 
     async def handle(record: Record) -> None:
@@ -136,11 +131,11 @@ def test_a_registry_shows_what_has_happened_and_what_is() -> None:
 
     run(worker, log, meanwhile)
 
-    assert list(registry.collect()) == []  # which another worker may have now
+    assert list(registry.collect()) == []  # so another worker may use the registry
 
 
 def test_a_dead_letter_counts_when_it_is_written() -> None:
-    """Once, and not when somebody was asked to; the other one cannot be, and stands."""
+    """Not when it is requested. A second one cannot be written and stays pending."""
     registry = CollectorRegistry()
 
     async def handle(_: Record) -> None:
@@ -165,7 +160,6 @@ def test_a_dead_letter_counts_when_it_is_written() -> None:
 
 
 def test_batches_are_counted_by_their_records() -> None:
-    """And by their calls where they fail."""
     registry = CollectorRegistry()
 
     async def handle(given: list[Record]) -> None:
@@ -186,7 +180,7 @@ def test_batches_are_counted_by_their_records() -> None:
 
 @pytest.mark.parametrize("batch", [None, 2])
 def test_what_is_interrupted_has_not_failed(batch: int | None) -> None:
-    """The end of a worker is no alarm."""
+    """A shutdown must not raise an alarm."""
     registry, counts = CollectorRegistry(), list[float | None]()
 
     async def handle(_: object) -> None:
@@ -214,7 +208,7 @@ def test_what_is_interrupted_has_not_failed(batch: int | None) -> None:
 
 
 def test_no_label_is_made_of_what_records_carry() -> None:
-    """Topics, partitions and words of ours: so the number of series is bounded, and no secret is among them."""
+    """So the number of series is bounded, and no secret appears."""
     registry = CollectorRegistry()
 
     async def handle(record: Record) -> None:
@@ -233,7 +227,6 @@ def test_no_label_is_made_of_what_records_carry() -> None:
 
 
 def test_a_gate_that_is_closed_holds_all_partitions() -> None:
-    """Why is a label."""
     registry, stuck = CollectorRegistry(), asyncio.Event()
     rules = ConsumerRules(thresholds=Thresholds(2, 1))
     log = EmbeddedLog([*records(b"a", b"b", b"c"), *records(b"a", partition=1)])
@@ -250,7 +243,6 @@ def test_a_gate_that_is_closed_holds_all_partitions() -> None:
 
 
 def test_durations_are_counted_as_one_by_one() -> None:
-    """The short way for a batch of quick calls comes to the same."""
     for seed in range(20):
         seconds = [bound * (1 + (seed + at) % 3 / 2) for at, bound in enumerate(BOUNDS_S[: 1 + seed % 5])]
         at_once, one_by_one = Handled(), Handled()
@@ -264,7 +256,7 @@ def test_durations_are_counted_as_one_by_one() -> None:
 
 
 def test_how_long_a_handler_of_a_task_took_is_told_in_seconds() -> None:
-    """From its call to its end; of one that nobody saw begin nothing is known, and it took none."""
+    """A handler whose start was not observed took no time."""
     times, began = HandlerTimes(), Instant(0)
     times.begin(("a", "b"), began)
     times.end("send", ("a",), began + 1_500 * MILLISECOND)
@@ -277,7 +269,6 @@ def test_how_long_a_handler_of_a_task_took_is_told_in_seconds() -> None:
 
 
 def test_a_store_that_takes_long_to_say_how_it_is_is_asked_for_a_tenth_of_the_time() -> None:
-    """As where much waits; one that answers at once is asked every five seconds."""
     asked: list[float] = []
 
     async def asking(takes: float, _: object) -> None:
@@ -315,13 +306,12 @@ def test_a_registry_shows_one_worker_at_a_time() -> None:
 
 
 def test_a_worker_whose_loop_is_held_up_is_not_healthy() -> None:
-    """The server answers from a thread of its own, and says that nobody polls."""
     port = free_port()
     answers: list[tuple[int, str, str]] = []
 
     async def blocks(_: Record) -> None:
         asked = asyncio.get_running_loop().run_in_executor(None, after_a_while, port, answers)
-        time.sleep(1.5)  # noqa: ASYNC251  that is what is wrong here
+        time.sleep(1.5)  # noqa: ASYNC251  blocking is under test
         await asked
 
     worker = Worker(["orders"], blocks, bootstrap="b:1", group="g", metrics_port=port, stalled_after=SOON)
@@ -346,7 +336,6 @@ def test_health_is_told_in_seconds() -> None:
 def test_a_sink_that_does_not_answer_is_shown_in_the_log_in_health_and_in_metrics(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """By itself it is no reason to begin anew; once it answers, all is delivered."""
     registry, is_away = CollectorRegistry(), [True]
 
     class Away(Producer):
@@ -356,7 +345,7 @@ def test_a_sink_that_does_not_answer_is_shown_in_the_log_in_health_and_in_metric
 
         async def stop(self) -> None: ...
 
-        async def send(self, record: Send) -> Awaitable[object]:  # noqa: ARG002  it is enough that it was asked
+        async def send(self, record: Send) -> Awaitable[object]:  # noqa: ARG002  only the call counts
             return asyncio.sleep(0)
 
     async def handle(_: Record) -> Send:
@@ -393,15 +382,13 @@ def after_a_while(port: int, answers: list[tuple[int, str, str]]) -> None:
 
 
 def test_before_it_runs_a_worker_is_healthy() -> None:
-    """Nothing is expected of it."""
-
     async def handle(_: Record) -> None: ...
 
     assert Worker(["orders"], handle, bootstrap="b:1", group="g").health() == Healthy()
 
 
 def test_a_port_that_is_taken_is_told() -> None:
-    """The worker does not begin without being seen."""
+    """A worker must not run unmonitored."""
 
     async def handle(_: Record) -> None: ...
 
@@ -413,10 +400,10 @@ def test_a_port_that_is_taken_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "asked"), [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::1", "[::1]")]  # noqa: S104  it is tried
+    ("host", "asked"), [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::1", "[::1]")]  # noqa: S104  under test
 )  # fmt: skip
 def test_it_listens_where_it_is_told(host: str, asked: str) -> None:
-    """On one address, or on all of them; with which Python, it tells nobody."""
+    """The answers do not show the Python version."""
     page = {"/": lambda _: Answer(HTTPStatus.OK, "text/plain", b"here")}
 
     with served(host, 0, page) as port, urllib.request.urlopen(f"http://{asked}:{port}/", timeout=10) as answer:
@@ -425,8 +412,6 @@ def test_it_listens_where_it_is_told(host: str, asked: str) -> None:
 
 
 def test_by_default_it_listens_on_loopback() -> None:
-    """And what is no address is refused."""
-
     async def handle(_: Record) -> None: ...
 
     assert Worker(["orders"], handle, bootstrap="b", group="g", metrics_port=1).settings.metrics_host == "127.0.0.1"
@@ -439,8 +424,6 @@ def test_by_default_it_listens_on_loopback() -> None:
 
 @pytest.mark.parametrize("port", [-1, 65_536, True])
 def test_what_is_no_port_is_refused(port: int) -> None:
-    """Bad input."""
-
     async def handle(_: Record) -> None: ...
 
     with pytest.raises(Misuse, match="_port must be"):
@@ -452,7 +435,6 @@ def test_what_is_no_port_is_refused(port: int) -> None:
 
 @pytest.mark.kafka
 def test_a_stuck_handler_is_seen_from_without(kafka: str, make_topic: Callable[[int], str]) -> None:
-    """Both pages of a real worker; the partition that goes on is not told."""
     topic, port, stuck = make_topic(2), free_port(), asyncio.Event()
     p0 = TopicPartition(topic, 0)
 
@@ -497,7 +479,7 @@ def test_a_stuck_handler_is_seen_from_without(kafka: str, make_topic: Callable[[
 def test_the_lag_of_a_partition_that_is_not_fetched_from_grows_with_its_log(
     kafka: str, make_topic: Callable[[int], str]
 ) -> None:
-    """The client hears how far a log goes along with its records, of which a partition that has stopped gets none."""
+    """The client learns a log's end with its records, which a stopped partition does not get."""
     topic, registry = make_topic(1), CollectorRegistry()
 
     async def handle(_: Record) -> None:
@@ -528,7 +510,7 @@ def test_the_lag_of_a_partition_that_is_not_fetched_from_grows_with_its_log(
 def test_the_lag_falls_to_0_where_a_log_ends_with_what_no_client_hands_out(
     isolation: Any, kafka: str, make_topic: Callable[[int], str]
 ) -> None:
-    """A control marker, and with `read_committed` the records of a transaction that was aborted."""
+    """A control marker, or with `read_committed` an aborted transaction."""
     topic, registry, seen = make_topic(1), CollectorRegistry(), list[bytes | None]()
 
     async def handle(record: Record) -> None:
@@ -590,7 +572,6 @@ asyncio.run(main())
 
 
 def test_health_is_served_without_the_extra_and_a_registry_says_what_to_install() -> None:
-    """Metrics are an extra."""
     port = free_port()
     served, refused = (
         subprocess.run(

@@ -1,5 +1,3 @@
-"""The sampler of mutants changes one place each time, the same for the same seed, and leaves alone what promises nothing."""
-
 from __future__ import annotations
 
 import ast
@@ -18,7 +16,6 @@ def told(at: int, most: int = 3) -> bool:
 
 
 def test_one_place_is_changed_and_neither_texts_nor_lines_of_the_log_nor_what_is_believed() -> None:
-    """Each is another program, and shows where."""
     made = [*mutants("m", SOURCE)]
     assert [str(each).partition(": ")[2] for each in made] == [
         "if at < most and (not at): -> if not (at < most and (not at)):",
@@ -34,7 +31,6 @@ def test_one_place_is_changed_and_neither_texts_nor_lines_of_the_log_nor_what_is
 
 
 def test_a_seed_has_its_sample() -> None:
-    """Or none could be judged again; of the modules as they are now, where some test executes them."""
     lines = {"tidegate/sinks/outbox.py": dict.fromkeys(range(1_000), ("a test",))}
     shown = [str(each) for each in sample(3, 60, SOURCES["core"], lines)]
     assert shown == [str(each) for each in sample(3, 60, SOURCES["core"], lines)]

@@ -280,6 +280,8 @@ class Course:
         self.judge(laws.a_group_is_polled_together(rules, state, due, commands, now), "WK22")
         self.judge(laws.a_group_is_polled_first(rules, state, commands, now), "WK23")
         self.judge(laws.failed_queues_are_not_polled_in_groups(self.failed, commands), "WK24")
+        if isinstance(event, LeasesRenewed):
+            self.judge(laws.a_busy_lease_is_kept(rules, before, event, state), "WK25")
         self.known -= {each.queue for each in commands if isinstance(each, Poll)}
 
     def are_settled(self, *, is_over: bool) -> bool:
@@ -521,6 +523,8 @@ PLANTED: Final[dict[str, tuple[str, ModuleType, tuple[tuple[str, str], ...]]]] =
     "each idle queue is polled alone": ("WK22", worker, (("is_grouped = queue.group is not None and not known.is_woken", "is_grouped = False"),)),
     "one queue keeps others unpolled": ("WK23", worker, ((_GROUPS + _POLLED, _POLLED + _GROUPS),)),
     "a failed queue is polled with its group": ("WK24", worker, (("known.is_woken or result.has_failed", "known.is_woken"),)),
+    "a busy lease is lost": ("WK25", liveness, (("                return evolve(each, held_until=sent + lease, renew_at=at + lease // _RETRIED)", "                return evolve(each, held_until=at)"),)),
+    "a busy lease is not renewed soon": ("WK25", liveness, (("renew_at=at + lease // _RETRIED)", "renew_at=sent + lease // _RENEWED)"),)),
 }  # fmt: skip
 
 
@@ -601,7 +605,6 @@ def test_a_member_polls_once_it_has_joined() -> None:
 
 
 def test_a_lease_that_waits_for_the_transaction_of_its_handler_is_not_lost() -> None:
-    """Law WK25: it is renewed after a twelfth of the lease."""
     renew = RenewLeases("bill", (run_of(1),))
     asked = told(LEASED, taken(run_of(1)), TimerFired(at(LEASE // 2)))
     assert renew in asked.commands

@@ -19,27 +19,39 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from copy import copy
 from datetime import timedelta
 from functools import cache
 from inspect import iscoroutinefunction, signature
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final, get_args, get_origin, get_type_hints, overload
 
 import attrs
 
 from tidegate.consumer.worker import WorkerRules
 from tidegate.model.errors import Misuse, TidegateError, shown, typed
 from tidegate.model.instants import SECOND
-from tidegate.model.records import Record, Send
+from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.model.values import check_callable, check_name, check_type
 from tidegate.pipeline.effects import Hook
 from tidegate.retries.backoff import Exponential, Policy
 from tidegate.sinks.circuit_breaker import CircuitBreaker
 from tidegate.sinks.delivery import Action, DeliveryRules
 from tidegate.sinks.outbox import OutboxRules
+from tidegate_adapters.base.decorators import length_of
+from tidegate_adapters.base.log_fields import named
 from tidegate_adapters.base.threads import DaemonThreads
 from tidegate_adapters.kafka.client import Connect, Produce, client, producer
 from tidegate_adapters.kafka.handler_calls import Calls, Code
@@ -52,7 +64,7 @@ from tidegate_adapters.kafka.worker import client_times
 from tidegate_adapters.pipeline.embedded import Processed, process
 from tidegate_adapters.pipeline.executors import Executor
 from tidegate_adapters.pipeline.functions import Function
-from tidegate_adapters.pipeline.hook_calls import HookCalls, Hooks, listed
+from tidegate_adapters.pipeline.hook_calls import HookCalls, Hooks, listed, say
 from tidegate_adapters.pipeline.letters import Letters
 from tidegate_adapters.pipeline.settings import PipelineSettings
 from tidegate_adapters.pipeline.values import Task
@@ -60,13 +72,12 @@ from tidegate_adapters.runtime.handlers import threaded
 from tidegate_adapters.runtime.serialization import codec_of
 from tidegate_adapters.shell.monitor import Monitor
 from tidegate_adapters.sinks.outputs import Delivery
-from tidegate_adapters.sinks.port import Outbox, Sink
+from tidegate_adapters.sinks.port import Outbox, Sink, SinkStatus
 
 if TYPE_CHECKING:
     from tidegate_adapters.observe.prometheus import CollectorRegistry
 
 F = TypeVar("F", bound=Callable[..., Any])
-_LOG: Final = logging.getLogger("tidegate_adapters.pipeline")
 _NO_RESET: Final = {"auto_offset_reset": "none"}
 _OUTBOX: Final = OutboxRules(
     breaker=CircuitBreaker(cooldown=5 * SECOND),
@@ -145,6 +156,9 @@ class Pipeline:
         self.settings = PipelineSettings(topics=tuple(topics), bootstrap=bootstrap, group=group, **settings)
         self._sinks, self._executor, self._lifespan, self._metrics = dict(sinks), executor, lifespan, metrics
         self._hooks: dict[Hook, Callable[..., Any]] = {}
+        self._lifecycle: dict[str, Callable[..., Any]] = {}
+        self._periodic: list[tuple[Callable[..., Any], timedelta, bool]] = []
+        self._beside: set[asyncio.Task[object]] = set()
         self._is_window = False
         self._member: Member | None = None
         self._calls: HookCalls | None = None
@@ -155,7 +169,13 @@ class Pipeline:
 
     # --- declarations -----------------------------------------------------------------------------
 
-    def arrange(self, code: F | None = None, *, window: int | None = None) -> Any:
+    @overload
+    def arrange(self, code: F, /) -> F: ...
+
+    @overload
+    def arrange(self, /, *, window: int | None = None) -> Callable[[F], F]: ...
+
+    def arrange(self, code: Any = None, *, window: int | None = None) -> Any:
         """Declare what makes tasks of a record, or of a list of records.
 
         Args:
@@ -174,7 +194,13 @@ class Pipeline:
 
         return declared if code is None else declared(code)
 
-    def task(self, code: F | None = None, *, timeout: timedelta | None = None, process: bool = False) -> Any:
+    @overload
+    def task(self, code: F, /) -> F: ...
+
+    @overload
+    def task(self, /, *, timeout: timedelta | None = None, process: bool = False) -> Callable[[F], F]: ...
+
+    def task(self, code: Any = None, *, timeout: timedelta | None = None, process: bool = False) -> Any:
         """Declare the function that runs a task; what it returns is the value of its result.
 
         Args:
@@ -210,6 +236,43 @@ class Pipeline:
     def delivery_error(self, code: F) -> F:
         """Declare what follows an output that its sink refused (`FailedOutput`): an `Action`."""
         return self._declare(Hook.DELIVERY_ERROR, code)
+
+    def ready(self, code: F) -> F:
+        """Declare what is called once, without arguments, when all sinks have started; if it raises, `run` does."""
+        return self._around("ready", code)
+
+    def assigned(self, code: F) -> F:
+        """Declare what is called with each partition (`TopicPartition`) that this process gets; an error is logged."""
+        return self._around("assigned", code)
+
+    def revoked(self, code: F) -> F:
+        """Declare what is called with each partition that this process has to let go; an error is logged."""
+        return self._around("revoked", code)
+
+    def periodic(self, every: timedelta, *, stops: bool = False) -> Callable[[F], F]:
+        """Declare what is called again and again, without arguments, until the pipeline stops.
+
+        A call begins `every` after the last one has ended. An error is logged.
+
+        Args:
+            every: The time between two calls.
+            stops: Whether it is not called again after an error.
+        """
+        _ = length_of(every, "every", 1)
+
+        def declared(code: F) -> F:
+            check_callable(code, "a periodic function")
+            self._periodic.append((code, every, stops))
+            return code
+
+        return declared
+
+    def _around(self, name: str, code: F) -> F:
+        check_callable(code, f"the hook {name}", "pass a function")
+        if name in self._lifecycle:
+            raise Misuse(f"there are two hooks {name}", todo="declare it once")
+        self._lifecycle[name] = code
+        return code
 
     def _declare(self, hook: Hook, code: F) -> F:
         check_callable(code, f"the hook {hook}", "pass a function")
@@ -296,6 +359,7 @@ class Pipeline:
             0,
         )
         made._sinks = self._sinks if sinks is None else dict(sinks)
+        made._lifecycle, made._periodic, made._beside = dict(self._lifecycle), list(self._periodic), set()
         return made
 
     @property
@@ -347,7 +411,7 @@ class Pipeline:
             def calls(records: Records, outbox: Outbox[Sequence[Send]], tallies: Tallies | None) -> Calls:  # noqa: ARG001
                 letters = Letters(outbox, told.dead_letter, told.group)
                 assert self._executor is not None, "it was checked"
-                self._calls = HookCalls(hooks, rules, records, self._executor, outboxes, letters)
+                self._calls = HookCalls(hooks, rules, records, self._executor, outboxes, letters, self._notify)
                 return self._calls
 
             member = self._member = Member(
@@ -359,15 +423,58 @@ class Pipeline:
             )
             for _ in range(self._stop_calls):
                 member.stop()
+
+            def sinks() -> Sequence[SinkStatus]:
+                return (*member.status.sinks, *(each.status for each in outboxes.values()))
+
             async with (
                 monitor.showing(
-                    lambda: of_health(member.status.health(), member.status.sinks),
+                    lambda: of_health(member.status.health(), sinks()),
                     "tidegate_adapters.kafka.metrics",
-                    (member.status.glance, tallies),
+                    (lambda: member.status.glance()._replace(sinks=tuple(sinks())), tallies),
                 ),
                 nullcontext() if self._lifespan is None else self._lifespan(self),
             ):
-                await member.run()
+                if (ready := self._lifecycle.get("ready")) is not None:
+                    await self._async(lambda _: ready())(None) if not iscoroutinefunction(ready) else await ready()
+                try:
+                    self._spawn(*(self._repeated(*each) for each in self._periodic))
+                    await member.run()
+                finally:
+                    await self._end_beside()
+
+    def _spawn(self, *coroutines: Coroutine[Any, Any, object]) -> None:
+        for each in coroutines:
+            task = asyncio.ensure_future(each)
+            self._beside.add(task)
+            task.add_done_callback(self._beside.discard)
+
+    async def _end_beside(self) -> None:
+        beside = tuple(self._beside)
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
+
+    def _notify(self, name: str, partition: TopicPartition) -> None:
+        """Call the hook of a partition that comes or goes; nothing waits for it."""
+        if (code := self._lifecycle.get(name)) is not None:
+            self._spawn(self._logged(name, self._async(code), partition))
+
+    async def _repeated(self, code: Callable[..., Any], every: timedelta, stops: bool) -> None:
+        call = code if iscoroutinefunction(code) else self._async(lambda _: code())
+        arguments = () if call is code else (None,)
+        while True:
+            await asyncio.sleep(every.total_seconds())
+            if not await self._logged(getattr(code, "__name__", "periodic"), call, *arguments) and stops:
+                return
+
+    async def _logged(self, name: str, code: Callable[..., Awaitable[object]], *arguments: object) -> bool:
+        try:
+            await code(*arguments)
+        except Exception as error:  # noqa: BLE001  of the user's
+            say(logging.ERROR, "%s raised: %s", name, named(error))
+            return False
+        return True
 
     @asynccontextmanager
     async def _started(self) -> AsyncIterator[Mapping[str, Outbox[Delivery]]]:
@@ -389,6 +496,8 @@ class Pipeline:
 
     def stop(self) -> None:
         """Let `run` drain, commit, leave the group and return; called once more, it waits for nothing."""
+        for task in tuple(self._beside):
+            task.cancel()
         if self._member is None:
             self._stop_calls += 1
         else:

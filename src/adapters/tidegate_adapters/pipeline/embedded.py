@@ -46,7 +46,6 @@ class Processing(Protocol):
     def stop(self) -> None: ...
 
 
-@final
 class Kept:
     """A sink in memory: it has each key once."""
 
@@ -97,10 +96,13 @@ class EmbeddedPipeline:
     Args:
         pipeline: The pipeline; its sinks are replaced.
         records: The records of the log.
+        sinks: The sinks in their place; None for some that take everything.
     """
 
-    def __init__(self, pipeline: Processing, records: Iterable[Record]) -> None:
-        self._sinks = {name: Kept(name) for name in pipeline.sinks}
+    def __init__(
+        self, pipeline: Processing, records: Iterable[Record], sinks: Mapping[str, Kept] | None = None
+    ) -> None:
+        self._sinks = {name: Kept(name) for name in pipeline.sinks} if sinks is None else sinks
         self.pipeline = pipeline.configured(attrs.evolve(pipeline.settings, metrics_port=None), sinks=self._sinks)
         self._log = EmbeddedLog(records)
 

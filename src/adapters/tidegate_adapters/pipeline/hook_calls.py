@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol, TypeVar, final
 
 import attrs
 
-from tidegate.consumer.commands import Batch, Event, Work, WorkReported
+from tidegate.consumer.commands import Assigned, Batch, Event, Lost, Revoked, Work, WorkReported
 from tidegate.consumer.consumer import ConsumerState
 from tidegate.consumer.fanout import Report, Start, TaskReplaced, TasksReported, WindowArranged
 from tidegate.consumer.partition import Owned
@@ -141,6 +141,7 @@ class HookCalls:
         executor: Runs tasks.
         outboxes: The outbox of each sink, by name.
         letters: Writes dead letters.
+        notify: Called with "assigned" or "revoked" and a partition.
 
     Attributes:
         begun: The number of requests so far.
@@ -155,9 +156,10 @@ class HookCalls:
         executor: Executor,
         outboxes: Mapping[str, Outbox[Delivery]],
         letters: WriteLetter,
+        notify: Callable[[str, TopicPartition], None],
     ) -> None:
         self._hooks, self._rules, self._records, self._executor = hooks, rules, records, executor
-        self._outboxes, self._letters = outboxes, letters
+        self._outboxes, self._letters, self._notify = outboxes, letters, notify
         self._windows: dict[tuple[TopicPartition, int], dict[int, _Window]] = {}
         self.begun, self.running = 0, 0
         self._handlers: Mapping[type[Effect[Any]], Callable[[Any], Awaitable[object]]] = {
@@ -235,6 +237,8 @@ class HookCalls:
     def follow(self, event: ShutdownEvent, state: ConsumerState) -> None:
         """Number the tasks that a window has got, and forget windows that are settled."""
         for each in getattr(event, "events", (event,)):
+            if isinstance(each, (Assigned, Revoked, Lost)):
+                self._notify("assigned" if isinstance(each, Assigned) else "revoked", each.partition)
             if isinstance(each, WorkReported):
                 self._follow_report(each, state)
             elif isinstance(each, Event) and each.partition not in {part.partition for part in state.partitions}:

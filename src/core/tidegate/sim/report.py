@@ -6,7 +6,8 @@
                    about rest was never checked because no state rests
 
 `uncovered` lists goals never reached, faults that never occurred and laws never checked, beside the
-verdict, and a scenario without steps or laws. On request they make it "inconclusive".
+verdict, and a scenario without steps or laws. On request (`require_sometimes`) a goal that was
+never reached makes it "inconclusive".
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from tidegate.work.vocabulary import (
     Identified,
     Poll,
     PollGroup,
+    Renewal,
     ReturnUntracked,
     Run,
     Slot,
@@ -368,6 +369,19 @@ def a_group_is_polled_first(
 def failed_queues_are_not_polled_in_groups(failed: Collection[str], commands: Iterable[WorkerCommand]) -> bool:
     """Law WK24: no group poll includes a queue whose last poll has failed."""
     return not any({*failed}.intersection(each.queues) for each in commands if isinstance(each, PollGroup))
+
+
+def a_busy_lease_is_kept(
+    rules: WorkerRules, before: WorkerState, event: events.LeasesRenewed, after: WorkerState
+) -> bool:
+    """Law WK25: the lease counts from the request, and the next one is due after a twelfth of it."""
+    sent, queue = before.sent_at(event.command), rules.queue(event.command.queue)
+    if sent is None or queue is None or queue.lease is None:
+        return True
+    pairs = zip(event.command.runs, event.renewals, strict=True)
+    busy = {run for run, renewal in pairs if renewal is Renewal.BUSY}
+    wanted = (sent + queue.lease, event.at + queue.lease // _PART)
+    return all((each.held_until, each.renew_at) == wanted for each in after.running if each.run in busy)
 
 
 def _held(rules: WorkerRules, state: WorkerState, at: Instant) -> set[str]:

@@ -63,8 +63,8 @@ Laws
          runs that are not known to be written.
     WK16 A prefetched run that has waited for a slot for `PREFETCH_TIMEOUT` is started or given
          back.
-    WK17 A rejected run is not started. Its result is the rejection, unless it was taken under an
-         ended life.
+    WK17 A rejected run is not started. Its result is the rejection, or its replacement if the store
+         refused that, unless it was taken under an ended life.
     WK18 No handler is called, even if commanded, when another process may have its record.
     WK19 Unconfirmed results are written again after `retry_pause`, and no sooner.
     WK20 Capacity is granted only if no due poll could be sent: older due work never waits for
