@@ -85,6 +85,7 @@ bench: .venv/test.stamp
 	$(BIN)/python -m benchmarks.upkeep --json .tidegate/bench/upkeep.json
 	$(BIN)/python -m benchmarks.page
 	$(BIN)/python -m benchmarks.worker --json .tidegate/bench/worker.json
+	$(BIN)/python -m benchmarks.pipeline --json .tidegate/bench/pipeline.json
 	$(BIN)/python -m benchmarks.half_open
 
 .venv/bin/python:

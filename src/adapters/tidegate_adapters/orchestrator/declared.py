@@ -29,6 +29,7 @@ from tidegate_adapters.base.decorators import (
     timeout_of,
 )
 from tidegate_adapters.mongo.bson import natural
+from tidegate_adapters.runtime.children import check_importable
 from tidegate_adapters.runtime.serialization import UNTYPED, TextCodec, codec_of
 
 OPTIONS: Final = frozenset({"session", "key", "delay", "due", "priority", "queue", "tenant"})
@@ -320,7 +321,7 @@ def declared(
             check_type(rate, Rate, "rate", "write Rate(10, per=timedelta(seconds=1))")
         check_type(processes, bool, "processes")
         if processes:
-            _check_named(handler)
+            check_importable(handler, "processes=True")
         signed = _signature(handler, found)
         for what, those in (("max_running", max_running), ("unique", unique), ("rate", rate)):
             unknown = [] if those is None else [each for each in those.names if each not in signed.parameters]
@@ -342,16 +343,6 @@ def declared(
     except TidegateError as error:
         error.where = ", ".join(filter(None, (f"the task {found!r}", place_of(handler), error.where)))
         raise
-
-
-def _check_named(handler: object) -> None:
-    name = getattr(handler, "__qualname__", "")
-    if not name or "<" in name:
-        raise Misuse(
-            "processes=True, for a function that has no name in its module",
-            why="another process finds it by its module and its name",
-            todo="define it at the top of a module",
-        )
 
 
 def _hints(handler: Callable[..., Any]) -> Mapping[str, Any]:

@@ -62,8 +62,9 @@ from tidegate_adapters.kafka.producer import KafkaSink
 from tidegate_adapters.kafka.stats import Tallies
 from tidegate_adapters.kafka.worker import client_times
 from tidegate_adapters.pipeline.embedded import Processed, process
+from tidegate_adapters.pipeline.executors import Executor
 from tidegate_adapters.pipeline.functions import Function
-from tidegate_adapters.pipeline.hook_calls import Executor, HookCalls, Hooks, listed, say
+from tidegate_adapters.pipeline.hook_calls import HookCalls, Hooks, listed, say
 from tidegate_adapters.pipeline.letters import Letters
 from tidegate_adapters.pipeline.settings import PipelineSettings
 from tidegate_adapters.pipeline.values import Task
@@ -197,21 +198,21 @@ class Pipeline:
     def task(self, code: F, /) -> F: ...
 
     @overload
-    def task(self, /, *, timeout: timedelta | None = None) -> Callable[[F], F]: ...
+    def task(self, /, *, timeout: timedelta | None = None, process: bool = False) -> Callable[[F], F]: ...
 
-    def task(self, code: Any = None, *, timeout: timedelta | None = None) -> Any:
+    def task(self, code: Any = None, *, timeout: timedelta | None = None, process: bool = False) -> Any:
         """Declare the function that runs a task; what it returns is the value of its result.
 
         Args:
-            code: Called with the task.
+            code: Called with the task; a plain function runs in a thread.
             timeout: How long a call may take; None for any time.
+            process: Whether it runs in a child process, which the timeout kills.
         """
 
         def declared(code: F) -> F:
-            check_callable(code, "a function of a task")
             if self._executor is not None:
                 raise Misuse("a pipeline has one executor", todo="leave out executor=, or @app.task")
-            self._executor = Function(self._async(code), timeout)
+            self._executor = Function(code, timeout, process=process)
             return code
 
         return declared if code is None else declared(code)
@@ -477,7 +478,9 @@ class Pipeline:
 
     @asynccontextmanager
     async def _started(self) -> AsyncIterator[Mapping[str, Outbox[Delivery]]]:
-        """Start all sinks, then stop them."""
+        """Start the executor and all sinks, then stop them."""
+        assert self._executor is not None, "it was checked"
+        await self._executor.start()
         started = await asyncio.gather(*(sink.start() for sink in self._sinks.values()), return_exceptions=True)
         outboxes = {name: Outbox(sink, _OUTBOX) for name, sink in self._sinks.items()}
         try:
@@ -488,7 +491,8 @@ class Pipeline:
                     raise error
             yield outboxes
         finally:
-            await asyncio.gather(*(each.stop() for each in outboxes.values()), return_exceptions=True)
+            stops = [self._executor.stop(), *(each.stop() for each in outboxes.values())]
+            await asyncio.gather(*stops, return_exceptions=True)
 
     def stop(self) -> None:
         """Let `run` drain, commit, leave the group and return; called once more, it waits for nothing."""

@@ -55,6 +55,7 @@ from tidegate_adapters.base.log_fields import named, placed
 from tidegate_adapters.base.safe_log import Lines
 from tidegate_adapters.kafka.in_flight import Records
 from tidegate_adapters.kafka.producer import Failed, failed_by
+from tidegate_adapters.pipeline.executors import Executor
 from tidegate_adapters.pipeline.values import FailedOutput, Kind, RecordResult, Result, Task, WindowResult
 from tidegate_adapters.runtime.driver import run_async
 from tidegate_adapters.runtime.reducers import Call, CallEach, Ended, Job, as_failure
@@ -66,13 +67,6 @@ U = TypeVar("U")
 say: Final = Lines(logging.getLogger("tidegate_adapters.pipeline"))
 _AT_ONCE: Final = 64
 """The number of hooks of one request that run at once."""
-
-
-class Executor(Protocol):
-    """Runs tasks."""
-
-    async def run(self, task: Task) -> Result:
-        """Run a task to its end. It raises only if it is cancelled."""
 
 
 class WriteLetter(Protocol):

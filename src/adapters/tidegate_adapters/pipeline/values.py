@@ -17,8 +17,6 @@ from tidegate.model.values import check_name, check_type
 from tidegate.pipeline.effects import Verdict
 from tidegate_adapters.sinks.outputs import Output
 
-NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
-
 
 @final
 @unique
@@ -56,8 +54,8 @@ class Task:
     id: str | None = None
     args: Sequence[Any] = attrs.field(default=(), repr=False)
     stdin: str | bytes | None = attrs.field(default=None, repr=False)
-    env: Mapping[str, str] = attrs.field(default=NOTHING, repr=False)
-    metadata: Mapping[str, Any] = attrs.field(default=NOTHING, repr=False)
+    env: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    metadata: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
     priority: int = 0
     timeout: timedelta | None = None
     record: Record | None = attrs.field(default=None, repr=False)
