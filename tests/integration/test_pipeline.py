@@ -19,6 +19,7 @@ from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.records import TopicPartition
 from tidegate.pipeline.effects import Hook
 from tidegate.sinks.dead_letters import DeadLetter, decode
+from tidegate_adapters.kafka.embedded import EmbeddedLog, record_of
 from tidegate_adapters.pipeline import (
     RETRY,
     SKIP,
@@ -32,7 +33,8 @@ from tidegate_adapters.pipeline import (
     Task,
     WindowResult,
 )
-from tidegate_adapters.pipeline.embedded import Kept, Processed
+from tidegate_adapters.pipeline.embedded import EmbeddedPipeline, Kept, Processed
+from tidegate_adapters.pipeline.settings import OnStop
 from tidegate_adapters.sinks.outputs import Delivery
 
 AT = TopicPartition("searches", 0)
@@ -186,6 +188,27 @@ def test_an_undecodable_record_follows_its_policy(policy: OnFailure) -> None:
 def test_a_failed_record_may_stop_its_partition() -> None:
     done = processed(Shop({"task": 99}).app(on_failure=OnFailure.STOP), record("a"))
     assert (done.positions, done.letters, done.is_whole) == ({AT: 0}, (), False)
+    assert "searches-0 has stopped at @0, which has failed for good" in done.stopped
+
+
+@pytest.mark.parametrize("on_stop", OnStop)
+def test_a_stopped_partition_ends_the_run_or_leaves_the_group(on_stop: OnStop) -> None:
+    app = Shop({"task": 99}).app(on_failure=OnFailure.STOP, on_stop=on_stop, retries=0)
+    log = EmbeddedLog([record_of(dict(record("a")))])
+
+    async def run() -> None:
+        running = asyncio.create_task(app.run(log.connect, log.produce))
+        await asyncio.wait([running], timeout=0.5)
+        assert running.done() is (on_stop is OnStop.END)
+        app.stop()
+        await running
+
+    if on_stop is OnStop.LEAVE:
+        asyncio.run(run())
+    else:
+        with pytest.raises(TidegateError, match="has stopped at @0"):
+            asyncio.run(run())
+    assert log.positions == {AT: 0}
 
 
 @pytest.mark.parametrize(
@@ -270,9 +293,6 @@ class Picky(Kept):
 
 
 async def run_with(app: Pipeline, sink: Kept, *records: Mapping[str, object]) -> Processed:
-    from tidegate_adapters.kafka.embedded import record_of
-    from tidegate_adapters.pipeline.embedded import EmbeddedPipeline
-
     return await EmbeddedPipeline(app, [record_of(dict(each)) for each in records], {"hits": sink}).run()
 
 

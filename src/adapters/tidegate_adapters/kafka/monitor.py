@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidegate.consumer.health import Health, Unhealthy
+from tidegate.model.errors import TidegateError
 from tidegate.model.instants import SECOND
 from tidegate.sinks.circuit_breaker import Closed, HalfOpen, Open
 from tidegate_adapters.observe.http import Answer
@@ -20,12 +21,12 @@ from tidegate_adapters.sinks.port import SinkStatus
 _CIRCUITS: Final = {Open: "open", HalfOpen: "half_open"}
 
 
-def of_health(health: Health, sinks: Sequence[SinkStatus] = ()) -> Answer:
+def of_health(health: Health, sinks: Sequence[SinkStatus] = (), stopped: TidegateError | None = None) -> Answer:
     """What is answered to whoever asks how the worker is. A sink that does not answer is shown, and by itself no reason to start
     the worker again: what waits for it stands in time.
     """
     stalls, silence = (health.stalls, health.silence) if isinstance(health, Unhealthy) else ((), None)
-    told = {
+    told: dict[str, object] = {
         "silent_s": None if silence is None else silence / SECOND,
         "stalled": [
             {
@@ -43,4 +44,6 @@ def of_health(health: Health, sinks: Sequence[SinkStatus] = ()) -> Answer:
             if not isinstance(state.circuit, Closed)
         ],
     }
-    return monitor.of_health(told, is_healthy=not isinstance(health, Unhealthy))
+    if stopped is not None:
+        told["stopped"] = str(stopped)
+    return monitor.of_health(told, is_healthy=not isinstance(health, Unhealthy) and stopped is None)

@@ -66,8 +66,8 @@ from tidegate_adapters.pipeline.executors import Executor
 from tidegate_adapters.pipeline.functions import Function
 from tidegate_adapters.pipeline.hook_calls import HookCalls, Hooks, listed, say
 from tidegate_adapters.pipeline.letters import Letters
-from tidegate_adapters.pipeline.settings import PipelineSettings
-from tidegate_adapters.pipeline.values import Task
+from tidegate_adapters.pipeline.settings import OnStop, PipelineSettings
+from tidegate_adapters.pipeline.values import PartitionStopped, Task
 from tidegate_adapters.runtime.handlers import threaded
 from tidegate_adapters.runtime.serialization import codec_of
 from tidegate_adapters.shell.monitor import Monitor
@@ -159,6 +159,8 @@ class Pipeline:
         self._lifecycle: dict[str, Callable[..., Any]] = {}
         self._periodic: list[tuple[Callable[..., Any], timedelta, bool]] = []
         self._beside: set[asyncio.Task[object]] = set()
+        self._stop_error: PartitionStopped | None = None
+        self._is_stopping = asyncio.Event()
         self._is_window = False
         self._member: Member | None = None
         self._calls: HookCalls | None = None
@@ -360,6 +362,7 @@ class Pipeline:
         )
         made._sinks = self._sinks if sinks is None else dict(sinks)
         made._lifecycle, made._periodic, made._beside = dict(self._lifecycle), list(self._periodic), set()
+        made._stop_error, made._is_stopping = None, asyncio.Event()
         return made
 
     @property
@@ -411,7 +414,9 @@ class Pipeline:
             def calls(records: Records, outbox: Outbox[Sequence[Send]], tallies: Tallies | None) -> Calls:  # noqa: ARG001
                 letters = Letters(outbox, told.dead_letter, told.group)
                 assert self._executor is not None, "it was checked"
-                self._calls = HookCalls(hooks, rules, records, self._executor, outboxes, letters, self._notify)
+                self._calls = HookCalls(
+                    hooks, rules, records, self._executor, outboxes, letters, self._notify, self._partition_stopped
+                )
                 return self._calls
 
             member = self._member = Member(
@@ -429,7 +434,7 @@ class Pipeline:
 
             async with (
                 monitor.showing(
-                    lambda: of_health(member.status.health(), sinks()),
+                    lambda: of_health(member.status.health(), sinks(), self._stop_error),
                     "tidegate_adapters.kafka.metrics",
                     (lambda: member.status.glance()._replace(sinks=tuple(sinks())), tallies),
                 ),
@@ -440,6 +445,11 @@ class Pipeline:
                 try:
                     self._spawn(*(self._repeated(*each) for each in self._periodic))
                     await member.run()
+                except PartitionStopped as error:
+                    if self.settings.on_stop is OnStop.END:
+                        raise
+                    say(logging.ERROR, "%s; this process has left the group", error)
+                    await self._is_stopping.wait()
                 finally:
                     await self._end_beside()
 
@@ -459,6 +469,16 @@ class Pipeline:
         """Call the hook of a partition that comes or goes; nothing waits for it."""
         if (code := self._lifecycle.get(name)) is not None:
             self._spawn(self._logged(name, self._async(code), partition))
+
+    def _partition_stopped(self, partition: TopicPartition, offset: int) -> None:
+        """End the run: a partition cannot go on (`PipelineSettings.on_stop`)."""
+        if self._stop_error is None and self._member is not None:
+            self._stop_error = PartitionStopped(
+                f"{partition} has stopped at @{offset}, which has failed for good",
+                why="on_failure or undecodable is STOP, or a dead letter cannot be written",
+                todo="correct the code or the record and start again; nothing from this offset on is committed",
+            )
+            self._member.life.end_with(self._stop_error)
 
     async def _repeated(self, code: Callable[..., Any], every: timedelta, stops: bool) -> None:
         call = code if iscoroutinefunction(code) else self._async(lambda _: code())
@@ -496,6 +516,7 @@ class Pipeline:
 
     def stop(self) -> None:
         """Let `run` drain, commit, leave the group and return; called once more, it waits for nothing."""
+        self._is_stopping.set()
         for task in tuple(self._beside):
             task.cancel()
         if self._member is None:

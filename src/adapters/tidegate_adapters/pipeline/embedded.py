@@ -17,6 +17,7 @@ from tidegate.retries.backoff import delay_after
 from tidegate_adapters.kafka.client import Connect, Produce
 from tidegate_adapters.kafka.embedded import EmbeddedLog, record_of
 from tidegate_adapters.pipeline.settings import PipelineSettings
+from tidegate_adapters.pipeline.values import PartitionStopped
 from tidegate_adapters.sinks.outputs import Delivery, Output
 
 _LOOKS_S: Final = 0.005
@@ -76,12 +77,14 @@ class Processed:
         letters: The dead letters.
         positions: The committed positions, by partition.
         ends: One past the last offset, by partition.
+        stopped: Why the run has ended; empty unless a partition has stopped.
     """
 
     outputs: Mapping[str, tuple[Output, ...]]
     letters: tuple[Send, ...]
     positions: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
+    stopped: str = ""
 
     @property
     def is_whole(self) -> bool:
@@ -116,9 +119,13 @@ class EmbeddedPipeline:
             if running or (begun, running) != moved:
                 moved, since = (begun, running), monotonic()
         self.pipeline.stop()
-        await run
+        stopped = ""
+        try:
+            await run
+        except PartitionStopped as error:
+            stopped = str(error)
         outputs = {name: tuple(sink.outputs.values()) for name, sink in self._sinks.items()}
-        return Processed(outputs, tuple(log.sent), dict(log.positions), log.ends)
+        return Processed(outputs, tuple(log.sent), dict(log.positions), log.ends, stopped)
 
     @property
     def _patience_s(self) -> float:

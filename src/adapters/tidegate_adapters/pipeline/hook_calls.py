@@ -24,7 +24,7 @@ import attrs
 from tidegate.consumer.commands import Assigned, Batch, Event, Lost, Revoked, Work, WorkReported
 from tidegate.consumer.consumer import ConsumerState
 from tidegate.consumer.fanout import Report, Start, TaskReplaced, TasksReported, WindowArranged
-from tidegate.consumer.partition import Owned
+from tidegate.consumer.partition import Owned, Phase
 from tidegate.consumer.windowed import Windowed
 from tidegate.consumer.worker import ShutdownEvent
 from tidegate.model.effects import Ambiguous, Effect, Failure, Refused, Sleep
@@ -142,6 +142,7 @@ class HookCalls:
         outboxes: The outbox of each sink, by name.
         letters: Writes dead letters.
         notify: Called with "assigned" or "revoked" and a partition.
+        stopped: Called with a partition that has stopped and the first failed offset, perhaps again.
 
     Attributes:
         begun: The number of requests so far.
@@ -157,9 +158,10 @@ class HookCalls:
         outboxes: Mapping[str, Outbox[Delivery]],
         letters: WriteLetter,
         notify: Callable[[str, TopicPartition], None],
+        stopped: Callable[[TopicPartition, int], None],
     ) -> None:
         self._hooks, self._rules, self._records, self._executor = hooks, rules, records, executor
-        self._outboxes, self._letters, self._notify = outboxes, letters, notify
+        self._outboxes, self._letters, self._notify, self._stopped = outboxes, letters, notify, stopped
         self._windows: dict[tuple[TopicPartition, int], dict[int, _Window]] = {}
         self.begun, self.running = 0, 0
         self._handlers: Mapping[type[Effect[Any]], Callable[[Any], Awaitable[object]]] = {
@@ -235,15 +237,20 @@ class HookCalls:
             window.failures |= dict.fromkeys(task.offsets, why)
 
     def follow(self, event: ShutdownEvent, state: ConsumerState) -> None:
-        """Number the tasks that a window has got, and forget windows that are settled."""
+        """Number the tasks that a window has got, and forget windows that are settled or have gone."""
         for each in getattr(event, "events", (event,)):
+            if not isinstance(each, Event):
+                continue
+            part = state[each.partition]
+            generation = part.generation if isinstance(part, Owned) else None
+            for key in [key for key in self._windows if key[0] == each.partition and key[1] != generation]:
+                del self._windows[key]
             if isinstance(each, (Assigned, Revoked, Lost)):
                 self._notify("assigned" if isinstance(each, Assigned) else "revoked", each.partition)
-            if isinstance(each, WorkReported):
+            elif isinstance(each, WorkReported):
                 self._follow_report(each, state)
-            elif isinstance(each, Event) and each.partition not in {part.partition for part in state.partitions}:
-                for key in [key for key in self._windows if key[0] == each.partition]:
-                    del self._windows[key]
+            if isinstance(part, Owned) and part.phase is Phase.STOPPED and part.failed:
+                self._stopped(each.partition, part.failed[0])
 
     def _follow_report(self, event: WorkReported, state: ConsumerState) -> None:
         windows = self._windows.get((event.partition, event.generation))

@@ -46,5 +46,6 @@ def _answer(processed: Processed) -> Answer:
             *(f"{each}: {position} of {ends[each]} committed" for each, position in positions),
             f"{len(processed.letters)} dead letters",
         ),
+        (processed.stopped,) if processed.stopped else (),
         code=ExitCode.OK if processed.is_whole else ExitCode.NOT_MET,
     )

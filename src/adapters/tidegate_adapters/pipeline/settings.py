@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from enum import StrEnum, unique
 from typing import Final, final
 
 import attrs
@@ -22,6 +23,17 @@ from tidegate_adapters.kafka.settings import GRACE, LEAVE, LOOPBACK, STALLED_AFT
 CONCURRENCY: Final = 4
 WINDOW: Final = 100
 _DRAIN_CANCEL: Final = timedelta(seconds=3)
+
+
+@final
+@unique
+class OnStop(StrEnum):
+    """What follows when a partition has stopped: its records wait for people, and no other process may take them."""
+
+    END = "end"
+    """The process drains, leaves the group and ends with an error. Other processes take its partitions."""
+    LEAVE = "leave"
+    """The same, but the process stays, and is not healthy, until it is stopped."""
 
 
 @final
@@ -47,6 +59,7 @@ class PipelineSettings:
         backoff_max: The longest delay.
         on_failure: What becomes of a record that has failed for good.
         undecodable: What becomes of a record that cannot be decoded.
+        on_stop: What follows when a partition has stopped.
         dead_letter: The topic of dead letters; `{topic}` stands for that of the record. None for none.
         drain: How long tasks may go on when a partition is revoked or the pipeline stops.
         leave: How long the group may take to answer the request to leave.
@@ -71,6 +84,7 @@ class PipelineSettings:
     backoff_max: timedelta = timedelta(seconds=10)
     on_failure: OnFailure = OnFailure.DEAD_LETTER
     undecodable: OnFailure = OnFailure.DEAD_LETTER
+    on_stop: OnStop = OnStop.END
     dead_letter: str | None = "{topic}.dead"
     drain: timedelta = timedelta(seconds=20)
     leave: timedelta = LEAVE
@@ -85,6 +99,7 @@ class PipelineSettings:
         for name in ("retries", "replacements", "hook_retries", "delivery_retries"):
             check_int(getattr(self, name), name, 0)
         check_type(self.ordering, Ordering, "ordering")
+        check_type(self.on_stop, OnStop, "on_stop")
         if length_of(self.backoff, "backoff", 1) > length_of(self.backoff_max, "backoff_max", 1):
             raise Misuse(
                 f"backoff={self.backoff} is longer than backoff_max={self.backoff_max}", todo="raise backoff_max"

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias, final
 
 import attrs
 
-from tidegate.model.errors import Misuse, shown, typed
+from tidegate.model.errors import Misuse, TidegateError, shown, typed
 from tidegate.model.records import Record
 from tidegate.model.values import check_name, check_type
 from tidegate.pipeline.effects import Verdict
@@ -164,6 +164,11 @@ class FailedOutput:
     output: Output
     key: str
     attempts: int
+
+
+@final
+class PartitionStopped(TidegateError):  # noqa: N818  it says what happened
+    """A record of the partition has failed for good, and nothing may pass it."""
 
 
 RETRY: Final = Verdict.RETRY
