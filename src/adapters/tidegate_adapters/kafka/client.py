@@ -1,7 +1,8 @@
-"""The calls of aiokafka that are used here, typed, since it ships no types; nothing else knows the private parts of its client.
+"""Typed wrappers around aiokafka, which ships no types; only this module touches private parts of
+its client.
 
-Its public classes stand elsewhere, too: in `decoding` those that parse records, in `static_membership` those of the protocol. What it
-does with batches of records `raw_batches` knows.
+Other modules use its public classes: `decoding` the record parsers, `static_membership` the
+protocol, `raw_batches` the record batches.
 """
 
 from __future__ import annotations
@@ -46,8 +47,6 @@ except ImportError as missing:
 
 
 class Received(Protocol):
-    """A record of aiokafka."""
-
     @property
     def topic(self) -> str: ...
     @property
@@ -67,18 +66,16 @@ class Received(Protocol):
 
 
 _Rebalanced: TypeAlias = Callable[[Collection[TopicPartition]], Awaitable[None]]
-"""Called when the group rebalances; the client waits for it."""
+"""The client waits for it during a rebalance."""
 
 
 class _OffsetAndTime(Protocol):
-    """The first record that is not older than a time."""
-
     @property
     def offset(self) -> int: ...
 
 
 class Client(Protocol):
-    """A consumer of aiokafka."""
+    """The methods of aiokafka's consumer that a worker uses."""
 
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
@@ -101,21 +98,25 @@ class Client(Protocol):
 
 
 Connect: TypeAlias = Callable[[str, str, Mapping[str, object]], Client]
-"""Makes a client of `host:port`, the consumer group and more options, within a running event loop."""
+"""Makes a client of `host:port`, the consumer group and more options, within a running event
+loop.
+"""
 
 
 class Producer(Protocol):
-    """What records are sent by."""
+    """The methods of a producer that a worker uses."""
 
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
     async def send(self, record: Send) -> Awaitable[object]:
-        """Queue it; what is answered has a result once every replica in sync has it, or raises why not."""
+        """Queue the record; the result resolves once every in-sync replica has it, or raises."""
         ...
 
 
 class TransactionalProducer(Producer, Protocol):
-    """What answers and positions are sent by, under a transactional id: `start` fences whoever had it before."""
+    """Sends replies and positions under a transactional id; `start` fences the former owner of the
+    id.
+    """
 
     async def begin(self) -> None: ...
     async def send_position(self, group: str, partition: TopicPartition, position: int, metadata: str) -> None: ...
@@ -123,17 +124,19 @@ class TransactionalProducer(Producer, Protocol):
 
 
 Transact: TypeAlias = Callable[[str, Mapping[str, object], str], TransactionalProducer]
-"""Makes a producer of `host:port`, the options of the consumer's client and a transactional id, within a running event loop."""
+"""Makes a producer of `host:port`, the consumer's options and a transactional id, within a running
+event loop.
+"""
 
 Produce: TypeAlias = Callable[[str, Mapping[str, object]], Producer]
-"""Makes a producer of `host:port` and the options of the consumer's client, within a running event loop."""
+"""Makes a producer of `host:port` and the consumer's options, within a running event loop."""
 
 _NOT_OPTIONS: Final = {"topics", "loop", "api_version", "bootstrap_servers", "group_id", "enable_auto_commit"}
-"""What a worker says itself, and what aiokafka has given up."""
+"""Options that the worker sets itself, or that aiokafka has dropped."""
 _ANY_SIZE: Final = 2**31 - 1
-"""The brokers say what is too large."""
+"""The brokers decide the size limit."""
 WRITES: Final = {"acks": "all", "enable_idempotence": True, "max_request_size": _ANY_SIZE}
-"""How each producer of aiokafka writes: once in a session, and to all replicas in sync."""
+"""Each producer writes once per session, to all in-sync replicas."""
 _ADDRESS: Final = re.compile(r"([^\s:/\[\]]+|\[[^\s\[\]]+\])(:[0-9]{1,5})?")
 _OF_TLS: Final = {
     "ssl_cafile": "cafile",
@@ -141,22 +144,20 @@ _OF_TLS: Final = {
     "ssl_keyfile": "keyfile",
     "ssl_password": "password",
 }
-"""The files that make an `ssl_context`, and how aiokafka calls them where it does so."""
+"""Maps the TLS options to the parameters of aiokafka's `create_ssl_context`."""
 _PARAMETERS: Final = inspect.signature(aiokafka.AIOKafkaConsumer).parameters
 _OF_BOTH: Final = (inspect.signature(aiokafka.AIOKafkaProducer).parameters.keys() & _PARAMETERS.keys()) - _NOT_OPTIONS
-"""The consumer's options that its producer has as well: how to reach the brokers, and how long to wait for them."""
+"""The options that consumer and producer share: how to reach the brokers, and timeouts."""
 HEARTBEAT_MS: Final[int] = _PARAMETERS["heartbeat_interval_ms"].default
-"""How often a member hears of its group, where nobody says."""
+"""aiokafka's default."""
 SESSION_MS: Final[int] = _PARAMETERS["session_timeout_ms"].default
-"""For how long the group waits to hear of a member, where nobody says."""
+"""aiokafka's default."""
 _OPTIONS: Final = (_PARAMETERS.keys() - _NOT_OPTIONS) | _OF_TLS.keys()
 _KINDS: Final[Mapping[str, Any]] = get_type_hints(ClientOptions)
-"""What they are set to, for those that can be written down."""
+"""The types of the options that a file can hold."""
 
 
 class _OffsetAndMetadata(Protocol):
-    """What a group has committed."""
-
     @property
     def offset(self) -> int: ...
     @property
@@ -164,23 +165,21 @@ class _OffsetAndMetadata(Protocol):
 
 
 Committed: TypeAlias = tuple[int, str]
-"""A position, and what was committed along with it."""
+"""A position and its commit metadata."""
 
 
 class _Coordinator(Protocol):
-    """The part of a consumer that speaks with the group's coordinator."""
-
     async def fetch_committed_offsets(self, partitions: Sequence[object]) -> Mapping[object, _OffsetAndMetadata]: ...
 
 
 async def brokers(bootstrap: str) -> int:
-    """How many brokers the cluster has.
+    """The number of brokers in the cluster.
 
     Args:
         bootstrap: `host:port`, several separated by commas.
 
     Raises:
-        errors.KafkaError: None of those answers.
+        errors.KafkaError: None of them answers.
     """
     asked = AIOKafkaClient(bootstrap_servers=bootstrap)
     try:
@@ -191,15 +190,14 @@ async def brokers(bootstrap: str) -> int:
 
 
 def client(bootstrap: str, group: str, options: Mapping[str, object]) -> Client:
-    """A consumer that by itself commits nothing, and resets no position.
+    """A consumer that neither commits nor resets a position by itself.
 
     Args:
         bootstrap: `host:port`, several separated by commas.
-        group: The consumer group.
         options: More options of aiokafka's consumer.
 
     Raises:
-        Misuse: There is no address, or an option has a value that the client does not take.
+        Misuse: An address is missing, or the client rejects the value of an option.
     """
     for each in bootstrap.split(","):
         if not _ADDRESS.fullmatch(each.strip()):
@@ -214,11 +212,11 @@ def client(bootstrap: str, group: str, options: Mapping[str, object]) -> Client:
 
 
 def producer(bootstrap: str, options: Mapping[str, object]) -> Producer:
-    """A producer that sends each record once in a session, and has it when all replicas in sync do.
+    """A producer that sends each record once per session, to all in-sync replicas.
 
     Args:
         bootstrap: `host:port`, several separated by commas.
-        options: Those of aiokafka's consumer; the producer has as many of them as it knows.
+        options: Those of aiokafka's consumer; options that the producer does not have are ignored.
     """
     kept = {name: value for name, value in _with_tls(options).items() if name in _OF_BOTH}
     return Producing(aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, **WRITES, **kept))
@@ -229,7 +227,7 @@ def transactional_producer(bootstrap: str, options: Mapping[str, object], name: 
 
     Args:
         bootstrap: `host:port`, several separated by commas.
-        options: Those of aiokafka's consumer; the producer has as many of them as it knows.
+        options: Those of aiokafka's consumer; options that the producer does not have are ignored.
         name: The transactional id.
     """
     kept = {name: value for name, value in _with_tls(options).items() if name in _OF_BOTH}
@@ -242,7 +240,7 @@ class Producing(TransactionalProducer):
     """Sends by a producer of aiokafka.
 
     Args:
-        producer: It, with the options `WRITES`.
+        producer: aiokafka's producer, with the options `WRITES`.
         is_transactional: Whether it has a transactional id.
     """
 
@@ -281,7 +279,7 @@ class Producing(TransactionalProducer):
 
 
 def _with_tls(options: Mapping[str, object]) -> dict[str, object]:
-    """The options with an `ssl_context` where TLS is asked for, and there is none."""
+    """The options, with an `ssl_context` if TLS needs one."""
     files = {_OF_TLS[name]: value for name, value in options.items() if name in _OF_TLS}
     others = {name: value for name, value in options.items() if name not in _OF_TLS}
     if "ssl_context" in others or not str(others.get("security_protocol", "")).endswith("SSL"):
@@ -303,13 +301,13 @@ def _with_tls(options: Mapping[str, object]) -> dict[str, object]:
 
 
 def check_options(options: Mapping[str, object], others: Iterable[str] = ()) -> None:
-    """Raise Misuse unless the client has options of these names, and takes what they are set to.
+    """Raise Misuse for an unknown option or a value of the wrong type.
 
-    aiokafka looks at few of them: with others it fails with an error of Python's, or fetches nothing.
+    aiokafka checks few of them: a wrong value causes an obscure Python error, or a client that
+    fetches nothing.
 
     Args:
-        options: Those, with their values.
-        others: Names of options that are not the client's.
+        others: Names of the worker's own options, for the hint.
     """
     for name, value in options.items():
         if name not in _OPTIONS:
@@ -330,13 +328,13 @@ def check_options(options: Mapping[str, object], others: Iterable[str] = ()) -> 
 
 
 async def start(consumer: Client) -> None:
-    """Let it connect to a broker that says which there are.
+    """Start the client and require that it knows a broker.
 
-    One that starts itself may say that there is none. The client takes that for a start, and fails for good when it looks for
-    the coordinator of its group.
+    A broker that is starting may answer with an empty list of brokers. aiokafka accepts that, and
+    fails for good when it searches the group coordinator.
 
     Raises:
-        errors.KafkaConnectionError: None has answered, or none is known.
+        errors.KafkaConnectionError: No broker answers, or the list is empty.
         errors.KafkaError: The client does not start.
     """
     await consumer.start()
@@ -347,15 +345,15 @@ async def start(consumer: Client) -> None:
 
 
 def has_begun(consumer: Client) -> bool:
-    """Has its start come so far that it cannot be started once more?"""
+    """Whether the client's start has gone too far to repeat it."""
     return getattr(consumer, "_fetcher", None) is not None
 
 
 async def committed(consumer: Client, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
-    """The positions that the group has committed, as far as it has any, and what was committed along with them.
+    """The group's committed positions, with their metadata.
 
-    The client has no public call that answers both at once, and from two answers one may be older than the other. Where
-    the call that it uses itself is missing, positions come alone: then records are done again, which is safe.
+    aiokafka has no public call that returns both at once, and two calls may disagree. Without its
+    private call, the positions come without metadata: records are repeated, which is safe.
     """
     coordinator = cast("_Coordinator | None", getattr(consumer, "_coordinator", None))
     if not hasattr(coordinator, "fetch_committed_offsets"):
@@ -368,37 +366,41 @@ async def committed(consumer: Client, partitions: Sequence[TopicPartition]) -> d
 
 
 NO_GENERATION: Final = -1
-"""Of a client that is no member of its group, for it has not joined yet, or was put out."""
+"""The generation of a client that has not joined yet, or was removed from the group."""
 _COMMITTING: Final[ContextVar[int | None]] = ContextVar("_COMMITTING", default=None)
-"""Under which generation something is committed; what the client sends in a task of its own sees it, too."""
+"""The generation of the current commit; a context variable, because the client sends in a task of
+its own.
+"""
 
 
 def generation_of(consumer: Client) -> int | None:
-    """The generation of the group that the client is a member of, `NO_GENERATION` for none; None if it does not say.
+    """The generation that the client is a member of; `NO_GENERATION` for none, None if unknown.
 
-    The client has no public word of it.
+    aiokafka has no public call for it.
     """
     found = getattr(getattr(consumer, "_coordinator", None), "generation", None)
     return found if isinstance(found, int) else None
 
 
 def member_id_of(consumer: Client) -> str | None:
-    """What the group calls the client; None if it does not say, likewise."""
+    """The client's member id, None if unknown; aiokafka has no public call for it."""
     found = getattr(getattr(consumer, "_coordinator", None), "member_id", None)
     return found if isinstance(found, str) else None
 
 
 def join_no_more(consumer: Client) -> None:
-    """Let a client that has failed not join again. It has no public call for it."""
+    """Keep a failed client from joining again; aiokafka has no public call for it."""
     task = getattr(getattr(consumer, "_coordinator", None), "_coordination_task", None)
     if isinstance(task, asyncio.Future):
         task.cancel()
 
 
 async def ask_coordinator(consumer: Client, request: object) -> int | None:
-    """The code that the group's coordinator answers to a request, None where it does not; 0 where it cannot be asked.
+    """The error code of the group coordinator's reply; None without a reply, 0 if it cannot be
+    sent.
 
-    The client has no public way to send a request. One of another kind cannot be asked, nor can a broker that is older than the request.
+    aiokafka has no public way to send a request. Another kind of client cannot send it; an older
+    broker does not know it.
     """
     coordinator: Any = getattr(consumer, "_coordinator", None)
     if not hasattr(coordinator, "_send_req"):
@@ -413,11 +415,11 @@ async def ask_coordinator(consumer: Client, request: object) -> int | None:
 
 
 class _NotOfAllError(errors.KafkaError):  # type: ignore[misc]  # it has no types
-    """A request for several partitions has failed, and it is not said for which."""
+    """A request for several partitions failed, for an unknown one of them."""
 
 
 class _NotNowError(errors.KafkaError):  # type: ignore[misc]  # it has no types
-    """A request has failed with what the client takes for a reason to send it again."""
+    """Hides a retriable error from the client, which would resend the request."""
 
 
 _OF_ALL: Final = (
@@ -431,27 +433,28 @@ _OF_ALL: Final = (
     errors.KafkaTimeoutError,
     errors.KafkaConnectionError,
 )
-"""What is never answered for one partition only."""
+"""Errors that always concern all partitions of a request."""
 
 
 async def commit(consumer: Client, positions: Mapping[TopicPartition, tuple[int, str]], generation: int | None) -> None:
     """Commit under this generation, or not at all.
 
-    The client builds a request with the generation of then, and does so again when it sends again what was not answered. A
-    group without members takes a request without a generation from anybody, and its position falls.
+    aiokafka puts its current generation into a request, also when it resends an unanswered one. A
+    group without members accepts a request without a generation from any client, which moves the
+    position back.
 
-    What may come to be answered otherwise the client sends again, ten times a second and for ever, and tells nobody. Here it is
-    raised, for whoever asks to send it again as he sees fit. Of several partitions the client raises what one of them was
-    answered, and does not say which.
+    aiokafka resends a commit with a retriable error ten times a second, for ever and silently. This
+    function raises instead, and the caller decides. For several partitions aiokafka raises the
+    error of one, without saying which.
 
     Args:
-        consumer: Whose partitions they are.
-        positions: Everything below is done; with what is committed along with it.
-        generation: As `generation_of` said at the assignment; None where it said nothing. `NO_GENERATION` is refused.
+        positions: The position (all records below are done) and metadata of each partition.
+        generation: The value of `generation_of` at the assignment, or None if unknown.
+            `NO_GENERATION` is refused.
 
     Raises:
-        NOT_OF_ALL: Some of several were not committed, and it is not known which: they are to be sent one by one.
-        errors.KafkaError: It was not committed, or nobody knows.
+        NOT_OF_ALL: Some of several failed, and it is unknown which: send them one by one.
+        errors.KafkaError: The commit failed, or its outcome is unknown.
     """
     coordinator = getattr(consumer, "_coordinator", None)
     send = getattr(coordinator, "_do_commit_offsets", None)
@@ -489,17 +492,17 @@ async def end(consumer: Client, partition: TopicPartition) -> int:
 
 
 async def ends(consumer: Client, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-    """The same of several, by one request to each broker; none is told before all are."""
+    """`end` of several, with one request to each broker; all or none."""
     found = await consumer.end_offsets([*map(theirs, partitions)])
     return {each: found[theirs(each)] for each in partitions}
 
 
 async def log_ranges(consumer: Client, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, LogRange]:
-    """The offsets in the logs of several, by two requests to each broker; none is told before all are.
+    """The offset ranges of several logs, with two requests to each broker; all or none.
 
-    A reader of committed records is told that a log ends where the first open transaction begins, by the client's only public call.
-    A position behind that is not beyond the end of the log. So aiokafka's is asked as a reader of all records is, and another client
-    by its `log_ends`, if it has one.
+    The client's only public call tells a `read_committed` reader that a log ends at the first open
+    transaction. A position behind that is still within the log. So aiokafka's fetcher asks as a
+    reader of all records, and another client by its `log_ends`, if it has one.
     """
     asked = [*map(theirs, partitions)]
     starts = await consumer.beginning_offsets(asked)
@@ -523,8 +526,8 @@ async def _log_ends(consumer: Client, asked: Sequence[object]) -> Mapping[object
 async def fetched_raw(
     consumer: Client, partition: TopicPartition, position: int
 ) -> tuple[bytes, object, object] | None:
-    """What the broker has at a position, by one request: batches of records, which transactions were aborted, and as a reader of
-    which isolation; None where the client has no way to ask so.
+    """The broker's data at a position, by one request: record batches, aborted transactions, and
+    the isolation level; None if the client cannot ask.
 
     Raises:
         errors.KafkaError: It cannot be read now.
@@ -547,16 +550,16 @@ async def fetched_raw(
 
 
 def out_of_range(error: BaseException) -> dict[TopicPartition, int]:
-    """The positions that the broker has refused to read at, if that is the error and the client says so."""
+    """The positions that the broker refused to read, if the error is about that."""
     told = error.args[0] if isinstance(error, OUT_OF_RANGE) and error.args else None
     return {ours(each): position for each, position in told.items()} if isinstance(told, Mapping) else {}
 
 
 def position_seen(consumer: Client, partition: TopicPartition) -> int | None:
-    """The offset that the client reads next, or None where it has no word of it.
+    """The offset that the client reads next, or None if unknown.
 
-    It goes beyond the last record that was handed out where no record follows that the client hands out: only control markers, or
-    records of aborted transactions.
+    It is past the last delivered record if only control markers or records of aborted transactions
+    follow.
     """
     with suppress(AssertionError, AttributeError, KeyError):  # as in `end_seen`
         return cast("int", consumer._subscription.subscription.assignment.state_value(theirs(partition)).position)  # type: ignore[attr-defined]  # noqa: SLF001
@@ -564,7 +567,7 @@ def position_seen(consumer: Client, partition: TopicPartition) -> int | None:
 
 
 def end_seen(consumer: Client, partition: TopicPartition) -> int | None:
-    """The same as the client has last seen it, from any thread; None where it has not, or has no word of it."""
+    """The log end that the client last saw, or None; callable from any thread."""
     seen = getattr(consumer, "highwater", None)
     with suppress(AssertionError, AttributeError, KeyError):  # it was revoked meanwhile
         found = None if seen is None else seen(theirs(partition))
@@ -573,22 +576,21 @@ def end_seen(consumer: Client, partition: TopicPartition) -> int | None:
 
 
 async def offset_at(consumer: Client, partition: TopicPartition, time: datetime) -> int:
-    """The offset of the first record that is not older; the end of the log where there is none."""
+    """The offset of the first record that is not older, or the end of the log."""
     asked = {theirs(partition): round(time.timestamp() * 1_000)}
     found = (await consumer.offsets_for_times(asked)).get(theirs(partition))
     return await end(consumer, partition) if found is None else found.offset
 
 
 def absent(consumer: Client, topics: Sequence[str]) -> frozenset[str]:
-    """Which of these topics the cluster does not have, as the client has last seen it; none where it has no word of it."""
+    """The topics that the cluster lacks, by the client's last metadata; none if unknown."""
     seen = getattr(consumer, "partitions_for_topic", None)
     return frozenset(each for each in topics if seen is not None and not seen(each))
 
 
 def watch(consumer: Client, look: Callable[[], None]) -> None:
-    """Let a function be called whenever the client has learned which topics there are; where it has no word of that, never.
-
-    It is to have started. The client has no public call for it.
+    """Call a function after each metadata update of a started client, if it supports that; there is
+    no public call for it.
     """
     cluster = getattr(getattr(consumer, "_client", None), "cluster", None)
     listen = getattr(cluster, "add_listener", None)
@@ -597,13 +599,17 @@ def watch(consumer: Client, look: Callable[[], None]) -> None:
 
 
 def refresh(consumer: Client) -> None:
-    """Let the client learn which topics there are, soon; one that has no word of it learns it when it will. It has no public call."""
+    """Request a metadata update soon, if the client supports that; aiokafka has no public call for
+    it.
+    """
     with suppress(AttributeError):
         consumer._client.force_metadata_update()  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def rejoin(consumer: Client) -> None:
-    """Join the group again, which lets all members do so; a client that has no word of it goes on. It has no public call."""
+    """Start a rebalance of the group, if the client supports that; aiokafka has no public call for
+    it.
+    """
     with suppress(AttributeError):
         consumer._coordinator.request_rejoin()  # type: ignore[attr-defined]  # noqa: SLF001
 
@@ -620,17 +626,16 @@ class _Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # it
 
 
 def listener(on_revoked: _Rebalanced, on_assigned: _Rebalanced) -> object:
-    """Both as aiokafka wants them; they are told in order, which that of aiokafka's sets is not."""
+    """Both callbacks as a listener; it passes partitions in order, unlike aiokafka's sets."""
     return _Listener(on_revoked, on_assigned)
 
 
 _KEPT: Final = 4_096
-"""Names of partitions, of which a worker has few and names them at each poll."""
+"""Conversions to cache; a worker has few partitions and converts them at each poll."""
 
 
 @lru_cache(_KEPT)
 def ours(partition: object) -> TopicPartition:
-    """Aiokafka's name of a partition as ours."""
     theirs_ = cast("TopicPartition", partition)
     return TopicPartition(theirs_.topic, theirs_.partition)
 
@@ -642,7 +647,7 @@ def theirs(partition: TopicPartition) -> object:
 
 
 def record_of(received: Received) -> Record:
-    """A record of aiokafka as a value; its time in milliseconds, where -1 stands for none, as an instant."""
+    """A record of aiokafka as a value; a timestamp of -1 means none."""
     key, value, headers = received.key, received.value, received.headers
     if headers or not (key is None or type(key) is bytes) or not (value is None or type(value) is bytes):
         instant = _instant(received.timestamp, received.timestamp_type)
@@ -658,9 +663,9 @@ _AT, _CLOCK = _SET[Instant].values()
 
 
 def _plain_record(received: Received) -> Record:
-    """The same of a record without headers whose parts have the right types, as aiokafka parses them.
+    """The same for a record without headers, skipping the checks because aiokafka has parsed it.
 
-    Each record comes through here: to check it again takes twice as long as to make it, and a fifth of the worker's time.
+    The checks would take twice as long as the construction, a fifth of the worker's time.
     """
     made = object.__new__(Record)
     _TOPIC(made, received.topic)
@@ -675,7 +680,7 @@ def _plain_record(received: Received) -> Record:
 
 @lru_cache
 def _instant(at: int | None, kind: int | None) -> Instant | None:
-    """When that was; where records come fast, many are of the same millisecond."""
+    """Cached, because fast records often share a millisecond."""
     if at is None or at < 0:
         return None
     made = object.__new__(Instant)
@@ -696,11 +701,10 @@ _FAILURES: Final = {
     errors.OffsetMetadataTooLargeError: CommitFailure.TOO_LARGE,
     errors.InvalidCommitOffsetSizeError: CommitFailure.TOO_LARGE,
 }
-"""What a commit is answered; anything else says nothing of what became of it."""
+"""The definite commit errors; any other leaves the outcome unknown."""
 
 
 def commit_failure(error: BaseException) -> CommitFailure:
-    """What the client means by an error of `commit`."""
     found = (failure for kind, failure in _FAILURES.items() if isinstance(error, kind))
     return next(found, CommitFailure.UNKNOWN)
 
@@ -721,7 +725,9 @@ _FORBIDDEN: Final = (errors.TransactionalIdAuthorizationFailed,)
 
 
 def transaction_failure(error: BaseException) -> CommitFailure:
-    """What the client means by an error of a transaction; what its sender dies of, it wraps into another error."""
+    """Classify an error of a transaction; aiokafka's sender wraps its fatal error in another
+    one.
+    """
     at: BaseException | None = error
     while at is not None:
         if isinstance(at, _FENCED):
@@ -741,13 +747,14 @@ _OF_THE_PRODUCER: Final = (
     errors.InvalidProducerIdMapping,
     errors.UnknownProducerId,
 )
-"""What a broker answers to a producer whose count is wrong, whatever it sends."""
+"""Errors caused by the producer's sequence number or id, not by the record."""
 
 
 def send_failure(error: Exception) -> Failure:
-    """What the client means by an error of a send: what a broker refuses, or the client cannot encode, is never sent.
+    """Classify an error of a send: a refusal, or a record that the client cannot encode, is never
+    retried.
 
-    A topic that is not there counts as refused, though the client takes it for a reason to ask again.
+    A missing topic counts as refused, though aiokafka considers it retriable.
     """
     is_answer = isinstance(error, errors.BrokerResponseError) and not isinstance(error, _OF_THE_PRODUCER)
     is_unanswered = isinstance(error, (errors.KafkaError, OSError, TimeoutError)) and not is_answer

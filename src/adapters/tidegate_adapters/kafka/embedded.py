@@ -1,15 +1,18 @@
-"""A log in memory, for a worker without a broker: `tidegate worker run TARGET --embedded records.jsonl`.
+"""An in-memory log for a worker without a broker: `tidegate worker run TARGET --embedded
+records.jsonl`.
 
-It is one member's: all partitions are assigned to it, each call succeeds, and nothing outlives the process. Faults are the
-simulator's business. What the worker sends is kept, and nobody consumes it. Each line of the file is a record, as JSON; its offset is its place in its partition:
+One member owns all partitions, each call succeeds, and no data outlives the process. The simulator
+covers faults. The log keeps what the worker sends, without consuming it. Each line of the file is a
+JSON record, whose offset is its place in its partition:
 
-    {"topic": "orders", "partition": 0, "key": "ann", "value": "5 apples", "headers": [["trace", "7f"]]}
+    {"topic": "orders", "partition": 0, "key": "ann", "value": "5 apples", "headers": [["trace",
+        "7f"]]}
 
-`topic` alone is needed. A key, a value and what a header holds are text, which is encoded as UTF-8, or
-`{"base64": "/9j/4A=="}` for any other bytes, or null.
+Only `topic` is required. A key, value or header value is text (encoded as UTF-8), `{"base64":
+"/9j/4A=="}` for other bytes, or null.
 
-A run ends once all is committed, or once nothing moves any more: no user code is in work, and what has failed is not tried
-again within the longest delay of the rules, and the longest for which something was parked.
+A run ends once all is committed, or at a standstill: no user code is running, and no retry starts
+within the longest delay of the rules and of `Later`.
 """
 
 from __future__ import annotations
@@ -49,17 +52,18 @@ P = ParamSpec("P")
 T = TypeVar("T")
 _FIELDS: Final = ("topic", "partition", "key", "value", "headers")
 _AT_ONCE: Final = 500
-"""How many records a poll brings."""
+"""Records per poll."""
 _LOOKS_S: Final = 0.02
 _MORE: Final = SECOND
-"""How long nothing moves, beyond the longest delay, before nothing will."""
+"""The margin beyond the longest delay before a run counts as stuck."""
 
 
 def records_of(file: Path) -> tuple[Record, ...]:
-    """The records of a file of JSON lines, each with offset 0, for it has none yet; empty lines are left out.
+    """The records of a file of JSON lines, each with offset 0 until a log assigns one; skips empty
+    lines.
 
     Raises:
-        Misuse: The file cannot be read, or a line is no record.
+        Misuse: The file cannot be read, or a line is not a record.
     """
     try:
         lines = file.read_text("utf-8").split("\n")
@@ -82,10 +86,10 @@ def _records(lines: Iterable[str], file: str) -> Iterator[Record]:
 
 
 def record_of(line: object) -> Record:
-    """A record from the fields of a line of JSON, with offset 0, for it has none yet.
+    """A record from the fields of a JSON line, with offset 0 until a log assigns one.
 
     Raises:
-        Misuse: It is no record.
+        Misuse: It is not a record.
     """
     if not isinstance(line, dict):
         raise Misuse(f"a record is an object, and no {type(line).__name__}", todo=f"its fields: {', '.join(_FIELDS)}")
@@ -152,7 +156,7 @@ class _Delivered:
 
 
 class Consuming(Protocol):
-    """A `Worker`, which needs this module itself."""
+    """The interface of `Worker`, which itself imports this module."""
 
     @property
     def settings(self) -> WorkerSettings: ...
@@ -173,15 +177,15 @@ class _Listener(Protocol):
 
 @final
 class EmbeddedLog(Client):
-    """A log with one consumer: `await worker.run(log.connect, log.produce)`.
+    """A log with one consumer: `await worker.run(log.connect, log.produce, log.transact)`.
 
     Args:
-        records: What is in it, in order; their offsets count from 0 in each partition.
+        records: Its content, in order; offsets count from 0 in each partition.
 
     Attributes:
-        positions: What is committed, by partition.
-        ends: One past the last offset, by partition.
-        sent: What was sent, in order.
+        positions: The committed position of each partition.
+        ends: One past the last offset of each partition.
+        sent: The records that the worker sent, in order.
     """
 
     def __init__(self, records: Iterable[Record]) -> None:
@@ -198,15 +202,12 @@ class EmbeddedLog(Client):
         self._rebalance: asyncio.Task[None] | None = None
 
     def connect(self, bootstrap: str, group: str, options: Mapping[str, object]) -> Client:  # noqa: ARG002  there is no broker
-        """The log as the client of a worker."""
         return self
 
     def produce(self, bootstrap: str, options: Mapping[str, object]) -> Producer:  # noqa: ARG002  there is no broker
-        """The log as the producer of a worker."""
         return _Sent(self.sent)
 
     def transact(self, bootstrap: str, options: Mapping[str, object], name: str) -> TransactionalProducer:  # noqa: ARG002  there is no broker
-        """The log as the producer of transactions of a worker."""
         return _Transacting(self)
 
     async def start(self) -> None:
@@ -271,7 +272,6 @@ class EmbeddedLog(Client):
         return dict.fromkeys(timestamps_ms)  # nobody asks: a position is committed for each
 
     def highwater(self, partition: object) -> int:
-        """Where its log ends."""
         return self.ends[ours(partition)]
 
     async def beginning_offsets(self, partitions: Sequence[object]) -> Mapping[object, int]:
@@ -284,8 +284,6 @@ class EmbeddedLog(Client):
 @final
 @attrs.frozen
 class _Sent(Producer):
-    """Keeps what is sent."""
-
     sent: list[Send]
 
     async def start(self) -> None:
@@ -301,7 +299,7 @@ class _Sent(Producer):
 
 @final
 class _Transacting(TransactionalProducer):
-    """Keeps what is sent, and takes positions, when it is committed; nothing fails here."""
+    """Applies sends and positions at the commit, which never fails."""
 
     def __init__(self, log: EmbeddedLog) -> None:
         self._log = log
@@ -335,14 +333,14 @@ class _Transacting(TransactionalProducer):
 @final
 @attrs.frozen
 class Outcome:
-    """What became of the records of a log.
+    """The result of an embedded run.
 
     Attributes:
-        handled: How many records the handler has returned for.
-        failed: How often user code has raised an error.
-        positions: What is committed, by partition.
-        ends: One past the last offset, by partition.
-        sent: What was sent, in order: what handlers answered with, and dead letters.
+        handled: The number of records whose handler returned.
+        failed: The number of exceptions from user code.
+        positions: The committed position of each partition.
+        ends: One past the last offset of each partition.
+        sent: Handlers' replies and dead letters, in order.
     """
 
     handled: int
@@ -353,20 +351,19 @@ class Outcome:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all is committed."""
+        """Whether all records are committed."""
         return self.positions == self.ends
 
 
 @final
 class EmbeddedRun:
-    """A run of a worker on a log, until all is committed, nothing moves any more, or the worker is asked to stop.
+    """A run of a worker on a log, until all is committed, it is stuck, or `stop` is called.
 
     Args:
-        worker: Whose code and settings.
-        log: The records.
+        worker: Provides code and settings.
 
     Attributes:
-        worker: What runs, and may be asked to stop.
+        worker: The configured copy that runs; call its `stop`.
 
     Raises:
         Misuse: The log holds records of a topic that the worker does not consume.
@@ -381,11 +378,6 @@ class EmbeddedRun:
         self._parked: Duration = 0
 
     async def run(self) -> Outcome:
-        """Run it.
-
-        Returns:
-            What became of the records.
-        """
         run = asyncio.create_task(self.worker.run(self._log.connect, self._log.produce, self._log.transact))
         moved, since = self._moves(), monotonic()
         while not run.done() and self._log.positions != self._log.ends and monotonic() < since + self._patience_s:
@@ -403,7 +395,7 @@ class EmbeddedRun:
         return (longest + _MORE) / SECOND
 
     def _moves(self) -> tuple[int, int]:
-        """What changes with all that happens."""
+        """A value that changes with each progress."""
         return self._began, sum(self._log.positions.values())
 
     def _handled(self, handle: Called) -> Called:

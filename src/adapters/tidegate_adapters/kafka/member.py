@@ -1,34 +1,35 @@
-"""One life of a worker in its group: from the start of its client until the group is left.
+"""One life of a worker in its group: from the start of its client until it has left.
 
-What is to be done, and in which order, `tidegate.consumer.worker` says; `tidegate_adapters.runtime.reducers` carries it out. Here is
-what those two do not know: Kafka's calls for the commands, and the events that its client and the clock tell.
+`tidegate.consumer.worker` decides what to do, and in which order;
+`tidegate_adapters.runtime.reducers` executes it. This module maps commands to Kafka calls, and
+callbacks of client and clock to events.
 
-    command            what is done                                reply -> event
-    Work               `handler_calls`, on a runner                WorkReported, or WorkFailed
-    Interrupt          that code is cancelled                      that of the work, once it has ended
-    Commit             `commits`, with those of others, or        Committed, CommitRefused, MetadataRefused, CommitUnknown
-                       `transactions`, with answers
-    Start...Timer      a timer                                     ...TimerFired
-    Cancel of Work     the same, and nobody waits for it           the same, so that it counts until then
-    Cancel             that timer or call is cancelled             nothing
-    Release            the revocation may return                   nothing
-    Leave              the client is stopped                       LeaveAnswered
-    ...Unanswered      it is logged                                nothing
-    Fetch              nothing: the loop of polls asks `polling`   Fetched
+    command            execution                                 reply -> event
+    Work               `handler_calls`, on a runner              WorkReported, or WorkFailed
+    Interrupt          the code is cancelled                     that of the work, once it has ended
+    Commit             `commits`, with those of others, or       Committed, CommitRefused, MetadataRefused, CommitUnknown
+                       `transactions`, with replies
+    Start...Timer      a timer                                   ...TimerFired
+    Cancel of Work     the code is cancelled, without waiting    the same, so that it counts until then
+    Cancel             the timer or call is cancelled            none
+    Release            the revocation may return                 none
+    Leave              the client is stopped                     LeaveAnswered
+    ...Unanswered      a log line                                none
+    Fetch              none: the poll loop reads `polling`       Fetched
 
 Its parts, each with a state of its own:
 
-    `lifecycle`           its machine, the tasks beside that, and the error that it ends with
-    `assignment`          which partitions it has, in which generation, and where each is read on; which topics are there
+    `lifecycle`           the state machine, its tasks, and the error that it ends with
+    `assignment`          partitions, generations and read positions; which topics exist
     `static_membership`   whether another member has taken its name
     `poll_loop`           its polls, one after the other
-    `commits`             its commits, and what follows from their answers
+    `commits`             its commits and their replies
     `handler_calls`       its handlers
-    `member_status`       how it is, for whoever asks
+    `member_status`       its health and metrics
 
-A revocation that comes without a generation finds the partitions lost. A member with a name (`group_instance_id`) that was put out
-asks, before its client joins again, whether another has that name: then it ends, and its client joins no more, or it would take
-the name back from the other one.
+A revocation without a generation means that the partitions are lost. A static member
+(`group_instance_id`) that the group has removed asks, BEFORE its client rejoins, whether another
+member has that name. If so it ends and its client does not rejoin, which would take the name back.
 """
 
 from __future__ import annotations
@@ -96,24 +97,22 @@ from tidegate_adapters.runtime.reducers import Interrupt as EndCode
 from tidegate_adapters.sinks.port import Outbox
 
 _STARTS_MAX: Final = 6
-"""How often a client is started, with pauses in between: for three seconds."""
+"""Start attempts, spread over three seconds."""
 
 
 @final
 class Member:
-    """A member of a group, within the event loop in which it is made.
+    """A member of a group, bound to the event loop in which it is made.
 
     Args:
         client: Not started yet.
-        settings: What the worker was told.
-        code: The user's.
-        outbox: Delivers what the worker has to send.
-        tallies: Where it is counted what happens, if anywhere.
-        transact: Makes the producer of a partition, where answers and positions are committed together.
+        outbox: Delivers what the worker sends.
+        tallies: Counters for metrics, if wanted.
+        transact: Makes the transactional producer of a partition, for `exactly_once`.
 
     Attributes:
         life: How it runs and ends.
-        status: How it is; from any thread.
+        status: Its health; readable from any thread.
     """
 
     def __init__(  # noqa: PLR0917  they are what it stands between
@@ -162,18 +161,19 @@ class Member:
         self._starting: asyncio.Task[None] | None = None
         self._is_started = False
         self._leave_by_s: float | None = None
-        """When it is to have left, on the loop's clock, once it begins to."""
+        """The deadline to leave, on the loop's clock, once leaving has begun."""
         self._leaving: list[asyncio.Future[None]] = []
 
     # --- its life -------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Consume until `stop`, a cancellation, an exit of user code, or an error that lasts; then drain, commit and leave.
+        """Consume until `stop`, a cancellation, an exit of user code, or a fatal error; then drain,
+        commit and leave.
 
         Raises:
-            TidegateError: The broker cannot be reached, or has failed it for good.
-            Misuse: Another has its name.
-            CancelledError, SystemExit, KeyboardInterrupt: As it came, after what was owed.
+            TidegateError: The member cannot reach a broker, or the client has failed for good.
+            Misuse: Another member has its name.
+            CancelledError, SystemExit, KeyboardInterrupt: As it came, after the drain.
         """
         life = self.life
         try:
@@ -196,7 +196,9 @@ class Member:
             raise life.error
 
     def stop(self) -> None:
-        """Drain, commit and leave; called once more, wait for nothing. Before the client has started there is nothing to leave."""
+        """Drain, commit and leave; a second call skips the waiting. A client that has not started
+        has no group to leave.
+        """
         self.life.is_called_off = True
         if not self._is_started:
             if self._starting is not None:
@@ -208,7 +210,7 @@ class Member:
         self.life.tell(StopRequested(known))
 
     async def _started(self) -> bool:
-        """Start the client; tell whether it has not been called off."""
+        """Start the client; false if `stop` came first."""
         if not self.life.is_called_off:
             self._starting = asyncio.create_task(self._start())
             try:
@@ -239,7 +241,9 @@ class Member:
         self._topics.look()
 
     async def _connect(self) -> None:
-        """Start the client, and again for a while: a broker that restarts, or a proxy, may close a connection at any time."""
+        """Retry for a while: a restarting broker, or a proxy, may close a connection at any
+        time.
+        """
         for failures in range(1, _STARTS_MAX + 1):
             try:
                 await ports.start(self._client)
@@ -252,7 +256,6 @@ class Member:
                 return
 
     async def _finish(self) -> None:
-        """Leave nothing running, whatever has failed."""
         await self.life.close()
         for waits in self._releases.values():  # or the client waits for its listener
             for wait in waits:
@@ -265,9 +268,11 @@ class Member:
         self._topics.close()
 
     async def _left(self) -> None:
-        """Leave the group and end what sends, side by side, in the time to leave, however often it is called.
+        """Leave the group and stop the producers concurrently, within the time to leave;
+        idempotent.
 
-        What takes longer ends by itself: a client that is interrupted takes itself for closed, and its tasks stay.
+        Slower stops finish by themselves: an interrupted client considers itself closed, but its
+        tasks keep running.
         """
         if self._leave_by_s is None:
             self._leave_by_s = self._loop.time() + self._rules.leave / SECOND
@@ -290,13 +295,12 @@ class Member:
 
     @property
     def _left_s(self) -> float:
-        """How much of the time to leave is left, in seconds; all of it as long as nothing has begun to."""
         return self._rules.leave / SECOND if self._leave_by_s is None else self._leave_by_s - self._loop.time()
 
     # --- what the group says --------------------------------------------------------------------------------------------
 
     async def _assigned(self, assigned: Collection[TopicPartition]) -> None:
-        """Begin a new generation; each partition is held until it is known where it begins."""
+        """Begin a new generation; each partition is paused until its start position is known."""
         if self.life.is_working:
             self._committing.hurry(hurries=False)
         self._beginnings.assigned(assigned)
@@ -306,16 +310,16 @@ class Member:
         self._topics.log_absent()
 
     async def _begins_at(self, partition: TopicPartition, generation: int) -> Beginning:
-        """Where it begins; where positions are committed in transactions, once its former owner is fenced."""
+        """With transactions the start position is valid only once the former owner is fenced."""
         if self._transactions is None:
             return await self._beginnings.at(partition)
         return await self._transactions.take_over(partition, generation)
 
     async def _revoked(self, revoked: Collection[TopicPartition]) -> None:
-        """Drain and commit, then let go; where the group has taken them already, only the latter.
+        """Drain, commit and release; release lost partitions at once.
 
         Raises:
-            CancelledError: Another has its name: the client joins no more.
+            CancelledError: Another member has the name: the client does not rejoin.
         """
         self._committing.hurry(hurries=True)
         waits = {partition: asyncio.Event() for partition in revoked}
@@ -335,7 +339,6 @@ class Member:
             raise asyncio.CancelledError  # what else a listener raises is logged, and the client joins
 
     def _in_flight(self, partition: TopicPartition) -> tuple[InFlight, ...]:
-        """What is known of the records in work."""
         if self._code.expected is None:
             return ()
         now = self._loop.time()
@@ -348,7 +351,7 @@ class Member:
         )
 
     def _estimated(self, record: Record, age: Duration) -> InFlight:
-        """A record in work; an estimate that raises, or is no length of time, is none, and what is given back is drained."""
+        """An estimate that raises, or is no duration, counts as none."""
         assert self._code.expected is not None
         try:
             found = self._code.expected(record)
@@ -407,7 +410,7 @@ class Member:
                 return None
 
     def _forget(self, partition: TopicPartition) -> None:
-        """Forget the earlier lives of a partition."""
+        """Forget the earlier generations of a partition."""
         kept = next((each for each in self.life.state.kept if each.partition == partition), None)
         generation = self._assignment.generations.get(partition)
         self._records.forget(partition, generation, kept)
@@ -426,7 +429,7 @@ class Member:
     # --- observers ------------------------------------------------------------------------------------------------------
 
     def _follow(self, event: ShutdownEvent, state: WorkerState, _: Sequence[ShutdownCommand]) -> None:
-        """Let polls go on, and forget what was lost."""
+        """Wake the poll loop, and forget a lost partition."""
         if isinstance(event, Lost | Assigned):
             self._forget(event.partition)
         self._polls.wake(state.consumer)
