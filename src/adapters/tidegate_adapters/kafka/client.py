@@ -47,6 +47,8 @@ except ImportError as missing:
 
 
 class Received(Protocol):
+    """A record of aiokafka."""
+
     @property
     def topic(self) -> str: ...
     @property
@@ -194,6 +196,7 @@ def client(bootstrap: str, group: str, options: Mapping[str, object]) -> Client:
 
     Args:
         bootstrap: `host:port`, several separated by commas.
+        group: The consumer group.
         options: More options of aiokafka's consumer.
 
     Raises:
@@ -307,6 +310,7 @@ def check_options(options: Mapping[str, object], others: Iterable[str] = ()) -> 
     fetches nothing.
 
     Args:
+        options: Their values by name.
         others: Names of the worker's own options, for the hint.
     """
     for name, value in options.items():
@@ -448,6 +452,7 @@ async def commit(consumer: Client, positions: Mapping[TopicPartition, tuple[int,
     error of one, without saying which.
 
     Args:
+        consumer: The client.
         positions: The position (all records below are done) and metadata of each partition.
         generation: The value of `generation_of` at the assignment, or None if unknown.
             `NO_GENERATION` is refused.
@@ -642,7 +647,6 @@ def ours(partition: object) -> TopicPartition:
 
 @lru_cache(_KEPT)
 def theirs(partition: TopicPartition) -> object:
-    """Our name of a partition as aiokafka's."""
     return aiokafka.TopicPartition(partition.topic, partition.partition)
 
 

@@ -143,8 +143,6 @@ def _bytes(given: object) -> bytes | None:
 @final
 @attrs.frozen
 class _Delivered:
-    """A record as a client delivers it."""
-
     topic: str
     partition: int
     offset: int

@@ -1,13 +1,16 @@
 """Calls of user code, and the events that its replies mean to the worker.
 
-    work                 call                                       event
-    Handle               the handler, with each record              one for all that ended in one turn; parked records apart
-    Start, no hooks      the same, for a window without order       the same: failures after successes
-    DeliverRecords       writes dead letters, or a log line if      the records are answered for
-                         there are no hooks
-    anything, batches    the handler with all records of a window,  the reply of `tidegate.consumer.batching`
-                         if `batching` says so
-    anything             hooks                                      their reply, by `tidegate.consumer.worker`
+    work                call                                 event
+    Handle              the handler, with each record        one for all that ended in one turn;
+                                                             parked records apart
+    Start, no hooks     the same, for a window without       the same: failures after successes
+                        order
+    DeliverRecords      writes dead letters, or a log line   the records are answered for
+                        if there are no hooks
+    anything, batches   the handler with a whole window,     the reply of
+                        if `batching` says so                `tidegate.consumer.batching`
+    anything            hooks                                their reply, by
+                                                             `tidegate.consumer.worker`
 
 A handler's reply is sent BEFORE the worker learns that the handler has ended. With transactions the
 reply waits for the one that covers its record, as dead letters do.
@@ -214,7 +217,6 @@ class UserCode:
 
     @property
     def _answers_itself(self) -> bool:
-        """Whether it answers for records that have failed, and no hook does."""
         return self._dead_letters is not None or self._code.hooks is None
 
     async def _answered_for(self, work: Work) -> None:

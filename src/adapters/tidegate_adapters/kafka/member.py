@@ -4,18 +4,18 @@
 `tidegate_adapters.runtime.reducers` executes it. This module maps commands to Kafka calls, and
 callbacks of client and clock to events.
 
-    command            execution                                 reply -> event
-    Work               `handler_calls`, on a runner              WorkReported, or WorkFailed
-    Interrupt          the code is cancelled                     that of the work, once it has ended
-    Commit             `commits`, with those of others, or       Committed, CommitRefused, MetadataRefused, CommitUnknown
-                       `transactions`, with replies
-    Start...Timer      a timer                                   ...TimerFired
-    Cancel of Work     the code is cancelled, without waiting    the same, so that it counts until then
-    Cancel             the timer or call is cancelled            none
-    Release            the revocation may return                 none
-    Leave              the client is stopped                     LeaveAnswered
-    ...Unanswered      a log line                                none
-    Fetch              none: the poll loop reads `polling`       Fetched
+    command           execution                                reply -> event
+    Work              `handler_calls`, on a runner             WorkReported, or WorkFailed
+    Interrupt         the code is cancelled                    that of the work, once it has ended
+    Commit            `commits`, with those of others, or      Committed, CommitRefused,
+                      `transactions`, with replies             MetadataRefused, CommitUnknown
+    Start...Timer     a timer                                  ...TimerFired
+    Cancel of Work    the code is cancelled, without waiting   the same: it counts until then
+    Cancel            the timer or call is cancelled           none
+    Release           the revocation may return                none
+    Leave             the client is stopped                    LeaveAnswered
+    ...Unanswered     a log line                               none
+    Fetch             none: the poll loop reads `polling`      Fetched
 
 Its parts, each with a state of its own:
 

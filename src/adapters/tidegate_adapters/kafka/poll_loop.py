@@ -1,10 +1,12 @@
-"""The polls of a member, one after the other: which partitions are polled, where each is read on, and what came.
+"""The poll loop of a member: which partitions it polls, from where, and what it delivers.
 
-The machine asks for records (`Fetch`), and `polling` of its rules says which partitions to poll. Records of a partition that is
-not known yet are sought back to, for the client takes them as read once it has handed them out.
+The state machine asks for records (`Fetch`), and its rules' `polling` chooses partitions. The
+client counts delivered records as read, so the loop seeks back to records of a partition that is
+not yet known.
 
-The client resets no position by itself: where the broker refuses one, `tidegate.consumer.beginning` says where to go on. So each
-partition has a position from its assignment on, and it is sought again once it is known where the partition begins.
+The client never resets a position: if the broker refuses one, `tidegate.consumer.beginning` decides
+where to resume. So each partition has a position from its assignment on, and the loop seeks again
+once the start position is known.
 """
 
 from __future__ import annotations
@@ -40,27 +42,23 @@ from tidegate_adapters.kafka.static_membership import OwnName
 _POLL_MS: Final = 100
 _POLL_S: Final = _POLL_MS / 1_000
 _PARSED_AT_ONCE: Final = 5_000
-"""Records, which take some hundredths of a second; a megabyte of each partition may take longer than a session.
+"""Records, which take some hundredths of a second to parse; a megabyte of each partition may
+outlast a session.
 
-More are not taken in before the gate was asked again (AS2): the client fetches on while it is emptied, so there is no end to
-what it has.
+The loop asks the backpressure gate again before it takes more (AS2): the client fetches on while it
+is emptied.
 """
 
 
 @final
 class PollLoop:
-    """Of one member.
+    """The poll loop of one member.
 
     Args:
-        client: What is polled.
-        settings: What the worker was told.
-        life: Of the member.
-        name: Of the member.
-        assignment: Of the member.
-        records: Keeps what came.
-        beginnings: How far logs go, and where to go on.
-        status: Is told of each poll.
-        user_code: Is warned of records that the client cannot decode.
+        records: Keeps what arrives.
+        beginnings: Knows log ranges and where to resume.
+        status: Notes each poll.
+        user_code: Must expect records that the client cannot decode.
     """
 
     def __init__(  # noqa: PLR0917  they are what it stands between
@@ -82,13 +80,13 @@ class PollLoop:
         self._most = None if "max_poll_records" in settings.options else _PARSED_AT_ONCE
         self._loop = asyncio.get_running_loop()
         self._may_poll: asyncio.Event | None = None
-        """Where it waits until something may be polled."""
+        """Set when a partition may be polled."""
 
     async def run(self) -> None:
-        """Poll until the member is asked to stop.
+        """Poll until the member stops.
 
         Raises:
-            TidegateError: The client will not go on.
+            TidegateError: The client has failed for good.
         """
         while self._life.is_working:
             await asyncio.sleep(0)  # other tasks run between polls, though no poll waits
@@ -96,7 +94,7 @@ class PollLoop:
             try:
                 await self._poll()
             except asyncio.CancelledError:
-                # A client whose own task was cancelled raises it at each call, and joins no more.
+                # A client whose own task was cancelled raises it at each call, and never rejoins.
                 me = asyncio.current_task()
                 if self._life.is_called_off or me is None or me.cancelling():
                     raise
@@ -115,7 +113,6 @@ class PollLoop:
                 await asyncio.sleep(_POLL_S)
 
     def wake(self, state: ConsumerState) -> None:
-        """Go on if something may be polled."""
         if self._may_poll is not None and self._plan(state).poll:
             self._may_poll.set()
 
@@ -123,7 +120,9 @@ class PollLoop:
         return self._rules.polling(state, tuple(map(ours, self._client.paused())))
 
     async def _poll(self) -> None:
-        """Poll what may be polled; where nothing may, wait until something may, and pause what is held for longer."""
+        """Poll the allowed partitions. If there are none, wait for one, then pause those still
+        held.
+        """
         state = await self._life.stepped()
         self._status.polls(state)
         self._measure(state)
@@ -154,7 +153,7 @@ class PollLoop:
             self._deliver(ours(partition), received)
 
     def _measure(self, state: ConsumerState) -> None:
-        """Forget the records that are done, and measure how much the others hold up, where that matters."""
+        """Forget finished records, and measure the backlog if the rules limit it."""
         now, rules = self._loop.time(), self._rules.partition
         is_bounded = rules.limits.size is not None or rules.limits.age is not None
         kept = {each.partition for each in state.kept}
@@ -168,7 +167,7 @@ class PollLoop:
                 self._life.tell(Measured(part.partition, part.generation, size, round((now - oldest) * SECOND)))
 
     def _deliver(self, partition: TopicPartition, received: Sequence[Received]) -> None:
-        """Tell of records; those of a partition that is not known yet are to come again."""
+        """Report records; seek back for a partition that is not known yet."""
         state, generation = self._life.state, self._assignment.generations.get(partition)
         part = state[partition]
         if generation is None:
@@ -188,10 +187,11 @@ class PollLoop:
     async def _read_on(
         self, polled: Sequence[TopicPartition], lives: Mapping[TopicPartition, int], error: Exception
     ) -> None:
-        """Deliver what the client cannot decode, of one partition; others are read again, but for those that have another life.
+        """Deliver undecodable records of one partition; read the others again, unless their
+        generation changed.
 
         Raises:
-            TidegateError: It cannot be read otherwise either.
+            TidegateError: `decoding` cannot read it either.
         """
         self._user_code.beware()
         assignment, positions = self._assignment, self._assignment.positions
@@ -215,10 +215,10 @@ class PollLoop:
         raise TidegateError("the Kafka client cannot decode a record", why=named(error)) from error
 
     async def _go_on(self, partition: TopicPartition, position: int) -> None:
-        """The broker has refused to read at this position; go on where there is something to read.
+        """Resume from a position that the broker refused.
 
         Raises:
-            TidegateError: The settings say nowhere.
+            TidegateError: The settings forbid a reset.
         """
         generations, positions = self._assignment.generations, self._assignment.positions
         generation = generations.get(partition)
@@ -238,12 +238,14 @@ class PollLoop:
             await asyncio.sleep(_POLL_S)
 
     def _skip_removed(self, partition: TopicPartition, position: int, log: LogRange) -> None:
-        """Go on at the first record that is left."""
+        """Resume at the first remaining record."""
         self._assignment.seek(partition, log.start)
         self._beginnings.removed(partition, position, log)
 
     async def _cut(self, partition: TopicPartition, log: LogRange) -> None:
-        """The log has lost its end: nothing holds of what was read of it, and the partition begins again."""
+        """The log has lost its end, so records read from it no longer exist: begin the partition
+        again.
+        """
         generations = self._assignment.generations
         generation = generations.get(partition)
         cut = await self._beginnings.cut(partition, log)

@@ -1,14 +1,16 @@
-"""Where partitions begin: where their group has committed, else where the settings say.
+"""Finds where partitions start: at the group's committed position, or else as the settings say.
 
-What the settings say is found anew by each owner: at the end of the log, say, which has moved on meanwhile. So a beginning that
-was found so comes without metadata, and is committed before anything is taken (P16 of `tidegate.consumer.partition`). So does the
-first record that is left where what the group has committed was removed.
+Each owner applies the settings again and may find another place, for example a log end that has
+moved. So such a start has no metadata, and the worker commits it BEFORE it takes records (P16 of
+`tidegate.consumer.partition`). The same holds for the first remaining record, if the committed one
+was removed.
 
-Whether what is committed holds is `tidegate.consumer.beginning`'s to say. The range of the log is asked for once the position is
-known, and not beside it: what is committed meanwhile may be beyond an older end.
+`tidegate.consumer.beginning` decides whether a committed position is valid. The log range is read
+AFTER the position, not concurrently: a position committed meanwhile could be beyond an older end.
 
-What is asked for in one turn of the event loop is one question, however many partitions were assigned, and so are the ranges of
-their logs. Where it fails, each is asked for by itself: the topic of one may have gone, and the client does not say which.
+Questions of one turn of the event loop share one request, for positions and for ranges. If it
+fails, each partition gets its own request: one topic may be gone, and the client does not say
+which.
 """
 
 from __future__ import annotations
@@ -29,25 +31,27 @@ from tidegate_adapters.kafka.settings import WorkerSettings
 from tidegate_adapters.kafka.stats import Tallies
 
 Beginning: TypeAlias = tuple[int, str | None]
-"""A position, and what was committed along with it; None where nothing was, and another owner may find another one."""
+"""A position and its metadata; None if it is not committed, so that another owner may find another
+one.
+"""
 _Found: TypeAlias = tuple[Committed | None, LogRange | None]
-"""What is committed, and the range of the log, unless that is still to be asked for."""
+"""The committed position, and the log range if it is known already."""
 _Answer: TypeAlias = "asyncio.Future[_Found | BaseException]"
 _AT_ONCE_S: Final = 1.0
-"""For how long the ranges of many logs are asked for together: the client waits for one that has no leader, and so do the others."""
+"""The timeout of the shared range request: the client waits for a partition without a leader, and
+the others with it.
+"""
 
 
 @final
 class Beginnings:
-    """Those of one member.
+    """The start positions of one member.
 
     Args:
-        client: Whom to ask.
-        settings: What the worker was told.
-        tallies: Where it is counted how many offsets were removed that the group has not handled, if anywhere.
+        tallies: Counts offsets that were removed before the group handled them, if wanted.
 
     Attributes:
-        logs: The ranges of the logs of partitions, when they were asked for last.
+        logs: The last known log range of each partition.
     """
 
     def __init__(self, client: Client, settings: WorkerSettings, tallies: Tallies | None = None) -> None:
@@ -56,15 +60,17 @@ class Beginnings:
         self._waiting: dict[TopicPartition, _Answer] = {}
         self.logs: dict[TopicPartition, LogRange] = {}
         self._firsts: dict[tuple[TopicPartition, Committed | None], Beginning] = {}
-        """Where partitions began that the group had committed nothing for, or this, which is not in the log."""
+        """Where partitions started without a committed position, or with this one, which is not in
+        the log.
+        """
         self._cuts: dict[TopicPartition, Cut] = {}
-        """Logs that have lost their ends since they were assigned."""
+        """Logs that have lost their ends since the assignment."""
         self._when_cut: dict[TopicPartition, Committed | None] = {}
-        """What was committed for those at the first question after that."""
+        """For those, the committed position at the first question after the loss."""
         self._question: asyncio.Task[None] | None = None
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """The group has assigned these."""
+        """Note an assignment."""
         for partition in partitions:
             self._forget_cut(partition)
 
@@ -73,11 +79,11 @@ class Beginnings:
         self._when_cut.pop(partition, None)
 
     async def cut(self, partition: TopicPartition, log: LogRange) -> Cut:
-        """The log of one that is assigned has lost its end; its member goes on where the settings say.
+        """Resume as the settings say, after the log has lost its end.
 
         Raises:
-            errors.KafkaError: Nobody says where that is.
-            TidegateError: They say nowhere.
+            errors.KafkaError: The place is unknown.
+            TidegateError: The settings forbid a reset.
         """
         found = Cut(await self._reset(partition, log, "its log has lost its end"), log.end)
         self._forget_cut(partition)
@@ -85,21 +91,21 @@ class Beginnings:
         return found
 
     async def at(self, partition: TopicPartition) -> Beginning:
-        """Where the partition begins.
+        """Where the partition starts.
 
         Raises:
-            errors.KafkaError: Nobody says so.
-            TidegateError: The settings say nowhere.
+            errors.KafkaError: The place is unknown.
+            TidegateError: The settings forbid a reset.
         """
         committed = await self._committed(partition)
         return await self._begun(partition, committed, self._begins(partition, committed))
 
     async def known(self, partition: TopicPartition) -> Beginning:
-        """The same, which stays so until something is committed.
+        """The same, but stable until the next commit.
 
         Raises:
-            errors.KafkaError: Nobody says so.
-            TidegateError: The settings say nowhere.
+            errors.KafkaError: The place is unknown.
+            TidegateError: The settings forbid a reset.
         """
         committed = await self._committed(partition)
         found, this = self._begins(partition, committed), (partition, committed)
@@ -110,7 +116,7 @@ class Beginnings:
         return self._firsts[this]
 
     def _begins(self, partition: TopicPartition, committed: Committed | None) -> Begins:
-        """By the table; what is committed after the log has lost its end is of the log that is there now."""
+        """A position committed after the log lost its end belongs to the current log."""
         if partition in self._cuts and self._when_cut.setdefault(partition, committed) != committed:
             self._forget_cut(partition)
         return begins(None if committed is None else committed[0], self.logs[partition], self._cuts.get(partition))
@@ -126,7 +132,6 @@ class Beginnings:
                 return self._held(partition, committed, found)
 
     def _held(self, partition: TopicPartition, committed: Committed, found: Begins) -> Beginning:
-        """Where it begins by what is committed."""
         if found is not Begins.AT_THE_START:
             return committed if found is Begins.AS_COMMITTED else (committed[0], "")
         log = self.logs[partition]
@@ -134,7 +139,7 @@ class Beginnings:
         return log.start, None
 
     def removed(self, partition: TopicPartition, position: int, log: LogRange) -> None:
-        """Log and count that offsets were removed that the group has not handled."""
+        """Log and count offsets that were removed before the group handled them."""
         what = "%s offsets of %s were removed before group %s read them: its position was @%s, and it goes on @%s, the first that is left"
         group, where = self._settings.group, placed(partition, log.start)
         say(logging.ERROR, what, log.removed(position), partition, group, position, log.start, extra=where)
@@ -142,7 +147,7 @@ class Beginnings:
             self._tallies.removed[partition] += log.removed(position)
 
     async def _committed(self, partition: TopicPartition) -> Committed | None:
-        """What is committed; from then on the range of the log is known, too."""
+        """The committed position; afterwards the log range is known, too."""
         answer = self._waiting.get(partition)
         if answer is None:
             answer = self._waiting[partition] = self._loop.create_future()
@@ -156,21 +161,20 @@ class Beginnings:
         return committed
 
     async def log(self, partition: TopicPartition) -> LogRange:
-        """The range of its log.
+        """The range of a log.
 
         Raises:
-            errors.KafkaError: Nobody says so.
+            errors.KafkaError: It is unknown.
         """
         return (await ports.log_ranges(self._client, (partition,)))[partition]
 
     async def close(self) -> None:
-        """Ask nothing more."""
         if self._question is not None:
             self._question.cancel()
             await asyncio.gather(self._question, return_exceptions=True)
 
     async def _ask(self) -> None:
-        """Ask for all that wait, and for those that have come meanwhile."""
+        """Answer all waiting questions, and those that arrive meanwhile."""
         while self._waiting:
             asked, self._waiting = self._waiting, {}
             if not await self._is_answered(asked, is_last=len(asked) == 1):
@@ -178,7 +182,7 @@ class Beginnings:
                     await self._is_answered({partition: answer}, is_last=True)
 
     async def _is_answered(self, asked: Mapping[TopicPartition, _Answer], *, is_last: bool) -> bool:
-        """Ask for these; tell whether they are answered, for which an error will do if it is the last time."""
+        """Ask for these partitions; on the last attempt an error is an answer, too."""
         found: Mapping[TopicPartition, _Found] | BaseException
         try:
             committed = await ports.committed(self._client, tuple(asked))
@@ -194,7 +198,7 @@ class Beginnings:
         return True
 
     async def _ranges(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, LogRange]:
-        """Of the logs of several partitions, where they are told at once."""
+        """The ranges of several logs, if one request finds them."""
         if len(partitions) > 1:
             with suppress(ports.KAFKA_ERROR, TimeoutError):
                 async with asyncio.timeout(_AT_ONCE_S):
@@ -202,7 +206,7 @@ class Beginnings:
         return {}
 
     async def _told(self, partition: TopicPartition, beyond: Committed | None) -> Beginning:
-        """Where the settings say, where nothing is committed, or what is beyond the end."""
+        """The place from the settings, for a missing position or one beyond the end."""
         log, position = self.logs[partition], self._settings.start_offsets.get(partition)
         if position is None and self._settings.start_time is not None:
             position = await ports.offset_at(self._client, partition, self._settings.start_time)
@@ -227,11 +231,11 @@ class Beginnings:
         return position, None
 
     async def _reset(self, partition: TopicPartition, log: LogRange, why: str) -> int:
-        """Where `auto_offset_reset` says.
+        """Apply `auto_offset_reset`.
 
         Raises:
-            errors.KafkaError: Nobody says where that is.
-            TidegateError: It says nowhere.
+            errors.KafkaError: The place is unknown.
+            TidegateError: The option is "none".
         """
         match self._settings.options.get("auto_offset_reset"):
             case "latest":

@@ -1,9 +1,7 @@
-"""What a worker shows of itself: what it is like now, and what has happened since it began, as plain numbers.
+"""A worker's statistics: a snapshot, and counters since the start.
 
-Those are kept by the batch, so that a record costs next to nothing.
-
-Whoever shows them (`tidegate_adapters.kafka.metrics`) reads them from a thread of its own; each is replaced at once, so a reader
-sees a number or the one before.
+Counters are kept per batch, so they cost little per record. `tidegate_adapters.kafka.metrics` reads
+them from another thread; each number is replaced atomically.
 """
 
 from __future__ import annotations
@@ -34,21 +32,19 @@ from tidegate_adapters.sinks.port import SinkStatus
 OUTCOMES: Final[Mapping[type[object], str]] = {
     Committed: "committed", CommitRefused: "refused", MetadataRefused: "metadata_refused", CommitUnknown: "unknown",
 }  # fmt: skip
-"""What became of a commit, by the event that tells."""
+"""The outcome of a commit, by its event."""
 
 
 @final
 class Glance(NamedTuple):
-    """What a worker is like now.
+    """A snapshot of a worker.
 
     Attributes:
-        state: Its partitions.
-        seen: The same as it looks from without.
-        ages_s: How long ago the oldest record came that is not done, in seconds, where there is one.
-        ends: Where the logs end, as far as that is known.
-        observer_failures: How often observers and recordings have raised.
-        read: Up to where the logs were read, as far as that is known.
-        sinks: Where what handlers answer with is delivered.
+        seen: The health snapshot of each partition.
+        ages_s: Seconds since the arrival of the oldest unfinished record, if there is one.
+        ends: Known log ends.
+        observer_failures: The number of exceptions from observers and recordings.
+        read: Known read positions.
     """
 
     state: ConsumerState
@@ -62,14 +58,14 @@ class Glance(NamedTuple):
 
 @final
 class Tallies:
-    """Counts of a worker.
+    """Counters of a worker.
 
     Attributes:
-        handled: What handlers have come to.
-        retried: Attempts that are made again after a failure.
-        dead_letters: Records that have failed for good, and that were answered for.
+        handled: Handler calls and their durations.
+        retried: Repeated attempts.
+        dead_letters: Records that failed for good and were skipped or dead-lettered.
         commits: By outcome.
-        removed: Offsets that were removed from logs before the group read them.
+        removed: Offsets that were removed before the group read them.
     """
 
     def __init__(self) -> None:
@@ -80,7 +76,7 @@ class Tallies:
         self.removed: defaultdict[TopicPartition, int] = defaultdict(int)
 
     def follow(self, event: ShutdownEvent, _: object, commands: Sequence[ShutdownCommand]) -> None:
-        """Count what a step of the worker tells: for its runtime, as an observer."""
+        """Count a step of the worker; an observer for its runtime."""
         for each in event.events if type(event) is Batch else (event,):
             match each:
                 case Committed() | CommitRefused() | MetadataRefused() | CommitUnknown():

@@ -150,7 +150,7 @@ class Worker:
         on_failure: Replaces the rules' `failure_policy`.
         retries: How often a failed record is retried; replaces the rules' `fanout.retries_max`.
         backoff: The delay before a retry; replaces the rules' `backoff`.
-        jitter_ppm: The random part of that delay, which may be left out; replaces the rules'
+        jitter_ppm: The largest random cut of that delay; replaces the rules'
             `jitter_ppm`.
         lifespan: Makes an async context manager from the worker. Code before its `yield` runs
             before the client starts, code
@@ -276,6 +276,7 @@ class Worker:
         """A worker with the same code and other settings.
 
         Args:
+            settings: The new settings.
             handle: Replaces the handlers, if given.
 
         Raises:
