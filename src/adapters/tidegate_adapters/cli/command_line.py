@@ -1,7 +1,7 @@
-"""One call of the command line: how any error becomes a message and an exit code.
+"""Runs one command line, and turns any error into a message and an exit code.
 
-Parsing is apart from doing: click turns arguments into a call, which `main` then makes. So a command is not run inside of
-click, and what it raises is not mistaken for an error of the command line.
+click only parses the arguments into a call, which `main` makes. So errors of a command are not
+mistaken for errors of the command line.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SCHEMAS: Final[dict[str, dict[str, object]]] = {
     "doctor": {"schema": "tidegate/doctor@1"},
     "completion": {"schema": "tidegate/completion@1"},
 }
-"""How the JSON answer of each command begins when it fails."""
+"""The first fields of each command's JSON answer, for failures."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -81,10 +81,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parsed(arguments: list[str], terminal: Terminal) -> Run:
-    """What the arguments ask for.
+    """The call that the arguments describe.
 
     Raises:
-        click.UsageError: They do not fit.
+        click.UsageError: They are invalid.
     """
     found: object = cli.main(arguments, prog_name="tidegate", standalone_mode=False, obj=terminal)
     return (
@@ -93,7 +93,7 @@ def parsed(arguments: list[str], terminal: Terminal) -> Run:
 
 
 def failed(error: TidegateError, arguments: list[str], terminal: Terminal) -> ExitCode:
-    """Tell the error, with `--json` also as the answer."""
+    """Report the error, with `--json` also as the answer."""
     if "--json" in arguments:
         command = next((each for each in arguments if each in SCHEMAS), "")
         terminal.answer(
@@ -109,5 +109,5 @@ def misused(usage: click.UsageError) -> Misuse:
 
 
 def discard(out: TextIO) -> None:
-    """Send nowhere what is left, or the interpreter complains when it flushes at its end."""
+    """Discard the rest of the output, or the interpreter's final flush fails."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())

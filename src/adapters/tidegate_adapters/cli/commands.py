@@ -1,4 +1,4 @@
-"""Commands, their options and help. A command answers a call that `command_line.main` makes."""
+"""Commands, their options and help. A command returns a call, which `command_line.main` makes."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 CLI: Final = "tidegate_adapters.cli"
 SCOPES: Final = ("default", "thorough", "large")
 ONLY: Final = {"designs": "design", "specimens": "specimen"}
-"""The scopes and kinds of the simulator, in words, for `--help` must not load it."""
+"""The simulator's scopes and kinds as text, because `--help` must not load it."""
 
 
 class How(TypedDict):
-    """The options of `explore` that say how a scenario is explored: see `tidegate.sim.exploration`."""
+    """The options of `explore` for one scenario: see `tidegate.sim.exploration`."""
 
     runs: int | None
     seed: str | None
@@ -261,7 +261,7 @@ def explore(
 
 
 def exploration(how: How) -> Exploration:
-    """What the options say of the search or the random runs, as one value."""
+    """The options as one value."""
     from tidegate.sim.exploration import Exploration  # noqa: PLC0415  so that --help is quick
     from tidegate.sim.faults import Fault  # noqa: PLC0415
     from tidegate.sim.policies import policies  # noqa: PLC0415
@@ -371,7 +371,7 @@ FORMATS: Final = ("text", "json", "mermaid", "perfetto", "itf", "dot", "html")
 
 
 def form(**default: Any) -> Option:
-    """The form in which a trace is shown."""
+    """The option for the form of a trace."""
     text = "In which form; dot: what happens before what."
     return click.option("--format", "form", type=click.Choice(FORMATS), help=text, **default)
 

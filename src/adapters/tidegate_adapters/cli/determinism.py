@@ -1,7 +1,7 @@
-"""`tidegate check-determinism`: is a program's every decision the same, whenever and wherever it runs?
+"""`tidegate check-determinism`: does a program decide the same whenever and wherever it runs?
 
-Each scenario is executed twice here and four times in fresh processes, two of which have the same PYTHONHASHSEED; what
-differs first is shown.
+Each scenario runs twice here and four times in fresh processes, two of them with the same
+PYTHONHASHSEED; the first difference is shown.
 """
 
 from __future__ import annotations
@@ -32,16 +32,10 @@ _FRESH: Final = "import sys; from tidegate_adapters.cli.determinism import print
 
 
 def check_all(targets: Sequence[Target], runs: int, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Check the programs of scenarios.
-
-    Args:
-        targets: The scenarios.
-        runs: How many schedules each is executed along.
-        terminal: Where it is shown.
-        is_json: Answer with one JSON object.
+    """Check the programs of scenarios, along `runs` schedules each.
 
     Raises:
-        TidegateError: There is none, or one cannot be executed.
+        TidegateError: A scenario is missing or cannot be executed.
     """
     if not targets:
         raise NothingSelectedError("no scenario is selected", todo="tidegate list shows what ships")
@@ -62,7 +56,7 @@ def check_all(targets: Sequence[Target], runs: int, terminal: Terminal, *, is_js
 
 
 def _checked(targets: Sequence[Target], runs: int) -> dict[str, tuple[Difference, Cause] | None]:
-    """What differs between executions of each target, and why, most likely."""
+    """The differences between executions of each target, and their likely causes."""
     children = [_begun(targets, runs, hash_seed) for hash_seed in _HASH_SEEDS]
     try:
         here, again = ([_here_executed(target, runs) for target in targets] for _ in range(2))
@@ -93,7 +87,6 @@ def _here_executed(target: Target, runs: int) -> Runs:
 
 
 def _begun(targets: Sequence[Target], runs: int, hash_seed: str) -> subprocess.Popen[str]:
-    """A process that does the same."""
     environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", _FRESH, str(runs), *(target.identity for target in targets)]
     pipe = subprocess.PIPE
@@ -101,10 +94,10 @@ def _begun(targets: Sequence[Target], runs: int, hash_seed: str) -> subprocess.P
 
 
 def _ended(targets: Sequence[Target], child: subprocess.Popen[str]) -> list[Runs]:
-    """What the process tells.
+    """The result of the process.
 
     Raises:
-        CodeRaisedError: It fails there, although it has not here.
+        CodeRaisedError: It fails there, but not here.
     """
     out, err = child.communicate()
     if child.returncode:
@@ -115,7 +108,7 @@ def _ended(targets: Sequence[Target], child: subprocess.Popen[str]) -> list[Runs
 
 
 def print_runs(runs: str, *identities: str) -> None:
-    """What a fresh process does: executes, and tells on the last line of stdout."""
+    """The fresh process: executes, and prints the result as the last line of stdout."""
     found = [_here_executed(one(identity), int(runs)) for identity in identities]
     sys.stdout.write("\n" + json.dumps(list(map(to_plain, found))))
 

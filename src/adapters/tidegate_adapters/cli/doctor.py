@@ -1,6 +1,6 @@
-"""`tidegate doctor`: what is here, what is missing and how it comes, and whether the servers answer.
+"""`tidegate doctor`: installed and missing extras, and whether the servers answer.
 
-No secret is shown: of a server's address nothing at all, and of a message no more than its kind.
+It shows no secret: nothing of a server's address, and only the kind of an error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OF_AN_EXTRA: Final = re.compile(r"(?P<package>[\w.-]+).*extra == ['\"](?P<extra
 @final
 @attrs.frozen
 class _Finding:
-    """What was looked at, what was found, and what to do; None for `ok`: it may be missing."""
+    """A check, its result, and a fix; `ok` is None for an optional one."""
 
     what: str
     found: str
@@ -36,13 +36,7 @@ class _Finding:
 
 
 def check(terminal: Terminal, environ: Mapping[str, str] = os.environ, *, is_json: bool) -> ExitCode:
-    """Tell what is here.
-
-    Args:
-        terminal: Where it is shown.
-        environ: Where the servers are named.
-        is_json: Answer with one JSON object.
-    """
+    """Report the state of the installation; `environ` names the servers."""
     findings = (
         _Finding("tidegate", tidegate.__version__),
         _Finding("python", f"{platform.python_version()} on {platform.system()}"),
@@ -67,7 +61,6 @@ def check(terminal: Terminal, environ: Mapping[str, str] = os.environ, *, is_jso
 
 
 def _extras() -> tuple[_Finding, ...]:
-    """Each package that an extra brings."""
     try:
         needed = requires("tidegate") or []
     except PackageNotFoundError:

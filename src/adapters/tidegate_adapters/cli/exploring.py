@@ -1,7 +1,8 @@
-"""`tidegate explore`: one scenario after the other, each reported and stored as soon as it is done.
+"""`tidegate explore`: explores scenarios one by one, and reports and stores each result at once.
 
-The collector of cycles sleeps while a search runs: a search makes millions of small values and no cycles worth collecting
-before its end, and it is 15 to 60 % quicker so.
+The cyclic garbage collector is off during a search: a search makes millions of small values and few
+cycles, and runs 15 to
+60 % faster without it.
 """
 
 from __future__ import annotations
@@ -51,28 +52,27 @@ from tidegate_adapters.exploring.targets import Target, one
 from tidegate_adapters.shell.terminal import Terminal, error_json
 
 Say: TypeAlias = Callable[..., None]
-"""Tells a line of the result, as `Terminal.say` does."""
+"""Prints a line of the result, as `Terminal.say`."""
 BEYOND_RUNS: Final = 1_000
-"""Random runs that go on where a bound stops an exhaustive search: some seconds at most."""
+"""Random runs after a bounded exhaustive search: some seconds at most."""
 BEYOND_STEPS: Final = 1_000
 SCENARIO_S: Final = 0.4
-"""How long a scenario that ships takes in its default scope, on average."""
+"""The average time of a shipped scenario in its default scope."""
 GRACE_S: Final = 5.0
-"""How long a search, or the telling of what it has found, may go on after the first signal."""
+"""The time that a search, or its report, may continue after the first signal."""
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 @final
 @attrs.frozen
 class Settings:
-    """What the command was asked to do with each scenario.
+    """The options for each scenario.
 
     Attributes:
-        how: How it is explored.
-        timeout_s: How many seconds that may take; None for any number.
-        shrinks: Shrink what random runs find.
-        jobs: In how many processes.
-        junit_xml: Where to write what was found as JUnit's XML; None for nowhere.
+        timeout_s: The timeout of a scenario; None for none.
+        shrinks: Whether to shrink counterexamples of random runs.
+        jobs: The number of processes.
+        junit_xml: A file for JUnit's XML; None for none.
     """
 
     how: Exploration
@@ -85,14 +85,14 @@ class Settings:
 @final
 @attrs.frozen
 class Outcome:
-    """All that was found, and why it ended where it did.
+    """All results, and the reason of the end.
 
     Attributes:
-        results: Of the scenarios that were explored, in order.
-        selected: How many there were to explore.
-        seed: Of the random runs; None where nothing was sampled.
-        error: What ended it, if an error did.
-        stopped: What ended it, if a signal did.
+        results: In order.
+        selected: The number of selected scenarios.
+        seed: Of the random runs, if any.
+        error: The error that ended it, if any.
+        stopped: The signal that ended it, if any.
     """
 
     results: tuple[Result, ...]
@@ -103,7 +103,7 @@ class Outcome:
 
     @property
     def code(self) -> ExitCode:
-        """An expectation that is not met weighs more than one that is unknown."""
+        """A broken expectation outweighs an unknown one."""
         if self.stopped is not None and (self.error is None or isinstance(self.error, StoppedError)):
             return self.stopped
         if self.error is not None:
@@ -123,7 +123,7 @@ class Outcome:
         return answer if self.error is None else {**answer, "error": error_json(self.error)}
 
     def to_lines(self) -> tuple[str, ...]:
-        """What is printed below the lines of the scenarios."""
+        """The lines below those of the scenarios."""
         if not self.results:
             return ()
         counterexamples = (line for result in self.results for line in stories(result))
@@ -139,18 +139,18 @@ def explore_all(
     is_json: bool,
     quiet: bool,
 ) -> ExitCode:
-    """Explore the targets, and tell what was found.
+    """Explore the targets, and report the results.
 
     Args:
-        targets: What was selected; each is taken out when its turn comes.
-        settings: How each is explored.
-        store: Where counterexamples go; None for nowhere.
-        terminal: Where it is printed.
+        targets: The selection; each is removed before it is explored.
+        settings: The options.
+        store: For counterexamples; None for none.
+        terminal: The output.
         is_json: Answer with one JSON object.
         quiet: Show no progress.
 
     Raises:
-        TidegateError: Nothing was explored.
+        TidegateError: No scenario was explored.
     """
     if store is not None:
         store.check()
@@ -173,12 +173,7 @@ def explore_all(
 
 
 def beginning(number: int, *, is_sample: bool) -> str:
-    """What is explored where no target is named, and about how long it takes.
-
-    Args:
-        number: How many scenarios that ship.
-        is_sample: There are more, which `--all` explores.
-    """
+    """The announcement of an exploration without a named target, with its estimated time."""
     more = "; --all explores every scenario that ships" if is_sample else ""
     return f"exploring {number} scenarios, about {number * SCENARIO_S:.0f} s{more}"
 
@@ -186,7 +181,9 @@ def beginning(number: int, *, is_sample: bool) -> str:
 def explored_all(
     targets: list[Target], settings: Settings, store: Store | None, terminal: Terminal, say: Say, *, quiet: bool
 ) -> Outcome:
-    """Explore the targets until one raises an error or a signal comes; each is dropped then, for it has become large."""
+    """Explore the targets until an error or a signal; each is freed afterwards, because it has
+    grown large.
+    """
     selected, width = len(targets), max(len(one_line(target.scenario.name)) for target in targets)
     seed = settings.how.seed if settings.how.runs else None
     results: list[Result] = []
@@ -227,7 +224,7 @@ def explored(
 
 
 def timed(target: Target, settings: Settings, watch: Watch) -> tuple[Report, float]:
-    """The report on a target, and how many seconds it took."""
+    """The report on a target, and its seconds."""
     began = monotonic()
     with uncollected():
         report = search(target, settings, watch)
@@ -248,9 +245,10 @@ def stored(
 def explored_apart(
     targets: list[Target], settings: Settings, store: Store | None, stop: Stop, terminal: Terminal, *, quiet: bool
 ) -> Iterator[Result]:
-    """Explore the targets in several processes, each in one of them; reported in their order. None is left but after a signal.
+    """Explore each target in one of several processes, and report in order; targets remain only
+    after a signal.
 
-    A process that dies breaks its pool; another one goes on with what was not finished.
+    If a process dies, its pool breaks; another pool takes the unfinished targets.
 
     Raises:
         WorkersLostError: They die again and again.
@@ -283,12 +281,12 @@ def explored_apart(
 
 
 def timed_apart(identity: str, settings: Settings) -> tuple[Report, float]:
-    """What a worker process does with a target."""
+    """The work of a worker process."""
     return timed(one(identity), settings, Watch(lambda _: None, is_stopped, settings.timeout_s))
 
 
 def shrunk(result: Result, target: Target, settings: Settings, store: Store | None, stop: Stop) -> Result:
-    """The result with a shrunk counterexample beside it, which is stored, too."""
+    """The result with a shrunk counterexample, which is stored, too."""
     assert result.report.trace is not None
     left = AFTER_RUNS_S if settings.timeout_s is None else max(0.0, settings.timeout_s - result.seconds)
 
@@ -311,7 +309,7 @@ def search(target: Target, settings: Settings, watch: Watch) -> Report:
     """The report on the target.
 
     Raises:
-        TidegateError: Its programs use tidegate wrongly, or code of the user's raised an error outside of them.
+        TidegateError: Its programs misuse tidegate, or other user code raised an error.
     """
     scenario = f"scenario {one_line(target.scenario.name)}"
     try:
@@ -337,7 +335,7 @@ def report_on(target: Target, settings: Settings, watch: Watch) -> Report:
 
 
 def in_several(target: Target, how: Exploration, jobs: int, watch: Watch) -> Report:
-    """Random runs in several processes; what they find, this one finds again by its seed."""
+    """Random runs in several processes; this process repeats a violation by its seed."""
     of_all, runs = runs_of(how.plan.seed, how.runs)
     order = Order(target.identity, attrs.evolve(how, seed=of_all))
     tally = in_processes(order, runs, jobs=jobs, proceed=watch)
@@ -345,7 +343,7 @@ def in_several(target: Target, how: Exploration, jobs: int, watch: Watch) -> Rep
 
 
 def draw_states(targets: Sequence[Target], how: Exploration, path: Path) -> None:
-    """Draw the states of the only target, those nearest to the beginning, as far as people look at them.
+    """Draw the states of the only target nearest to the initial one.
 
     Raises:
         Misuse: There are more targets, or the file cannot be written.
@@ -377,14 +375,16 @@ def result_json(result: Result) -> dict[str, object]:
 @final
 @attrs.define
 class Stop:
-    """Whether the user, or the system, wants an end, and with which exit code."""
+    """Whether a signal requests the end, and the exit code."""
 
     code: ExitCode | None = None
 
 
 @final
 class OverdueError(KeyboardInterrupt):
-    """A signal came a while ago, and whatever is under way does not ask for signals; no code that is run takes it for its own."""
+    """A signal came a while ago, and the current code ignores signals; user code must not catch
+    this.
+    """
 
 
 def overdue(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  what signal handlers are given
@@ -393,12 +393,13 @@ def overdue(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  what
 
 @contextmanager
 def stoppable() -> Generator[Stop]:
-    """Catch signals: the first one ends the search after its step, a second one of its kind does what it always does.
+    """Catch signals: the first one ends the search after its step, a second one has its default
+    effect.
 
-    What is not at its end `GRACE_S` after the first one, such as to tell of a long counterexample, is ended there.
+    Code that still runs `GRACE_S` after the first one, for example a long report, is aborted.
 
     Raises:
-        OverdueError: That came to pass.
+        OverdueError: Code was aborted.
     """
     stop = Stop()
     before = {number: signal.getsignal(number) for number in SIGNALS}
@@ -428,7 +429,7 @@ def stoppable() -> Generator[Stop]:
 
 @final
 class Watch:
-    """Shows how far a search has come, and answers whether to go on."""
+    """Shows the progress of a search, and returns whether to continue."""
 
     def __init__(self, show: Show, is_stopped: Callable[[], bool], timeout_s: float | None) -> None:
         self.show, self.is_stopped, self.timeout_s = show, is_stopped, timeout_s

@@ -1,4 +1,4 @@
-"""What an exploration found, as lines: one for each scenario, and what a reader does next."""
+"""The results of an exploration as lines: one for each scenario, and the next commands."""
 
 from __future__ import annotations
 
@@ -22,13 +22,11 @@ _STORY_LINES_MAX: Final = 80
 @final
 @attrs.frozen(eq=False)
 class Result:
-    """A report, and what only the caller knows.
+    """A report, and the caller's additions.
 
     Attributes:
-        report: What was found.
-        seconds: How long it took.
-        saved: Where the counterexample lies as JSON, if there is one and it was stored.
-        smaller: The same counterexample in fewer steps, where it came from random runs.
+        saved: The JSON file of the counterexample, if stored.
+        smaller: The shrunk counterexample of random runs.
     """
 
     report: Report
@@ -42,18 +40,16 @@ class Result:
 
     @property
     def is_open(self) -> bool:
-        """Is it unknown whether the expectation is met?"""
+        """Whether the expectation is undecided."""
         return self.report.verdict is Verdict.INCONCLUSIVE
 
 
 def summed_up(result: Result, width: int) -> tuple[Span, ...]:
-    """The one line of a scenario: expectation, verdict, states, transitions, depth, seconds, laws, faults fired and how many a run may have.
+    """The line of a scenario: expectation, verdict, states, transitions, depth, seconds, laws,
+    faults fired and their limit.
 
-    Then how a law is broken, why it is not known, what was not merged, and that time was bounded, where it was.
-
-    Args:
-        result: What was found.
-        width: Of the widest name.
+    Further lines give the broken law, the reason of an unknown verdict, unmerged states, and bounds
+    of time.
     """
     report = result.report
     expected = "clean" if report.expect is None else "violated"
@@ -84,7 +80,7 @@ def _mark(result: Result) -> Styled:
 
 
 def broken(result: Result) -> str:
-    """The law that is broken, and whether it is the one that was expected."""
+    """The broken law, and whether it was the expected one."""
     report = result.report
     if report.trace is None:
         return "" if report.expect is None or result.is_open else f"expected to be broken: {report.expect}"
@@ -98,17 +94,16 @@ def _unmerged(report: Report) -> str:
 
 
 def _bounded(report: Report) -> str:
-    """Which moves of the clock bound what was seen, and why; relative time bounds nothing."""
+    """The clock moves that bound the search, and why; relative time bounds nothing."""
     return report.time if report.time.startswith("absolute") else ""
 
 
 def shrunk_line(result: Result) -> str:
-    """What has become of a counterexample of random runs."""
     return "" if result.smaller is None else f"         {result.smaller.shrunk}"
 
 
 def stories(result: Result) -> tuple[str, ...]:
-    """A counterexample that nobody expected, in full unless it is long; first as it was found, then shrunk."""
+    """An unexpected counterexample, in full unless it is long; as found, then shrunk."""
     if result.report.trace is None or result.is_met:
         return ()
     found = _story(result.report.trace)
@@ -122,7 +117,7 @@ def _story(trace: Trace) -> tuple[str, ...]:
 
 
 def written(results: Sequence[Result]) -> tuple[str, ...]:
-    """Where the counterexamples are, and how one is replayed."""
+    """The files of the counterexamples, and the replay command."""
     saved = [path for result in results for path in (result.saved, result.smaller and result.smaller.saved) if path]
     if not saved:
         return ()

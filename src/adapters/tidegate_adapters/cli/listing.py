@@ -1,4 +1,6 @@
-"""`tidegate list` and `tidegate diagram`: what ships, or stands in a file, in words and as a picture."""
+"""`tidegate list` and `tidegate diagram`: shipped scenarios, or those of a file, as text and as a
+picture.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,10 @@ from tidegate_adapters.shell.terminal import Terminal
 
 
 def list_all(texts: Sequence[str], terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Tell name, kind, expectation, scopes and summary of scenarios; of a specimen also its source.
-
-    Args:
-        texts: Targets, and files with scenarios; none for all that ship.
-        terminal: Where it is shown.
-        is_json: Answer with one JSON object.
+    """Print name, kind, expectation, scopes and summary of scenarios, and the source of a specimen.
 
     Raises:
-        TidegateError: There is no such scenario, or it cannot be loaded.
+        TidegateError: A scenario does not exist, or cannot be loaded.
     """
     rows: list[_Row] = []
     for text in texts or CATALOGUE:
@@ -60,14 +57,14 @@ class _Row(TypedDict):
 
 
 def _shipped(ships: Shipped | Specimen) -> _Row:
-    """Of a specimen, the faulty program is not made."""
+    """The faulty program of a specimen is not made."""
     law, of, source = (ships.law, ships.of, ships.source) if isinstance(ships, Specimen) else (None, None, None)
     row = _row(ships.name, Kind.DESIGN if law is None else Kind.SPECIMEN, law, ships.summary)
     return {**row, "scopes": list(ships.scopes), "of": of, "source": source}
 
 
 def _found(target: Target) -> _Row:
-    """What does not ship has but one scope, and no name for it."""
+    """A user's scenario has one unnamed scope."""
     if target.identity in CATALOGUE:
         return _shipped(CATALOGUE[target.identity])
     return _row(target.identity, target.scenario.kind, target.scenario.expect, target.scenario.summary)

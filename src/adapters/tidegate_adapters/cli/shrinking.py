@@ -1,7 +1,7 @@
-"""`tidegate shrink`, and what follows when random runs find something: the same failure in fewer steps.
+"""`tidegate shrink`, and the shrinking after random runs: the same failure in fewer steps.
 
-The run as it was found is stored and shown first. Shrinking is bounded by replays and by time, and its result is a file of
-its own beside the other one: `NAME.shrunk.json`, `.txt` and `.html`, which also holds the run that it came from.
+The original run is stored and shown first. Replays and time bound the shrinking. Its result has
+files of its own: `NAME.shrunk.json`, `.txt` and `.html`, which also hold the original run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tidegate_adapters.exploring.targets import one, recorded
 from tidegate_adapters.shell.terminal import Terminal
 
 AFTER_RUNS_S: Final = 1.0
-"""How long shrinking may take that nobody asked for."""
+"""The time limit of automatic shrinking."""
 
 
 @final
@@ -36,9 +36,8 @@ class Smaller:
     """A shrunk counterexample.
 
     Attributes:
-        trace: Its run, which holds the one that it came from.
-        shrunk: What was done.
-        saved: Where it lies as JSON, if it was stored.
+        trace: Its run, which holds the original one.
+        saved: Its JSON file, if stored.
     """
 
     trace: Trace
@@ -70,11 +69,11 @@ def smaller(
 
     Args:
         trace: The counterexample.
-        scenario: Where it was recorded.
-        keep: Stores a trace; None: it is not stored.
-        replays_max: How many candidates may be run.
-        seconds: How long it may take.
-        is_stopped: Whether the user has had enough.
+        scenario: Its scenario.
+        keep: Stores a trace, if given.
+        replays_max: The most candidates to run.
+        seconds: The time limit.
+        is_stopped: Whether the user has interrupted it.
 
     Raises:
         TidegateError: It cannot be shrunk, or not stored.
@@ -101,16 +100,16 @@ def shrink_one(
     """Shrink the trace in a file.
 
     Args:
-        path: A trace as JSON, or a page that holds one.
-        text: The target that it belongs to; None for the one that the trace names.
-        budget: How many candidates may be run.
-        seconds: How long it may take.
+        path: A JSON trace, or a page that holds one.
+        text: The target; None for the one in the trace.
+        budget: The most candidates to run.
+        seconds: The time limit.
         store: Write the result beside the file.
-        terminal: Where it is shown.
+        terminal: The output.
         is_json: Answer with one JSON object.
 
     Raises:
-        TidegateError: There is no such trace or scenario, or it breaks no law.
+        TidegateError: The trace or scenario does not exist, or breaks no law.
     """
     trace = read(path)
     target = recorded(trace.scenario) if text is None else one(text)

@@ -1,4 +1,4 @@
-"""`tidegate trace`: a stored trace shown, written in another form, compared, or taken out of a page."""
+"""`tidegate trace`: shows, converts, compares or extracts a stored trace."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ _EXPORTS: Final[dict[str, _Export]] = {
     "dot": happens_before,
     "html": lambda trace: page(trace, "trace.json"),
 }
-"""What a trace can be written as."""
+"""The export forms of a trace."""
 
 
 def show(path: Path, form: str, out: Path | None, terminal: Terminal, *, is_json: bool) -> ExitCode:
     """Write a trace in another form, to a file or to stdout.
 
     Args:
-        path: A trace as JSON, also compressed, or a page that holds one.
+        path: A JSON trace, also compressed, or a page that holds one.
         form: One of `EXPORTS`.
-        out: Where to; None for stdout. Compressed if its name ends with `.gz`.
-        terminal: Where it is shown.
+        out: The file, compressed if its name ends with `.gz`; None for stdout.
+        terminal: The output.
         is_json: Answer with one JSON object.
 
     Raises:
-        Misuse: There is no such trace, or the file cannot be written.
+        Misuse: The trace does not exist, or the file cannot be written.
     """
     trace = read(path)
     is_looked_at = form == "text" and out is None and terminal.out.isatty()  # a pipe or a file gets every line whole
@@ -73,16 +73,16 @@ def show(path: Path, form: str, out: Path | None, terminal: Terminal, *, is_json
 
 
 def diff(path: Path, other: Path | None, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Tell where two runs part: of two traces, or of one and its nearest passing run.
+    """Print where two traces diverge, or one and its nearest passing run.
 
     Args:
         path: A trace.
         other: Another one; None for the nearest passing run of the first.
-        terminal: Where it is shown.
+        terminal: The output.
         is_json: Answer with one JSON object.
 
     Raises:
-        Misuse: There is no such trace, or it has no passing run beside it.
+        Misuse: The trace does not exist, or has no passing run.
     """
     left = read(path)
     if other is not None:
@@ -120,16 +120,16 @@ def _difference_json(found: RunDifference) -> dict[str, object]:
 
 
 def extract(path: Path, out: Path | None, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Take the trace out of a page, or out of a compressed file.
+    """Extract the trace of a page, or of a compressed file.
 
     Args:
         path: A page, or a trace.
-        out: Where to; None for the name of the page with `.json`.
-        terminal: Where it is shown.
+        out: The file; None for the name of the page with `.json`.
+        terminal: The output.
         is_json: Answer with one JSON object.
 
     Raises:
-        Misuse: There is no trace in it, or the file cannot be written, or it is there already.
+        Misuse: It holds no trace, or the file exists or cannot be written.
     """
     target = path.with_suffix(".json") if out is None else out
     if out is None and target.exists():

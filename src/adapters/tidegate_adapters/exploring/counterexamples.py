@@ -1,10 +1,10 @@
-"""Counterexamples as files: each as text, as JSON that is replayed, and as a page.
+"""Counterexamples as files: text, JSON for replays, and a page.
 
     .tidegate/failures/array_push_lock.late.txt, .json, .html
 
-A file is there whole or not at all: it is written beside its place and then renamed. The directory is made with the first
-file, and a directory that is ours has a `.gitignore` of everything. What is read back is hostile: it is bounded, and
-whatever does not fit is one clear error.
+Writes are atomic: to a temporary file, which is renamed. The first file creates the directory; one
+of ours gets a `.gitignore` of everything. Files are hostile when read: sizes are bounded, and any
+misfit is one clear error.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class Store:
     directory: Path
 
     def check(self) -> None:
-        """Leave nothing behind, and find out whether files could be written.
+        """Check that files can be written, without leaving one.
 
         Raises:
-            Misuse: They could not.
+            Misuse: They cannot.
         """
         try:
             there = next(path for path in (self.directory, *self.directory.absolute().parents) if path.exists())
@@ -68,9 +68,9 @@ class Store:
         """Write the counterexample of a target in all three forms.
 
         Args:
-            target: What was explored.
+            target: The explored target.
             trace: The counterexample.
-            what: Which one it is, where there is more than one.
+            what: A suffix, if there is more than one.
 
         Returns:
             The path of the JSON file.
@@ -85,8 +85,8 @@ class Store:
         """Write a trace in all three forms, under this name.
 
         Args:
-            name: Of the files, without an ending.
-            trace: What is written.
+            name: The name of the files, without a suffix.
+            trace: The trace.
             replayed_by: The command that replays a file.
 
         Returns:
@@ -114,19 +114,21 @@ class Store:
 
 
 def replay_line(path: Path) -> str:
-    """The command that replays the trace, to paste into a shell."""
+    """The replay command, to paste into a shell."""
     return f"tidegate replay {shlex.quote(str(path))}"
 
 
 def _stem(target: Target) -> str:
-    """A name for files: what ships has its own; a user's scenario may have any name, so a digest keeps it apart."""
+    """A file name: a shipped scenario's own; a user's name may be any text, so a digest makes it
+    unique.
+    """
     if target.is_shipped:
         return target.identity
     return named_apart(target.scenario.name, target.identity)
 
 
 def named_apart(name: str, identity: str) -> str:
-    """A name for files: what of the name a file may have, and a digest of the identity."""
+    """A file name: the valid part of the name, and a digest of the identity."""
     plain = re.sub(r"[^A-Za-z0-9_]+", "-", name).strip("-")[:_STEM_MAX]
     return f"{plain or 'scenario'}-{sha256(identity.encode(errors='surrogatepass')).hexdigest()[:8]}"
 
@@ -147,7 +149,7 @@ def _write_bytes(path: Path, data: bytes) -> None:
 
 
 def save(path: Path, text: str) -> None:
-    """Write a file of the user's choice, compressed if its name says so; the same text makes the same bytes.
+    """Write a file chosen by the user, compressed if its name says so; deterministic.
 
     Raises:
         Misuse: It cannot be written.
@@ -175,16 +177,15 @@ def _unwritable(directory: Path, error: OSError) -> Misuse:
 
 
 def read(path: Path) -> Trace:
-    """The trace in the file: JSON, or a page that holds it.
+    """Read the trace of a JSON file or a page.
 
     Raises:
-        Misuse: There is no trace in it that this version can read.
+        Misuse: It holds no trace that this version can read.
     """
     return trace_in(path, bytes_of(path))
 
 
 def trace_in(path: Path, data: bytes) -> Trace:
-    """The trace in what the file holds."""
     try:
         return decoded(_found_in(data.decode()))
     except Misuse as error:
@@ -212,7 +213,7 @@ def bytes_of(path: Path) -> bytes:
 
 
 def _unpacked(path: Path, data: bytes) -> bytes:
-    """What was compressed, as far as a trace may be large: a small file may hold any number of zeros."""
+    """Decompress up to the size limit of traces: a small file may hold any number of zeros."""
     unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
         found = unpacking.decompress(data, _TRACE_BYTES_MAX + 1)
@@ -228,7 +229,6 @@ _TRACES: Final = "traces are the .json and .html files that tidegate explore wri
 
 
 def _found_in(text: str) -> object:
-    """The JSON of the text, or of the trace that the page embeds."""
     if not text.lstrip().startswith("<"):
         return json.loads(text)
     return next(_embedded(text), None)

@@ -1,21 +1,22 @@
 """Random runs, and whole scenarios, in several processes or on several machines.
 
-What is shared out is a value: pieces of run numbers, and tallies that merge (`tidegate.sim.tally`). A worker receives the name
-of a target and makes the scenario itself, for programs cannot be sent. So the answer is the same whatever the number of
-workers and whichever is quicker, and any `concurrent.futures.Executor` will do:
+Workers get run numbers and return tallies that merge (`tidegate.sim.tally`). Programs cannot be
+sent, so a worker gets the name of a target and loads the scenario itself. So the result does not
+depend on the number or speed of workers, and any `concurrent.futures.Executor` will do:
 
     order = Order("small_lock@large", Exploration(seed="7"))
     with processes(4) as executor:
         tally = spread(executor, order, range(100_000), at_once=8)
 
-    with Client("tcp://scheduler:8786") as client:                        # Dask, the extra tidegate[dask]
+    with Client("tcp://scheduler:8786") as client:                        # Dask, the extra
+        tidegate[dask]
         tally = spread(client.get_executor(), order, range(1_000_000), at_once=200)
 
-A worker of Dask that is lost loses nothing, for its pieces are made again elsewhere. A lost process breaks its pool; then
-`in_processes` begins another one, with what was finished.
+Dask repeats the pieces of a lost worker. A lost process breaks its pool; `in_processes` then starts
+another pool and keeps finished pieces.
 
-Known not to work: targets in files, on machines that do not have the file at the same path. One exhaustive search in
-several processes, for states are numbered as they are met.
+Known not to work: targets in files that a machine does not have at the same path. One exhaustive
+search in several processes, because states are numbered in order of discovery.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ T = TypeVar("T")
 Proceed: TypeAlias = Callable[[Progress], bool]
 
 ASKED_S: Final = 0.2
-"""How often the caller is asked whether to go on."""
+"""The interval between calls of `proceed`."""
 SAMPLERS_KEPT: Final = 2
 POOLS_MAX: Final = 3
 
@@ -53,18 +54,18 @@ POOLS_MAX: Final = 3
 @final
 @attrs.frozen
 class Order:
-    """What workers are asked for.
+    """The task of the workers.
 
     Attributes:
-        target: What finds the scenario: its name, or `path.py:attr` as seen from the directory where workers run.
-        how: The seed, the policies and the length of the runs, and which faults may strike.
+        target: The scenario: its name, or `path.py:attr` relative to the workers' directory.
+        how: The seed, the policies, the length of the runs, and the faults.
     """
 
     target: str
     how: Exploration
 
     def sampler(self) -> Sampler:
-        """What makes the runs, of the scenario as it is loaded here.
+        """The sampler of the scenario, loaded in this process.
 
         Raises:
             TidegateError: It cannot be loaded.
@@ -74,21 +75,22 @@ class Order:
         return self.sampler_of(one(self.target).scenario)
 
     def sampler_of(self, scenario: Scenario) -> Sampler:
-        """What makes the runs of the scenario."""
         return Sampler(scenario.bounded(self.how.faults, self.how.faults_max), self.how.plan, random.Random)
 
 
 # --- in a worker --------------------------------------------------------------------------------------------------------
 
 STOP: list[Event] = []
-"""In a worker process: set when the user has had enough."""
+"""In a worker process: set after an interrupt."""
 
 
 TURN: Final = Lock()
 
 
 def begin(stop: Event) -> None:
-    """A worker learns of an interrupt from its parent, which has something to keep."""
+    """Initialise a worker, which learns of an interrupt from its parent: the parent has results to
+    keep.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     STOP.append(stop)
     gc.disable()
@@ -100,12 +102,14 @@ def is_stopped() -> bool:
 
 @lru_cache(SAMPLERS_KEPT)
 def sampler(order: Order) -> Sampler:
-    """What was learned in one piece serves the next."""
+    """Cached, because later pieces use what earlier ones learned."""
     return order.sampler()
 
 
 def made(order: Order, runs: range) -> Tally:
-    """Make a piece of the runs. Threads take turns, for programs and what was learned of them are of the whole process."""
+    """Make a piece of the runs. Threads take turns, because programs and the sampler are shared by
+    the process.
+    """
     with TURN:
         return sampler(order).tally(runs, lambda _: not is_stopped())
 
@@ -125,19 +129,19 @@ def spread(
     """Make runs on any executor.
 
     Args:
-        executor: Where they are made; its workers can import tidegate and find the target.
-        order: What is run.
-        runs: Their numbers.
-        at_once: How many pieces are under way at any time.
-        proceed: Receives the progress; answers whether to go on.
-        finished: Pieces that were made before; those that are made now are added.
+        executor: Its workers must be able to import tidegate and the target.
+        order: The task.
+        runs: The run numbers.
+        at_once: The number of concurrent pieces.
+        proceed: Gets the progress; returns whether to continue.
+        finished: Earlier pieces; new ones are added.
 
     Returns:
-        The tally of all runs up to the first that breaks a law; or of those that were made until `proceed` said no.
+        The tally of all runs up to the first violation, or until `proceed` returned false.
 
     Raises:
         BrokenExecutor: The executor lost its workers.
-        TidegateError: The target cannot be loaded, or its programs use tidegate wrongly.
+        TidegateError: The target cannot be loaded, or its programs misuse tidegate.
     """
     finished = {} if finished is None else finished
     parts = pieces(runs)
@@ -183,11 +187,7 @@ def progress(finished: dict[range, Tally], runs: int) -> Progress:
 
 @contextmanager
 def processes(jobs: int) -> Iterator[Executor]:
-    """So many processes; whatever ends the block ends them, too, after the runs that they are at.
-
-    Args:
-        jobs: How many.
-    """
+    """A pool of processes; the end of the block ends them, after their current runs."""
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=begin, initargs=(stop,)) as executor:
@@ -199,17 +199,11 @@ def processes(jobs: int) -> Iterator[Executor]:
 
 
 def in_processes(order: Order, runs: range, *, jobs: int, proceed: Proceed = lambda _: True) -> Tally:
-    """Make runs in several processes of this machine.
-
-    Args:
-        order: What is run.
-        runs: Their numbers.
-        jobs: How many processes.
-        proceed: Receives the progress; answers whether to go on.
+    """Make runs in several local processes; args as `spread`.
 
     Raises:
         WorkersLostError: They die.
-        TidegateError: The target cannot be loaded, or its programs use tidegate wrongly.
+        TidegateError: The target cannot be loaded, or its programs misuse tidegate.
     """
     finished: dict[range, Tally] = {}
     for _ in range(POOLS_MAX):

@@ -1,7 +1,7 @@
-"""The scenario that a test explores with the fixture `sim`: it is made inside of the test, so the test is run up to there.
+"""Finds the scenario that a test explores with the fixture `sim`, by running the test up to there.
 
-`tests/test_takeover.py::test_it[5]` is the first that it explores, with `#2` at the end the second one. What pytest prints is
-kept back; where nothing is found, what it said of errors is told.
+`tests/test_takeover.py::test_it[5]` is its first exploration; a final `#2` means the second.
+Pytest's output is captured; errors are reported if there is no such scenario.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from tidegate.model.errors import MissingExtra, Misuse
 from tidegate.sim.scenario import Scenario
 
 TEST: Final = re.compile(r"(?P<file>.+?\.py)::(?P<test>.+?)(?:#(?P<number>[1-9][0-9]{0,5}))?", re.DOTALL)
-"""How a test names its scenario."""
+"""The identity of a scenario in a test."""
 
 SOUGHT: Final = "tidegate_sought"
-"""Under which name the fixture finds what is sought."""
+"""The name under which the fixture finds the request."""
 
 _SAID_MAX: Final = 5
 
@@ -30,7 +30,7 @@ _SAID_MAX: Final = 5
 @final
 @attrs.define
 class Sought:
-    """A scenario that somebody seeks in a test: which of those that it explores, counted from 0, and then the scenario."""
+    """The index of the requested exploration, from 0, and then its scenario."""
 
     place: int
     scenario: Scenario | None = None
@@ -40,11 +40,11 @@ def scenario_in(identity: str) -> Scenario:
     """The scenario that the test explores.
 
     Args:
-        identity: What `TEST` matches.
+        identity: A text that `TEST` matches.
 
     Raises:
-        Misuse: There is no such test, or it comes to no such exploration.
-        MissingExtra: There is no pytest.
+        Misuse: The test does not exist, or makes no such exploration.
+        MissingExtra: Pytest is missing.
         KeyboardInterrupt: It was interrupted.
     """
     match = TEST.fullmatch(identity)

@@ -1,15 +1,22 @@
-"""Executes recorded runs of programs in child processes, each with another PYTHONHASHSEED: the adapter of `SecondProcess`.
+"""Repeats recorded runs of programs in child processes, each with another PYTHONHASHSEED: the
+adapter of `SecondProcess`.
 
-The first child begins with the first cases and stays for all scenarios of this process; where the order of a set may matter,
-several more do (`SEEDS`). A child reads pickled messages from its stdin and ends with it, so it does not outlive this process.
+The first child starts with the first cases and serves all scenarios of this process. If the order
+of a set may matter, more children follow (`SEEDS`). A child reads pickled messages from stdin and
+ends with it, so it does not outlive this process.
 
-What is sent:
-    functions of importable modules     by name; the child imports the module
-    functions of a file that was loaded by its path     by name; the child loads the same file, or by value if it cannot
-    functions of `__main__` and of modules that pytest rewrites, lambdas, closures     by value, if cloudpickle is installed
-What cannot be sent, such as an open file, is answered by `Unshipped`. A child that does not answer in time is killed.
+Functions are sent:
 
-Known not to be seen: what is worked out by hash in the module `__main__`, outside of functions, for it is not executed again.
+    of importable modules           by name; the child imports the module
+    of a file loaded by its path    by name; the child loads the same file, or by value if it cannot
+    of `__main__` and of modules that pytest rewrites, lambdas, closures     by value, with
+        cloudpickle
+
+An object that cannot be sent, such as an open file, gives `Unshipped`. A child that misses its
+deadline is killed.
+
+Known not to be seen: dependence on hashes in module-level code of `__main__`, which is not executed
+again.
 """
 
 from __future__ import annotations
@@ -50,14 +57,15 @@ except ImportError:
     cloudpickle = None
 
 SEEDS: Final = ("1", "2", "3", "4", "5", "6", "7", "8")
-"""PYTHONHASHSEED of the children; this process's own is left out."""
+"""PYTHONHASHSEED of the children; this process's own is skipped."""
 ANSWER_S: Final = 60
-"""How long a child may take for a message."""
+"""The timeout of a message."""
 _CHILDREN_MAX: Final = 24
-"""How many children are begun with no answer in between: one that ends again and again is not begun for ever; one that does
-not answer counts for a third of them."""
+"""The most starts of children without a reply, so that a crashing child is not restarted for ever;
+a child that misses its deadline counts for a third of them.
+"""
 _KEPT: Final = 100
-"""How many answers that nobody has waited for are kept."""
+"""The most unread replies to keep."""
 _ENDED: Final = Unshipped("the second process has ended")
 _COMMAND: Final = (
     "import sys; sys.path[:] = sys.argv[1:]; from tidegate_adapters.exploring.second_process_child import main; main()"
@@ -75,7 +83,7 @@ def second_process() -> Children:
 
 @final
 class Children:
-    """The child processes of this process, by their hash seeds."""
+    """The child processes of this process, by hash seed."""
 
     def __init__(self) -> None:
         self.owner = os.getpid()
@@ -89,7 +97,7 @@ class Children:
         return monotonic()
 
     def execute(self, cases: Sequence[Case], *, is_thorough: bool) -> Callable[[], Sequence[Answer]]:
-        """Begin to execute the cases, see `SecondProcess`."""
+        """Start the cases, see `SecondProcess`."""
         if self.owner != os.getpid():  # after a fork: the children are the parent's, which ends them
             self.inherited.append(self.children)
             self.owner, self.children = os.getpid(), {}
@@ -108,8 +116,9 @@ class Children:
             differing = [nth for nth, each in enumerate(answers) if isinstance(each, Mismatch)]
             by_seed = [[answers[nth] for nth in differing], *self.answers_of(others, [sent[nth] for nth in differing])]
             alike = [nth for nth, *all_ in zip(differing, *by_seed, strict=True) if all_.count(all_[0]) == len(all_)]
-            # Where all seeds agree with each other and not with this process, it is no seed that differs: a setting that
-            # was made at run time, or a file that has changed since. So what this process has is sent.
+            # If all seeds agree with each other but not with this process, the cause is not the
+            # seed: a setting changed at run time, or a changed file. So send this process's objects
+            # by value.
             if failed := sorted(
                 {
                     *alike,
@@ -133,7 +142,7 @@ class Children:
         return wait
 
     def answers_of(self, seeds: Sequence[str], messages: Sequence[bytes | None]) -> list[list[Answer]]:
-        """What the children of these seeds answer, who work side by side."""
+        """The replies of these children, which work concurrently."""
         if not messages:
             return []
         end_s = monotonic() + ANSWER_S  # of all together: they work side by side
@@ -166,7 +175,7 @@ class Children:
         return found
 
     def close(self) -> None:
-        """End the children, if they are this process's own."""
+        """End the children, if this process started them."""
         if self.owner == os.getpid():
             for child in self.children.values():
                 child.close()
@@ -178,11 +187,11 @@ def _merged(answers: Sequence[Answer], others: Sequence[Answer]) -> list[Answer]
 
 
 def _begun(seed: str) -> subprocess.Popen[bytes] | None:
-    """A new child process; None where none can be started here."""
+    """A new child process; None if the platform has none."""
     try:
         path = [each or os.getcwd() for each in sys.path]  # noqa: PTH109  as Python does
         return subprocess.Popen(  # noqa: S603  our own code
-            # -B: a file of the user's may change within a second, and a stale .pyc of it would be taken for it
+            # -B: a user's file may change within a second, and a stale .pyc would be loaded
             [sys.executable, "-B", *["-O"] * sys.flags.optimize, "-c", _COMMAND, *path],
             env=os.environ | {"PYTHONHASHSEED": seed},
             stdin=subprocess.PIPE,
@@ -196,7 +205,7 @@ def _begun(seed: str) -> subprocess.Popen[bytes] | None:
 
 @final
 class _Child:
-    """One child process. Messages are answered in their order; answers that nobody waits for are dropped."""
+    """One child process. It answers messages in order; unread replies are dropped."""
 
     def __init__(self, seed: str) -> None:
         self.sent = self.read = 0
@@ -220,7 +229,7 @@ class _Child:
             return self.sent
 
     def drop_answers(self) -> None:
-        """Read what nobody has waited for, so that the child does not wait for this process."""
+        """Read unread replies, so that the child does not block."""
         while self.read < self.sent and not self.is_over:
             self.receive()
 
@@ -244,7 +253,7 @@ class _Child:
             self.answers[self.read] = pickle.loads(message)  # noqa: S301  from our own child
 
     def close(self) -> None:
-        """End it; one that is at work is killed."""
+        """End the child; kill it if it is busy."""
         self.is_over = True
         if self.process is None:
             return
@@ -259,7 +268,7 @@ class _Child:
 
 
 def _is_too_deep(answer: Unshipped) -> bool:
-    """Is it nested so deeply, such as a mock, that a copy by value fails as well?"""
+    """Whether it is nested so deeply, such as a mock, that sending by value fails as well."""
     return answer.why.startswith("RecursionError")
 
 
@@ -267,7 +276,9 @@ def _is_too_deep(answer: Unshipped) -> bool:
 
 
 def _packed(cases: Sequence[Case], *, by_value: bool) -> tuple[list[bytes | None], list[Answer]]:
-    """Each case as bytes, with the files of the modules that it needs; None where that cannot be, and why."""
+    """Each case as bytes, with the files of its modules; None and the reason if it cannot be
+    sent.
+    """
     messages: list[bytes | None] = []
     answers: list[Answer] = []
     for case in cases:
@@ -296,7 +307,7 @@ def _unsendable(case: Case) -> Iterator[str]:
 
 
 class _PlainPickler(pickle.Pickler):
-    """Sends by reference what is not a value."""
+    """Sends objects other than values by reference."""
 
     def reducer_override(self, obj: Any) -> Any:
         return packed(obj) if isinstance(obj, RelativeInstant) else NotImplemented
@@ -307,7 +318,7 @@ def _pickler() -> type[pickle.Pickler]:
         return _PlainPickler
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it ships no types
-        """Sends what has a state of its own in this process as it begins: caches, context variables, locks."""
+        """Sends caches, context variables and locks in their initial state."""
 
         def reducer_override(self, obj: Any) -> Any:
             if isinstance(obj, RelativeInstant):
@@ -340,7 +351,7 @@ _LOCK_TYPES: Final = (type(threading.Lock()), type(threading.RLock()))
 
 @cache
 def _singletons(module: str) -> dict[int, str]:
-    """The names of instances that an importable module of the user's holds, of its own classes, by their ids."""
+    """The names of instances, by id, that a user's importable module holds of its own classes."""
     found = sys.modules.get(module)
     if found is None or module in ("__main__", "builtins") or module in _MODULES or not _is_found(module, found):
         return {}
@@ -350,15 +361,17 @@ def _singletons(module: str) -> dict[int, str]:
 
 _PICKLER: Final = _pickler()
 _MODULES: Final[dict[str, str | None]] = {}
-"""Modules of the user's that the child does not find by their names: their files, or None where they are sent by value."""
+"""User modules that the child cannot import by name: their files, or None to send by value."""
 _FOUND: Final[set[str]] = set()
-"""Modules of the user's that it finds."""
+"""User modules that the child can import."""
 _LOOKED_AT: Final[set[str]] = set()
 
 
 @contextmanager
 def _pickled_by_value(*, by_value: bool) -> Iterator[dict[str, str]]:
-    """Functions of some modules are sent by value in the block; yields the files of those that the child loads."""
+    """Within the block some modules' functions are sent by value; yields the files that the child
+    loads.
+    """
     for name in sys.modules.keys() - _LOOKED_AT:
         _LOOKED_AT.add(name)
         module = sys.modules.get(name)
@@ -379,14 +392,16 @@ def _pickled_by_value(*, by_value: bool) -> Iterator[dict[str, str]]:
 
 
 def _is_library(name: str, module: ModuleType) -> bool:
-    """Is it of the standard library, an installed package, or tidegate? `__main__` is cloudpickle's concern."""
+    """Whether it belongs to the standard library, an installed package, or tidegate; cloudpickle
+    handles `__main__`.
+    """
     file = getattr(module, "__file__", None)
     is_ours = name.partition(".")[0] in ("tidegate", "tidegate_adapters", "__main__", "__mp_main__")
     return is_ours or file is None or "site-packages" in file or file.startswith(os.path.dirname(os.__file__))  # noqa: PTH120
 
 
 def _is_found(name: str, module: ModuleType) -> bool:
-    """Does another process import the same module by its name?"""
+    """Whether another process can import the same module by name."""
     if _is_library(name, module):
         return True
     parent = sys.modules.get(name.rpartition(".")[0])
@@ -398,7 +413,6 @@ def _is_found(name: str, module: ModuleType) -> bool:
 
 
 def _is_rewritten(module: ModuleType) -> bool:
-    """Does pytest change its code?"""
     return type(getattr(module, "__loader__", None)).__module__.startswith("_pytest")
 
 

@@ -1,7 +1,8 @@
-"""What a child process of `tidegate_adapters.exploring.second_process` does: it executes recorded runs, and answers with what differs.
+"""The child process of `tidegate_adapters.exploring.second_process`: repeats recorded runs, and
+reports differences.
 
-It starts for every process that explores, so it imports little: the package `tidegate.sim` is executed as soon as something asks
-for a name of it.
+Each exploring process starts one, so it imports little: the package `tidegate.sim` runs on the
+first access to one of its names.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 _SIZE: Final = struct.Struct(">Q")
 _WORK_S: Final = 120
-"""How long it may take for a message."""
+"""The timeout of a message."""
 _PACKAGE: Final = "tidegate.sim"
 
 
@@ -44,7 +45,7 @@ def read_message(pipe: IO[bytes]) -> bytes | None:
 
 
 def cached(function: Callable[..., object], maxsize: int | None, typed: bool) -> Callable[..., object]:
-    """A cache of functools, with nothing in it."""
+    """An empty cache of functools."""
     return lru_cache(maxsize, typed)(function)
 
 
@@ -53,7 +54,7 @@ def context_variable(name: str, *value: object) -> ContextVar[object]:
 
 
 def variant_again(module: str, code: bytes, names: tuple[tuple[str, object], ...], name: str) -> object:
-    """What is called so in a variant of a module; the variant itself for no name."""
+    """The object of that name in a variant of a module; the variant itself without a name."""
     found: object = _variant(module, code, names)
     return getattr(found, name) if name else found
 
@@ -88,7 +89,9 @@ def main() -> None:
 
 @final
 class _Lazy(ModuleType):
-    """A package whose own code is executed when a name of it is needed; its modules can be imported before."""
+    """A package whose code runs on the first access to a name of it; its modules can be imported
+    before.
+    """
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("__") and name != "__all__":
@@ -123,12 +126,12 @@ def _executed(message: bytes | None, finder: _Files) -> Answer:
 
 @final
 class _Files:
-    """Finds modules that the parent has loaded by their paths."""
+    """Finds modules that the parent has loaded by path."""
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG002
-        """The module of that name, if it is one of them."""
+        """The spec of such a module."""
         file = self.files.get(name)
         return None if file is None else spec_from_file_location(name, file)

@@ -1,16 +1,18 @@
-"""From what a user writes to the scenarios that it names.
+"""Finds the scenarios of a target name.
 
-    transition              a scenario that ships, in its default scope
+    transition              a shipped scenario, in its default scope
     transition@thorough     the same in another scope
-    tests/takeover.py:two   what the file calls `two`: a scenario, a function without arguments that makes one or some,
-                            or a list or tuple of those
-    shop.scenarios:two      the same in a module that can be imported from here
-    tests/takeover.py:all[two]   the one scenario named `two` in a list, or in what a function makes
-    tests/test_it.py::test_two   what the test explores with the fixture `sim`; with `#2` the second one
+    tests/takeover.py:two   the attribute `two` of the file: a scenario, a function without
+        arguments that makes one or
+        some, or a list or tuple of them
+    shop.scenarios:two      the same in an importable module
+    tests/takeover.py:all[two]   the scenario named `two` in a list, or in the result of a function
+    tests/test_it.py::test_two   the scenario that a test explores with the fixture `sim`; with `#2`
+        the second one
 
-The last forms are what a trace records where a target is a list, or a test. A name that a trace records is not the user's own word,
-and to load it is to run code: so it is followed only to files beneath the current directory, and anything else must be
-named on the command line. Known not to help: a trace that names a script of the user's own project.
+Traces record the last two forms for a list or a test. A name in a trace is not the user's own
+input, and loading it runs code: so only files beneath the current directory are followed; name any
+other on the command line. Known not to help: a trace that names a script of the user's own project.
 """
 
 from __future__ import annotations
@@ -45,11 +47,10 @@ _TO_NAME_IT: Final = "go to the directory where it was recorded, or name the sce
 @final
 @attrs.frozen(eq=False)
 class Target:
-    """A scenario, and what finds it again.
+    """A scenario and its identity.
 
     Attributes:
         identity: Its name, or `path.py:attr`; a trace records it.
-        scenario: What is explored.
     """
 
     identity: str
@@ -68,19 +69,19 @@ def select(
     only: str | None = None,
     is_sample: bool = False,
 ) -> tuple[Target, ...]:
-    """The scenarios that the texts name, each once, in this order; all that ship where there is no text.
+    """The scenarios that the texts name, each once, in order; all shipped ones without a text.
 
     Args:
         texts: Names, `path.py:attr` or `module:attr`.
         expression: Only scenarios whose name contains it.
-        scope: That of shipped scenarios whose name says none; without texts, only those are meant that have it.
+        scope: The default scope of shipped scenarios; without texts, only scenarios that have it.
         only: Only scenarios of this kind.
-        is_sample: Without texts, only the first design and the first specimen of each family.
+        is_sample: Without texts, only the first design and specimen of each family.
 
     Raises:
-        Misuse: There is no such scenario, or it cannot be loaded.
-        NothingSelectedError: None of them has that in its name, or is of that kind, or has that scope.
-        CodeRaisedError: The user's function that makes it raised an error.
+        Misuse: A scenario does not exist, or cannot be loaded.
+        NothingSelectedError: No scenario matches.
+        CodeRaisedError: The user's function raised an error.
     """
     given = tuple(texts)
     if not given:  # or what ships need not be loaded
@@ -105,7 +106,7 @@ def one(text: str) -> Target:
 
     Raises:
         Misuse: There is none, or more than one, or it cannot be loaded.
-        CodeRaisedError: The user's function that makes it raised an error.
+        CodeRaisedError: The user's function raised an error.
     """
     match _named(text):
         case (only,):
@@ -120,7 +121,7 @@ def recorded(identity: str) -> Target:
 
     Raises:
         Misuse: It lies elsewhere, or see `one`.
-        CodeRaisedError: The user's function that makes it raised an error.
+        CodeRaisedError: The user's function raised an error.
     """
     test, attribute = TEST.fullmatch(identity), _ATTRIBUTE.fullmatch(identity)
     module = test["file"] if test else attribute["module"] if attribute else ""
@@ -145,15 +146,16 @@ def there(text: str) -> tuple[tuple[Target, ...], tuple[str, ...]]:
     """The scenarios of a file, or those that the text names.
 
     Args:
-        text: `path.py`, or what `one` takes.
+        text: `path.py`, or as for `one`.
 
     Returns:
-        The scenarios; and which functions of the file may make more, but do not say so by their annotation: they are not
-        called, for they may do anything.
+        The scenarios; and the functions that may make more but lack the annotation. They are not
+            called, because they may do
+        anything.
 
     Raises:
-        Misuse: There is no such file or scenario, or it cannot be loaded.
-        CodeRaisedError: The user's function that makes one raised an error.
+        Misuse: The file or scenario does not exist, or cannot be loaded.
+        CodeRaisedError: The user's function raised an error.
     """
     if not text.endswith(".py"):
         return _named(text), ()
@@ -165,10 +167,10 @@ def there(text: str) -> tuple[tuple[Target, ...], tuple[str, ...]]:
 
 
 def attribute(text: str) -> tuple[object, ModuleType]:
-    """What `path.py:attr` or `module:attr` names, whatever it is, and the module that it is in.
+    """The object that `path.py:attr` or `module:attr` names, and its module.
 
     Raises:
-        Misuse: There is no such thing, or its module cannot be loaded.
+        Misuse: It does not exist, or its module cannot be loaded.
     """
     match = _ATTRIBUTE.fullmatch(text)
     if match is None or match["name"] is not None:
@@ -186,7 +188,7 @@ _BY_DECISION: Final = {
     "status": "transition", "decide_status_transition": "transition",
     "snapshot": "reactive_task", "diff_snapshots": "reactive_task",
 }  # fmt: skip
-"""By the name of a decision: the design in which it is explored."""
+"""By the name of a decision: the design that explores it."""
 
 
 def _named(text: str) -> tuple[Target, ...]:
@@ -214,7 +216,7 @@ def _named(text: str) -> tuple[Target, ...]:
 
 
 def _is_shipped(text: str) -> bool:
-    """Is it the name of a scenario that ships, or of one of its scopes?"""
+    """Whether it names a shipped scenario or one of its scopes."""
     return ":" not in text and not text.endswith(".py") and text.partition("@")[0] in catalogue.CATALOGUE
 
 
@@ -234,7 +236,6 @@ def _unknown(text: str) -> Misuse:
 
 
 def _loaded(module: str) -> ModuleType:
-    """The module of that name, or in the file of that path."""
     try:
         with loading():
             return _from_file(Path(module).resolve()) if module.endswith(".py") else _from_here(module)
@@ -262,9 +263,10 @@ def _from_file(file: Path) -> ModuleType:
 
 
 def _reach(directory: Path) -> None:
-    """Let modules beside the target be imported, before installed packages and behind the standard library.
+    """Make modules beside the target importable, before installed packages but behind the standard
+    library.
 
-    What the library imports late, such as `queue`, is not taken from a file of that name beside the target.
+    Otherwise a late import of the library, such as `queue`, could load a file beside the target.
     """
     if str(directory) not in sys.path:
         places = (
@@ -274,7 +276,7 @@ def _reach(directory: Path) -> None:
 
 
 def _lies_here(module: str) -> bool:
-    """Is what would be loaded a file beneath the current directory?"""
+    """Whether loading it would run a file beneath the current directory."""
     if module.endswith(".py"):
         return _is_here(Path(module))
     _reach(Path.cwd())
@@ -343,7 +345,7 @@ def takes_nothing(make: Callable[..., object]) -> bool:
 
 
 def _offers(module: ModuleType) -> str:
-    """What the module has that can be a target."""
+    """The attributes of the module that can be a target."""
     found = _offered(module)
     return (
         f"found there: {_listed(found)}" if found else "found there: no scenario, and no function that could make one"

@@ -1,7 +1,8 @@
-"""What the standard library's loggers say, as lines for people or as one JSON object a line.
+"""Formats log records as lines for people, or as one JSON object a line.
 
-What is logged with `extra=` (topic, partition, offset, attempt) becomes fields of the object. What looks like a secret is
-left out of messages, tracebacks and fields, and nothing moves a cursor or forges a line: `tidegate_adapters.base.redaction`.
+Fields of `extra=` (topic, partition, offset, attempt) become fields of the object. Messages,
+tracebacks and fields contain no apparent secrets, control characters or forged lines:
+`tidegate_adapters.base.redaction`.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from tidegate_adapters.base.redaction import clean, is_secret_name, one_line, re
 
 LogFormat: TypeAlias = Literal["text", "json"]
 _OF_ALL: Final = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
-"""What every record of a logger has."""
+"""The attributes of every log record."""
 _BELOW: Final = "    "
 
 
 def log_to(stream: TextIO, form: LogFormat, level: str) -> None:
-    """Let all loggers write to a stream, and nowhere else; but the requests of aiokafka are not written.
+    """Send all logs to one stream only, without aiokafka's requests.
 
     Args:
-        stream: Where to.
-        form: Lines for people, or an object a line.
-        level: What is below is not written: a name of `logging`, such as INFO.
+        stream: The stream.
+        form: Lines for people, or JSON objects.
+        level: The lowest level, by its name in `logging`.
     """
     handler = logging.StreamHandler(stream)
     match form:
@@ -42,7 +43,9 @@ def log_to(stream: TextIO, form: LogFormat, level: str) -> None:
 
 @final
 class _Lines(logging.Formatter):
-    """Time, level, logger and message on a line; a traceback below, indented: a line of it is none of the log's."""
+    """Time, level, logger and message; the traceback is indented, so that it cannot look like a log
+    line.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{_at(record)} {record.levelname:<7} {record.name}: {one_line(redacted(record.getMessage()))}"
@@ -52,8 +55,6 @@ class _Lines(logging.Formatter):
 
 @final
 class _Objects(logging.Formatter):
-    """One object a record."""
-
     def format(self, record: logging.LogRecord) -> str:
         found: dict[str, object] = {
             "time": _at(record),

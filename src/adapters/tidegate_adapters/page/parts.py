@@ -1,4 +1,4 @@
-"""What pages are put together of: modules of a script, sheets of a style, a frame, and the policy that names both."""
+"""The building blocks of pages: scripts, styles, frames and the security policy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ _EXPORT: Final = re.compile(r"(?m)^export ")
 
 @cache
 def script_of(modules: tuple[str, ...]) -> str:
-    """One strict script of these modules: each uses those before it, and no two of them have a name in common."""
+    """One strict script of these modules: each uses those before it, and their names are
+    distinct.
+    """
     texts = (_asset(f"{name}.js") for name in modules)
     return '\n"use strict";\n' + "".join(_EXPORT.sub("", _IMPORT.sub("", text)) for text in texts)
 
@@ -29,12 +31,14 @@ def style_of(sheets: tuple[str, ...]) -> str:
 
 @cache
 def frame(name: str) -> Template:
-    """What a page is filled into."""
+    """The template of a page."""
     return Template(_asset(f"{name}.html"))
 
 
 def policy(style: str, script: str, *more: str) -> str:
-    """What a browser may do with a page: run its own script, apply its own style, load nothing; and what else is said."""
+    """The content security policy: the page's own script and style by hash, no loading, and
+    `more`.
+    """
     rules = ("default-src 'none'", f"style-src {_digest(style)}", f"script-src {_digest(script)}", "base-uri 'none'")
     return "; ".join((*rules, *more))
 
@@ -44,5 +48,4 @@ def _asset(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """How a policy names a script or a style."""
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
