@@ -42,9 +42,6 @@ SCHEMAS: Final[dict[str, dict[str, object]]] = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line.
 
-    Args:
-        argv: The arguments after the command's name; None for those of this process.
-
     Returns:
         The exit code, see `tidegate.exit_codes`.
     """
@@ -81,11 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parsed(arguments: list[str], terminal: Terminal) -> Run:
-    """The call that the arguments describe.
-
-    Raises:
-        click.UsageError: They are invalid.
-    """
+    """The call that the arguments describe."""
     found: object = cli.main(arguments, prog_name="tidegate", standalone_mode=False, obj=terminal)
     return (
         (lambda _: ExitCode.OK) if isinstance(found, int) else cast("Run", found)

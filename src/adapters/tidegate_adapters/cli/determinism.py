@@ -32,11 +32,7 @@ _FRESH: Final = "import sys; from tidegate_adapters.cli.determinism import print
 
 
 def check_all(targets: Sequence[Target], runs: int, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Check the programs of scenarios, along `runs` schedules each.
-
-    Raises:
-        TidegateError: A scenario is missing or cannot be executed.
-    """
+    """Check the programs of scenarios, along `runs` schedules each."""
     if not targets:
         raise NothingSelectedError("no scenario is selected", todo="tidegate list shows what ships")
     found = _checked(targets, runs)
@@ -94,11 +90,7 @@ def _begun(targets: Sequence[Target], runs: int, hash_seed: str) -> subprocess.P
 
 
 def _ended(targets: Sequence[Target], child: subprocess.Popen[str]) -> list[Runs]:
-    """The result of the process.
-
-    Raises:
-        CodeRaisedError: It fails there, but not here.
-    """
+    """The result of the process."""
     out, err = child.communicate()
     if child.returncode:
         last = err.strip().rpartition("\n")[2]

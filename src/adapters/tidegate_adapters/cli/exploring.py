@@ -139,19 +139,7 @@ def explore_all(
     is_json: bool,
     quiet: bool,
 ) -> ExitCode:
-    """Explore the targets, and report the results.
-
-    Args:
-        targets: The selection; each is removed before it is explored.
-        settings: The options.
-        store: For counterexamples; None for none.
-        terminal: The output.
-        is_json: Answer with one JSON object.
-        quiet: Show no progress.
-
-    Raises:
-        TidegateError: No scenario was explored.
-    """
+    """Explore the targets, and report the results."""
     if store is not None:
         store.check()
     if settings.junit_xml is not None:
@@ -249,9 +237,6 @@ def explored_apart(
     after a signal.
 
     If a process dies, its pool breaks; another pool takes the unfinished targets.
-
-    Raises:
-        WorkersLostError: They die again and again.
     """
     finished: dict[str, tuple[Report, float]] = {}
     for _ in range(POOLS_MAX):
@@ -306,11 +291,7 @@ def shrunk(result: Result, target: Target, settings: Settings, store: Store | No
 
 
 def search(target: Target, settings: Settings, watch: Watch) -> Report:
-    """The report on the target.
-
-    Raises:
-        TidegateError: Its programs misuse tidegate, or other user code raised an error.
-    """
+    """The report on the target."""
     scenario = f"scenario {one_line(target.scenario.name)}"
     try:
         report = report_on(target, settings, watch)
@@ -343,11 +324,7 @@ def in_several(target: Target, how: Exploration, jobs: int, watch: Watch) -> Rep
 
 
 def draw_states(targets: Sequence[Target], how: Exploration, path: Path) -> None:
-    """Draw the states of the only target nearest to the initial one.
-
-    Raises:
-        Misuse: There are more targets, or the file cannot be written.
-    """
+    """Draw the states of the only target nearest to the initial one."""
     if len(targets) != 1:
         raise Misuse(f"--dot draws one scenario, and {len(targets)} are selected", todo="name one TARGET")
     save(path, attempt(targets[0].scenario.bounded(how.faults, how.faults_max), dot))
@@ -397,9 +374,6 @@ def stoppable() -> Generator[Stop]:
     effect.
 
     Code that still runs `GRACE_S` after the first one, for example a long report, is aborted.
-
-    Raises:
-        OverdueError: Code was aborted.
     """
     stop = Stop()
     before = {number: signal.getsignal(number) for number in SIGNALS}

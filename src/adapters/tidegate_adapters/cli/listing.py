@@ -19,10 +19,8 @@ from tidegate_adapters.shell.terminal import Terminal
 
 
 def list_all(texts: Sequence[str], terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Print name, kind, expectation, scopes and summary of scenarios, and the source of a specimen.
-
-    Raises:
-        TidegateError: A scenario does not exist, or cannot be loaded.
+    """Print name, kind, expectation, scopes and summary of scenarios, and the source of a
+    specimen.
     """
     rows: list[_Row] = []
     for text in texts or CATALOGUE:

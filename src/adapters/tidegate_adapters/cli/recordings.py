@@ -37,18 +37,7 @@ _OURS = (documents, drain, effects, fanout, instants, operations, worker, comman
 
 
 def execute_again(path: Path, text: str, target: str | None, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Execute a recorded run again.
-
-    Args:
-        path: The file of the recording.
-        text: Its content.
-        target: The program or reducer, named by the user only.
-        terminal: The output.
-        is_json: Answer with one JSON object.
-
-    Raises:
-        TidegateError: The recording is invalid, the target does not exist, or they do not fit.
-    """
+    """Execute a recorded run again."""
     recording = _read_at(path, text)
     if target is None:
         raise Misuse(

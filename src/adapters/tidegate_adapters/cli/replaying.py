@@ -51,18 +51,7 @@ class How:
 
 
 def replay_one(path: Path, text: str | None, how: How, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Replay the trace in a file.
-
-    Args:
-        path: A JSON trace, or a page that holds one.
-        text: The target; None for the one in the trace.
-        how: The options.
-        terminal: The output.
-        is_json: Answer with one JSON object.
-
-    Raises:
-        TidegateError: The trace or scenario does not exist, or cannot be replayed.
-    """
+    """Replay the trace in a file."""
     data = bytes_of(path)
     if is_recording(data[:_RECORDING_BEGINS].decode(errors="replace")):
         if how != How(states_max=how.states_max):

@@ -65,19 +65,7 @@ def smaller(
     seconds: float = AFTER_RUNS_S,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> Smaller:
-    """Shrink a counterexample and store it.
-
-    Args:
-        trace: The counterexample.
-        scenario: Its scenario.
-        keep: Stores a trace, if given.
-        replays_max: The most candidates to run.
-        seconds: The time limit.
-        is_stopped: Whether the user has interrupted it.
-
-    Raises:
-        TidegateError: It cannot be shrunk, or not stored.
-    """
+    """Shrink a counterexample and store it."""
     began = monotonic()
     try:
         small, shrunk = shrink(
@@ -97,20 +85,7 @@ def smaller(
 def shrink_one(
     path: Path, text: str | None, *, budget: int, seconds: float, store: bool, terminal: Terminal, is_json: bool
 ) -> ExitCode:
-    """Shrink the trace in a file.
-
-    Args:
-        path: A JSON trace, or a page that holds one.
-        text: The target; None for the one in the trace.
-        budget: The most candidates to run.
-        seconds: The time limit.
-        store: Write the result beside the file.
-        terminal: The output.
-        is_json: Answer with one JSON object.
-
-    Raises:
-        TidegateError: The trace or scenario does not exist, or breaks no law.
-    """
+    """Shrink the trace in a file."""
     trace = read(path)
     target = recorded(trace.scenario) if text is None else one(text)
     outcome = replayed(trace, target, lambda search: followed(trace, search).outcome)

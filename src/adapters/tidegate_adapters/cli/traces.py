@@ -45,18 +45,7 @@ _EXPORTS: Final[dict[str, _Export]] = {
 
 
 def show(path: Path, form: str, out: Path | None, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Write a trace in another form, to a file or to stdout.
-
-    Args:
-        path: A JSON trace, also compressed, or a page that holds one.
-        form: One of `EXPORTS`.
-        out: The file, compressed if its name ends with `.gz`; None for stdout.
-        terminal: The output.
-        is_json: Answer with one JSON object.
-
-    Raises:
-        Misuse: The trace does not exist, or the file cannot be written.
-    """
+    """Write a trace in another form, to a file or to stdout."""
     trace = read(path)
     is_looked_at = form == "text" and out is None and terminal.out.isatty()  # a pipe or a file gets every line whole
     written = text(trace, _EVENT_MAX) if is_looked_at else _EXPORTS[form](trace)
@@ -73,17 +62,7 @@ def show(path: Path, form: str, out: Path | None, terminal: Terminal, *, is_json
 
 
 def diff(path: Path, other: Path | None, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Print where two traces diverge, or one and its nearest passing run.
-
-    Args:
-        path: A trace.
-        other: Another one; None for the nearest passing run of the first.
-        terminal: The output.
-        is_json: Answer with one JSON object.
-
-    Raises:
-        Misuse: The trace does not exist, or has no passing run.
-    """
+    """Print where two traces diverge, or one and its nearest passing run."""
     left = read(path)
     if other is not None:
         right = read(other)
@@ -120,17 +99,7 @@ def _difference_json(found: RunDifference) -> dict[str, object]:
 
 
 def extract(path: Path, out: Path | None, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Extract the trace of a page, or of a compressed file.
-
-    Args:
-        path: A page, or a trace.
-        out: The file; None for the name of the page with `.json`.
-        terminal: The output.
-        is_json: Answer with one JSON object.
-
-    Raises:
-        Misuse: It holds no trace, or the file exists or cannot be written.
-    """
+    """Extract the trace of a page, or of a compressed file."""
     target = path.with_suffix(".json") if out is None else out
     if out is None and target.exists():
         raise Misuse(f"{target} is there already", todo="choose another file with -o")

@@ -43,7 +43,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name of `worker` on first use: reading settings does not need aiokafka."""
+    """Import on first use: reading settings does not need aiokafka."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("tidegate_adapters.kafka.worker"), name)

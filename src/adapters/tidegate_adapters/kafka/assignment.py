@@ -1,12 +1,11 @@
-"""Which partitions a member owns, in which generation and from which position, and which topics
-exist.
+"""A member's partitions: generations, read positions, and whether their topics exist.
 
 Generations count the client's own assignments. A commit names the client's generation at the
-assignment and is never sent under another one, or none. Once the client has learned that a topic is
-missing, no commit is sent for its assignment.
+assignment and is never sent under another one, or none; nor once the client has learned that the
+topic is missing.
 
-The member asks the group for the committed position of each partition and retries until it gets a
-reply, or the partition is gone. It polls the partition only AFTER the reply.
+The member asks for each committed position until it gets a reply, and polls the partition only
+AFTER that.
 """
 
 from __future__ import annotations
@@ -32,29 +31,21 @@ from tidegate_adapters.kafka.static_membership import OwnName
 from tidegate_adapters.runtime.handlers import is_pattern
 
 ASK_AGAIN: Final = Exponential(SECOND // 10, cap=5 * SECOND)
-"""The delay before another question for the committed position, or another start of the client."""
+"""The delay before asking for a position again, or restarting the client."""
 _LONG: Final = 5
 """The failure count whose delay is about the time between two heartbeats."""
 LOOK_AGAIN_S: Final = 1.0
-"""The delay before the client refreshes its metadata for a missing topic; by itself it waits five
-minutes.
-"""
+"""Without it, the client refreshes its metadata only every five minutes."""
 
 
 @final
 class Assignment:
     """The partitions of one member.
 
-    Args:
-        begins_at: Finds the start position of a partition in a generation; raises the client's
-            errors, or Failure once the
-            assignment is over.
-
     Attributes:
-        generations: By assigned partition, by our own count.
-        positions: The offset to read next, also of former partitions.
+        generations: Of assigned partitions, by our own count.
+        positions: The next offsets, also of former partitions.
         granted: The client's generation, by ours.
-        count: The last generation.
     """
 
     def __init__(  # noqa: PLR0917  they are what it stands between
@@ -74,7 +65,9 @@ class Assignment:
         self.count = 0
 
     def begin(self, partitions: Collection[TopicPartition]) -> None:
-        """Begin a new generation; each partition is paused until its start position is known."""
+        """Begin a new generation; its partitions stay paused until their start positions are
+        known.
+        """
         self.count += 1
         for over in self.granted.keys() - self.generations.values():
             del self.granted[over]
@@ -85,9 +78,7 @@ class Assignment:
             self._life.spawn(self._resumed(partition, self._begun(partition)))
 
     def take_over_again(self, partition: TopicPartition, fenced: int) -> None:
-        """Begin a new generation for a partition that was fenced but still belongs to the
-        member.
-        """
+        """Begin a new generation for a fenced partition that still belongs to the member."""
         self.count += 1
         self.granted[self.count] = self.granted.get(fenced, ports.NO_GENERATION)
         self._life.spawn(self._taken_again(partition, self._begun(partition)))
@@ -98,17 +89,12 @@ class Assignment:
         return self.count
 
     async def _taken_again(self, partition: TopicPartition, generation: int) -> None:
-        """The delay lets the group assign the partition to another member."""
+        """The delay lets the group assign it to another member."""
         await asyncio.sleep(delay_after(ASK_AGAIN, _LONG) / SECOND)
         await self._resumed(partition, generation)
 
     async def _resumed(self, partition: TopicPartition, generation: int) -> None:
-        """Begin at the committed position, with the work known to be done beyond it; retry until
-        there is a reply.
-
-        Raises:
-            TidegateError: The error is not retriable.
-        """
+        """Begin at the committed position; retry until there is a reply."""
         failures = 0
         while self._life.is_working and self.generations.get(partition) == generation:
             try:
@@ -137,18 +123,13 @@ class Assignment:
         self.positions[partition] = position
 
     def is_current(self, generation: int) -> bool:
-        """Whether the client is still a member of the generation that assigned the partitions."""
         granted, now = self.granted.get(generation, ports.NO_GENERATION), ports.generation_of(self._client)
         return granted is None or (granted != ports.NO_GENERATION and granted == now)
 
 
 @final
 class Topics:
-    """The topics of one member, and whether they exist.
-
-    Args:
-        topics: The names and patterns that the member consumes.
-    """
+    """The topics of one member, and whether they exist."""
 
     def __init__(self, client: Client, topics: Collection[str], life: Lifecycle, assignment: Assignment) -> None:
         self._client, self._life, self._assignment = client, life, assignment
@@ -163,9 +144,8 @@ class Topics:
     def look(self) -> None:
         """Note deleted topics; rejoin once a topic of that name exists again.
 
-        The broker does not tell the two topics apart. The old position would apply to the new
-        topic, and its first records would be lost. A group leader that has seen the deletion causes
-        a rebalance, too.
+        The broker does not tell the two apart: the old position would skip the first records of the
+        new one. A group leader that has seen the deletion causes a rebalance, too.
         """
         generations = self._assignment.generations
         known = {part.partition.topic for part in self._life.state.partitions} | {each.topic for each in generations}
@@ -180,16 +160,14 @@ class Topics:
             ports.rejoin(self._client)
 
     def is_gone(self, commit: Commit) -> bool:
-        """Whether the topic of a commit was deleted since the assignment; such a commit must not be
-        sent.
-        """
+        """Whether the topic was deleted since the assignment; such a commit must not be sent."""
         return self._is_gone(commit.partition, commit.generation)
 
     def _is_gone(self, partition: TopicPartition, generation: int) -> bool:
         return generation <= self._gone.get(partition.topic, 0)
 
     def log_absent(self) -> None:
-        """Log missing topics. The client sees a new topic BEFORE it assigns its partitions."""
+        """The client sees a new topic BEFORE it assigns its partitions."""
         absent = ports.absent(self._client, sorted(self._named))
         for topic in sorted(absent - self._absent):
             what = "there is no topic %s; it is consumed as soon as it is there"

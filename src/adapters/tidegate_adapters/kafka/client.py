@@ -1,5 +1,5 @@
-"""Typed wrappers around aiokafka, which ships no types; only this module touches private parts of
-its client.
+"""Typed wrappers around aiokafka, which ships no types. Only this module touches private parts of
+its client, where there is no public call; without such a part, functions return None or do nothing.
 
 Other modules use its public classes: `decoding` the record parsers, `static_membership` the
 protocol, `raw_batches` the record batches.
@@ -77,7 +77,7 @@ class _OffsetAndTime(Protocol):
 
 
 class Client(Protocol):
-    """The methods of aiokafka's consumer that a worker uses."""
+    """aiokafka's consumer."""
 
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
@@ -100,25 +100,21 @@ class Client(Protocol):
 
 
 Connect: TypeAlias = Callable[[str, str, Mapping[str, object]], Client]
-"""Makes a client of `host:port`, the consumer group and more options, within a running event
-loop.
-"""
+"""Makes a client of `host:port`, the group and more options, within a running event loop."""
 
 
 class Producer(Protocol):
-    """The methods of a producer that a worker uses."""
+    """A producer of records."""
 
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
     async def send(self, record: Send) -> Awaitable[object]:
-        """Queue the record; the result resolves once every in-sync replica has it, or raises."""
+        """Queue the record; the result resolves once every in-sync replica has it."""
         ...
 
 
 class TransactionalProducer(Producer, Protocol):
-    """Sends replies and positions under a transactional id; `start` fences the former owner of the
-    id.
-    """
+    """`start` fences the former owner of its transactional id."""
 
     async def begin(self) -> None: ...
     async def send_position(self, group: str, partition: TopicPartition, position: int, metadata: str) -> None: ...
@@ -126,12 +122,10 @@ class TransactionalProducer(Producer, Protocol):
 
 
 Transact: TypeAlias = Callable[[str, Mapping[str, object], str], TransactionalProducer]
-"""Makes a producer of `host:port`, the consumer's options and a transactional id, within a running
-event loop.
-"""
+"""Makes a producer of `host:port`, the consumer's options and a transactional id."""
 
 Produce: TypeAlias = Callable[[str, Mapping[str, object]], Producer]
-"""Makes a producer of `host:port` and the consumer's options, within a running event loop."""
+"""Makes a producer of `host:port` and the consumer's options."""
 
 _NOT_OPTIONS: Final = {"topics", "loop", "api_version", "bootstrap_servers", "group_id", "enable_auto_commit"}
 """Options that the worker sets itself, or that aiokafka has dropped."""
@@ -146,17 +140,15 @@ _OF_TLS: Final = {
     "ssl_keyfile": "keyfile",
     "ssl_password": "password",
 }
-"""Maps the TLS options to the parameters of aiokafka's `create_ssl_context`."""
 _PARAMETERS: Final = inspect.signature(aiokafka.AIOKafkaConsumer).parameters
 _OF_BOTH: Final = (inspect.signature(aiokafka.AIOKafkaProducer).parameters.keys() & _PARAMETERS.keys()) - _NOT_OPTIONS
-"""The options that consumer and producer share: how to reach the brokers, and timeouts."""
+"""The options that consumer and producer share."""
 HEARTBEAT_MS: Final[int] = _PARAMETERS["heartbeat_interval_ms"].default
 """aiokafka's default."""
 SESSION_MS: Final[int] = _PARAMETERS["session_timeout_ms"].default
 """aiokafka's default."""
 _OPTIONS: Final = (_PARAMETERS.keys() - _NOT_OPTIONS) | _OF_TLS.keys()
 _KINDS: Final[Mapping[str, Any]] = get_type_hints(ClientOptions)
-"""The types of the options that a file can hold."""
 
 
 class _OffsetAndMetadata(Protocol):
@@ -175,14 +167,7 @@ class _Coordinator(Protocol):
 
 
 async def brokers(bootstrap: str) -> int:
-    """The number of brokers in the cluster.
-
-    Args:
-        bootstrap: `host:port`, several separated by commas.
-
-    Raises:
-        errors.KafkaError: None of them answers.
-    """
+    """The number of brokers in the cluster."""
     asked = AIOKafkaClient(bootstrap_servers=bootstrap)
     try:
         await asked.bootstrap()
@@ -193,11 +178,6 @@ async def brokers(bootstrap: str) -> int:
 
 def client(bootstrap: str, group: str, options: Mapping[str, object]) -> Client:
     """A consumer that neither commits nor resets a position by itself.
-
-    Args:
-        bootstrap: `host:port`, several separated by commas.
-        group: The consumer group.
-        options: More options of aiokafka's consumer.
 
     Raises:
         Misuse: An address is missing, or the client rejects the value of an option.
@@ -215,24 +195,15 @@ def client(bootstrap: str, group: str, options: Mapping[str, object]) -> Client:
 
 
 def producer(bootstrap: str, options: Mapping[str, object]) -> Producer:
-    """A producer that sends each record once per session, to all in-sync replicas.
-
-    Args:
-        bootstrap: `host:port`, several separated by commas.
-        options: Those of aiokafka's consumer; options that the producer does not have are ignored.
+    """A producer that sends each record once per session, to all in-sync replicas; it ignores
+    options of the consumer only.
     """
     kept = {name: value for name, value in _with_tls(options).items() if name in _OF_BOTH}
     return Producing(aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, **WRITES, **kept))
 
 
 def transactional_producer(bootstrap: str, options: Mapping[str, object], name: str) -> TransactionalProducer:
-    """A producer of transactions.
-
-    Args:
-        bootstrap: `host:port`, several separated by commas.
-        options: Those of aiokafka's consumer; options that the producer does not have are ignored.
-        name: The transactional id.
-    """
+    """The same with a transactional id."""
     kept = {name: value for name, value in _with_tls(options).items() if name in _OF_BOTH}
     made = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, **WRITES, **kept, transactional_id=name)
     return Producing(made, is_transactional=True)
@@ -240,12 +211,7 @@ def transactional_producer(bootstrap: str, options: Mapping[str, object], name: 
 
 @final
 class Producing(TransactionalProducer):
-    """Sends by a producer of aiokafka.
-
-    Args:
-        producer: aiokafka's producer, with the options `WRITES`.
-        is_transactional: Whether it has a transactional id.
-    """
+    """Sends by aiokafka's producer, which must have the options `WRITES`."""
 
     def __init__(self, producer: Any, *, is_transactional: bool = False) -> None:
         self._producer, self._is_transactional = producer, is_transactional
@@ -282,7 +248,6 @@ class Producing(TransactionalProducer):
 
 
 def _with_tls(options: Mapping[str, object]) -> dict[str, object]:
-    """The options, with an `ssl_context` if TLS needs one."""
     files = {_OF_TLS[name]: value for name, value in options.items() if name in _OF_TLS}
     others = {name: value for name, value in options.items() if name not in _OF_TLS}
     if "ssl_context" in others or not str(others.get("security_protocol", "")).endswith("SSL"):
@@ -306,12 +271,8 @@ def _with_tls(options: Mapping[str, object]) -> dict[str, object]:
 def check_options(options: Mapping[str, object], others: Iterable[str] = ()) -> None:
     """Raise Misuse for an unknown option or a value of the wrong type.
 
-    aiokafka checks few of them: a wrong value causes an obscure Python error, or a client that
-    fetches nothing.
-
-    Args:
-        options: Their values by name.
-        others: Names of the worker's own options, for the hint.
+    aiokafka checks few: a wrong value causes an obscure Python error, or a client that fetches
+    nothing.
     """
     for name, value in options.items():
         if name not in _OPTIONS:
@@ -334,12 +295,11 @@ def check_options(options: Mapping[str, object], others: Iterable[str] = ()) -> 
 async def start(consumer: Client) -> None:
     """Start the client and require that it knows a broker.
 
-    A broker that is starting may answer with an empty list of brokers. aiokafka accepts that, and
-    fails for good when it searches the group coordinator.
+    A starting broker may report no brokers. aiokafka accepts that, and fails for good when it
+    searches the coordinator.
 
     Raises:
         errors.KafkaConnectionError: No broker answers, or the list is empty.
-        errors.KafkaError: The client does not start.
     """
     await consumer.start()
     cluster = getattr(getattr(consumer, "_client", None), "cluster", None)
@@ -349,15 +309,15 @@ async def start(consumer: Client) -> None:
 
 
 def has_begun(consumer: Client) -> bool:
-    """Whether the client's start has gone too far to repeat it."""
+    """Whether the start has gone too far to repeat it."""
     return getattr(consumer, "_fetcher", None) is not None
 
 
 async def committed(consumer: Client, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
     """The group's committed positions, with their metadata.
 
-    aiokafka has no public call that returns both at once, and two calls may disagree. Without its
-    private call, the positions come without metadata: records are repeated, which is safe.
+    aiokafka has no public call for both, and two calls may disagree. Its public call returns no
+    metadata: records are repeated, which is safe.
     """
     coordinator = cast("_Coordinator | None", getattr(consumer, "_coordinator", None))
     if not hasattr(coordinator, "fetch_committed_offsets"):
@@ -370,41 +330,34 @@ async def committed(consumer: Client, partitions: Sequence[TopicPartition]) -> d
 
 
 NO_GENERATION: Final = -1
-"""The generation of a client that has not joined yet, or was removed from the group."""
+"""The generation of a client that has not joined yet, or was removed."""
 _COMMITTING: Final[ContextVar[int | None]] = ContextVar("_COMMITTING", default=None)
-"""The generation of the current commit; a context variable, because the client sends in a task of
-its own.
+"""The generation of the current commit; the client sends in a task of its own, which inherits
+it.
 """
 
 
 def generation_of(consumer: Client) -> int | None:
-    """The generation that the client is a member of; `NO_GENERATION` for none, None if unknown.
-
-    aiokafka has no public call for it.
-    """
+    """The client's generation; `NO_GENERATION` for none, None if unknown."""
     found = getattr(getattr(consumer, "_coordinator", None), "generation", None)
     return found if isinstance(found, int) else None
 
 
 def member_id_of(consumer: Client) -> str | None:
-    """The client's member id, None if unknown; aiokafka has no public call for it."""
     found = getattr(getattr(consumer, "_coordinator", None), "member_id", None)
     return found if isinstance(found, str) else None
 
 
 def join_no_more(consumer: Client) -> None:
-    """Keep a failed client from joining again; aiokafka has no public call for it."""
+    """Keep a failed client from rejoining."""
     task = getattr(getattr(consumer, "_coordinator", None), "_coordination_task", None)
     if isinstance(task, asyncio.Future):
         task.cancel()
 
 
 async def ask_coordinator(consumer: Client, request: object) -> int | None:
-    """The error code of the group coordinator's reply; None without a reply, 0 if it cannot be
-    sent.
-
-    aiokafka has no public way to send a request. Another kind of client cannot send it; an older
-    broker does not know it.
+    """The error code of the coordinator's reply; None without a reply, 0 if client or broker does
+    not support the request.
     """
     coordinator: Any = getattr(consumer, "_coordinator", None)
     if not hasattr(coordinator, "_send_req"):
@@ -423,7 +376,7 @@ class _NotOfAllError(errors.KafkaError):  # type: ignore[misc]  # it has no type
 
 
 class _NotNowError(errors.KafkaError):  # type: ignore[misc]  # it has no types
-    """Hides a retriable error from the client, which would resend the request."""
+    """Hides a retriable error from the client, which would resend."""
 
 
 _OF_ALL: Final = (
@@ -443,19 +396,17 @@ _OF_ALL: Final = (
 async def commit(consumer: Client, positions: Mapping[TopicPartition, tuple[int, str]], generation: int | None) -> None:
     """Commit under this generation, or not at all.
 
-    aiokafka puts its current generation into a request, also when it resends an unanswered one. A
-    group without members accepts a request without a generation from any client, which moves the
-    position back.
+    aiokafka puts its current generation into a request, also when it resends. A group without
+    members accepts a request without a generation from any client, which moves the position back.
 
-    aiokafka resends a commit with a retriable error ten times a second, for ever and silently. This
-    function raises instead, and the caller decides. For several partitions aiokafka raises the
-    error of one, without saying which.
+    aiokafka resends a retriable commit ten times a second, for ever and silently; this function
+    raises, and the caller decides. For several partitions aiokafka raises the error of one, without
+    saying which.
 
     Args:
         consumer: The client.
-        positions: The position (all records below are done) and metadata of each partition.
-        generation: The value of `generation_of` at the assignment, or None if unknown.
-            `NO_GENERATION` is refused.
+        positions: The position and metadata of each partition; all records below are done.
+        generation: The value of `generation_of` at the assignment; `NO_GENERATION` is refused.
 
     Raises:
         NOT_OF_ALL: Some of several failed, and it is unknown which: send them one by one.
@@ -492,22 +443,21 @@ async def commit(consumer: Client, positions: Mapping[TopicPartition, tuple[int,
 
 
 async def end(consumer: Client, partition: TopicPartition) -> int:
-    """One past the last offset of the log."""
     return (await consumer.end_offsets([theirs(partition)]))[theirs(partition)]
 
 
 async def ends(consumer: Client, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-    """`end` of several, with one request to each broker; all or none."""
+    """The log ends of several, by one request to each broker; all or none."""
     found = await consumer.end_offsets([*map(theirs, partitions)])
     return {each: found[theirs(each)] for each in partitions}
 
 
 async def log_ranges(consumer: Client, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, LogRange]:
-    """The offset ranges of several logs, with two requests to each broker; all or none.
+    """The offset ranges of several logs, by two requests to each broker; all or none.
 
-    The client's only public call tells a `read_committed` reader that a log ends at the first open
-    transaction. A position behind that is still within the log. So aiokafka's fetcher asks as a
-    reader of all records, and another client by its `log_ends`, if it has one.
+    For a `read_committed` reader the public call ends a log at the first open transaction, before
+    valid positions. So aiokafka's fetcher asks as a reader of all records, and another client by
+    its `log_ends`, if any.
     """
     asked = [*map(theirs, partitions)]
     starts = await consumer.beginning_offsets(asked)
@@ -531,8 +481,8 @@ async def _log_ends(consumer: Client, asked: Sequence[object]) -> Mapping[object
 async def fetched_raw(
     consumer: Client, partition: TopicPartition, position: int
 ) -> tuple[bytes, object, object] | None:
-    """The broker's data at a position, by one request: record batches, aborted transactions, and
-    the isolation level; None if the client cannot ask.
+    """The broker's data at a position: record batches, aborted transactions, and the isolation
+    level; None if unsupported.
 
     Raises:
         errors.KafkaError: It cannot be read now.
@@ -555,16 +505,15 @@ async def fetched_raw(
 
 
 def out_of_range(error: BaseException) -> dict[TopicPartition, int]:
-    """The positions that the broker refused to read, if the error is about that."""
+    """The positions that the broker refused to read, by such an error."""
     told = error.args[0] if isinstance(error, OUT_OF_RANGE) and error.args else None
     return {ours(each): position for each, position in told.items()} if isinstance(told, Mapping) else {}
 
 
 def position_seen(consumer: Client, partition: TopicPartition) -> int | None:
-    """The offset that the client reads next, or None if unknown.
+    """The offset that the client reads next.
 
-    It is past the last delivered record if only control markers or records of aborted transactions
-    follow.
+    It passes control markers and records of aborted transactions without a delivery.
     """
     with suppress(AssertionError, AttributeError, KeyError):  # as in `end_seen`
         return cast("int", consumer._subscription.subscription.assignment.state_value(theirs(partition)).position)  # type: ignore[attr-defined]  # noqa: SLF001
@@ -572,7 +521,7 @@ def position_seen(consumer: Client, partition: TopicPartition) -> int | None:
 
 
 def end_seen(consumer: Client, partition: TopicPartition) -> int | None:
-    """The log end that the client last saw, or None; callable from any thread."""
+    """The log end that the client last saw; callable from any thread."""
     seen = getattr(consumer, "highwater", None)
     with suppress(AssertionError, AttributeError, KeyError):  # it was revoked meanwhile
         found = None if seen is None else seen(theirs(partition))
@@ -581,22 +530,20 @@ def end_seen(consumer: Client, partition: TopicPartition) -> int | None:
 
 
 async def offset_at(consumer: Client, partition: TopicPartition, time: datetime) -> int:
-    """The offset of the first record that is not older, or the end of the log."""
+    """The first record that is not older, or the end of the log."""
     asked = {theirs(partition): round(time.timestamp() * 1_000)}
     found = (await consumer.offsets_for_times(asked)).get(theirs(partition))
     return await end(consumer, partition) if found is None else found.offset
 
 
 def absent(consumer: Client, topics: Sequence[str]) -> frozenset[str]:
-    """The topics that the cluster lacks, by the client's last metadata; none if unknown."""
+    """The topics that the cluster lacks, by the client's last metadata."""
     seen = getattr(consumer, "partitions_for_topic", None)
     return frozenset(each for each in topics if seen is not None and not seen(each))
 
 
 def watch(consumer: Client, look: Callable[[], None]) -> None:
-    """Call a function after each metadata update of a started client, if it supports that; there is
-    no public call for it.
-    """
+    """Call a function after each metadata update of a started client."""
     cluster = getattr(getattr(consumer, "_client", None), "cluster", None)
     listen = getattr(cluster, "add_listener", None)
     if listen is not None:
@@ -604,17 +551,13 @@ def watch(consumer: Client, look: Callable[[], None]) -> None:
 
 
 def refresh(consumer: Client) -> None:
-    """Request a metadata update soon, if the client supports that; aiokafka has no public call for
-    it.
-    """
+    """Request a metadata update soon."""
     with suppress(AttributeError):
         consumer._client.force_metadata_update()  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def rejoin(consumer: Client) -> None:
-    """Start a rebalance of the group, if the client supports that; aiokafka has no public call for
-    it.
-    """
+    """Start a rebalance of the group."""
     with suppress(AttributeError):
         consumer._coordinator.request_rejoin()  # type: ignore[attr-defined]  # noqa: SLF001
 
@@ -631,12 +574,11 @@ class _Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # it
 
 
 def listener(on_revoked: _Rebalanced, on_assigned: _Rebalanced) -> object:
-    """Both callbacks as a listener; it passes partitions in order, unlike aiokafka's sets."""
+    """Passes partitions in order, unlike aiokafka's sets."""
     return _Listener(on_revoked, on_assigned)
 
 
 _KEPT: Final = 4_096
-"""Conversions to cache; a worker has few partitions and converts them at each poll."""
 
 
 @lru_cache(_KEPT)
@@ -667,9 +609,9 @@ _AT, _CLOCK = _SET[Instant].values()
 
 
 def _plain_record(received: Received) -> Record:
-    """The same for a record without headers, skipping the checks because aiokafka has parsed it.
+    """A record without headers, without the checks, because aiokafka has parsed it.
 
-    The checks would take twice as long as the construction, a fifth of the worker's time.
+    The checks take twice as long as the construction, a fifth of the worker's time.
     """
     made = object.__new__(Record)
     _TOPIC(made, received.topic)
@@ -729,9 +671,7 @@ _FORBIDDEN: Final = (errors.TransactionalIdAuthorizationFailed,)
 
 
 def transaction_failure(error: BaseException) -> CommitFailure:
-    """Classify an error of a transaction; aiokafka's sender wraps its fatal error in another
-    one.
-    """
+    """aiokafka's sender wraps its fatal error in another one."""
     at: BaseException | None = error
     while at is not None:
         if isinstance(at, _FENCED):
@@ -755,8 +695,7 @@ _OF_THE_PRODUCER: Final = (
 
 
 def send_failure(error: Exception) -> Failure:
-    """Classify an error of a send: a refusal, or a record that the client cannot encode, is never
-    retried.
+    """A refusal, or a record that the client cannot encode, is never retried.
 
     A missing topic counts as refused, though aiokafka considers it retriable.
     """

@@ -30,22 +30,14 @@ from tidegate_adapters.kafka.transactions import Transactions
 from tidegate_adapters.runtime.reducers import Call
 
 _GAP: Final[Duration] = SECOND // 10
-"""The gap between two requests."""
 _LASTS_S: Final = 10.0
-"""The timeout of a request, whose outcome is then unknown: the client searches a coordinator for
-ever.
-"""
+"""After it the outcome is unknown: the client searches a coordinator for ever."""
 _LOOP: Final = ClockName("loop")
 
 
 @final
 class Committing:
-    """The commits of one member.
-
-    Args:
-        records: Forgets committed records.
-        transactions: Commits replies and positions together, for `exactly_once`.
-    """
+    """The commits of one member."""
 
     def __init__(  # noqa: PLR0917  they are what it stands between
         self,
@@ -64,7 +56,7 @@ class Committing:
         self._tasks: set[asyncio.Future[None]] = set()
 
     def job(self, commit: Commit) -> Call | None:
-        """Queue the commit for its request; a transaction is a job of its own."""
+        """Queue the commit; a transaction is a job of its own."""
         if (transactions := self._transactions) is not None and not self._topics.is_gone(commit):
             return Call(lambda: self._together(commit, transactions))
         self._pace = asked(self._pace, commit)
@@ -148,9 +140,7 @@ class Committing:
         return found.reply
 
     async def _together(self, commit: Commit, transactions: Transactions) -> Failure | None:
-        """Commit in a transaction; take a partition over again if it was fenced but still belongs
-        to the member.
-        """
+        """A fenced partition that still belongs to the member is taken over again."""
         reply = await transactions.commit(commit)
         if reply is not None:
             _log_failed(commit, reply)

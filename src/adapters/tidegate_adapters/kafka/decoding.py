@@ -22,19 +22,14 @@ from tidegate_adapters.kafka.raw_batches import RawBatches
 
 
 class Found(NamedTuple):
-    """The result of `read`.
-
-    Attributes:
-        records: Records from the position on, in order; the client could not decode some of them.
-        stop: The offset to read next.
-    """
+    """Records from the position on, some undecodable by the client, and the next offset."""
 
     records: tuple[Received, ...]
     stop: int
 
 
 def is_undecodable(error: BaseException) -> bool:
-    """Whether the error means such a record; aiokafka in pure Python reports it as corrupt."""
+    """aiokafka in pure Python reports such a record as corrupt."""
     return isinstance(error, UnicodeDecodeError) or (
         isinstance(error, errors.CorruptRecordException) and isinstance(error.__cause__, UnicodeDecodeError)
     )
@@ -44,7 +39,6 @@ async def read(consumer: Client, partition: TopicPartition, position: int) -> Fo
     """The records that a poll of this partition would fail on; None if it would succeed.
 
     Raises:
-        errors.KafkaError: It cannot be read now.
         TidegateError: The client has no way to read it.
     """
     if (own := getattr(consumer, "read_raw", None)) is not None:

@@ -1,18 +1,18 @@
 """An in-memory log for a worker without a broker: `tidegate worker run TARGET --embedded
 records.jsonl`.
 
-One member owns all partitions, each call succeeds, and no data outlives the process. The simulator
-covers faults. The log keeps what the worker sends, without consuming it. Each line of the file is a
-JSON record, whose offset is its place in its partition:
+One member owns all partitions, each call succeeds, and no data outlives the process; the simulator
+covers faults. The log keeps what the worker sends. Each line of the file is a JSON record, whose
+offset is its place in its partition:
 
     {"topic": "orders", "partition": 0, "key": "ann", "value": "5 apples", "headers": [["trace",
         "7f"]]}
 
-Only `topic` is required. A key, value or header value is text (encoded as UTF-8), `{"base64":
-"/9j/4A=="}` for other bytes, or null.
+Only `topic` is required. A key, value or header value is text (as UTF-8), `{"base64": "/9j/4A=="}`,
+or null.
 
-A run ends once all is committed, or at a standstill: no user code is running, and no retry starts
-within the longest delay of the rules and of `Later`.
+A run ends once all is committed, or at a standstill: no user code runs, and no retry starts within
+the longest delay of the rules and of `Later`.
 """
 
 from __future__ import annotations
@@ -55,12 +55,10 @@ _AT_ONCE: Final = 500
 """Records per poll."""
 _LOOKS_S: Final = 0.02
 _MORE: Final = SECOND
-"""The margin beyond the longest delay before a run counts as stuck."""
 
 
 def records_of(file: Path) -> tuple[Record, ...]:
-    """The records of a file of JSON lines, each with offset 0 until a log assigns one; skips empty
-    lines.
+    """The records of a file of JSON lines, each with offset 0; a log assigns offsets.
 
     Raises:
         Misuse: The file cannot be read, or a line is not a record.
@@ -86,7 +84,7 @@ def _records(lines: Iterable[str], file: str) -> Iterator[Record]:
 
 
 def record_of(line: object) -> Record:
-    """A record from the fields of a JSON line, with offset 0 until a log assigns one.
+    """A record from the fields of a JSON line, with offset 0.
 
     Raises:
         Misuse: It is not a record.
@@ -177,12 +175,9 @@ class _Listener(Protocol):
 class EmbeddedLog(Client):
     """A log with one consumer: `await worker.run(log.connect, log.produce, log.transact)`.
 
-    Args:
-        records: Its content, in order; offsets count from 0 in each partition.
-
     Attributes:
-        positions: The committed position of each partition.
-        ends: One past the last offset of each partition.
+        positions: The committed positions.
+        ends: One past the last offsets.
         sent: The records that the worker sent, in order.
     """
 
@@ -336,8 +331,8 @@ class Outcome:
     Attributes:
         handled: The number of records whose handler returned.
         failed: The number of exceptions from user code.
-        positions: The committed position of each partition.
-        ends: One past the last offset of each partition.
+        positions: The committed positions.
+        ends: One past the last offsets.
         sent: Handlers' replies and dead letters, in order.
     """
 
@@ -356,9 +351,6 @@ class Outcome:
 @final
 class EmbeddedRun:
     """A run of a worker on a log, until all is committed, it is stuck, or `stop` is called.
-
-    Args:
-        worker: Provides code and settings.
 
     Attributes:
         worker: The configured copy that runs; call its `stop`.
@@ -393,7 +385,6 @@ class EmbeddedRun:
         return (longest + _MORE) / SECOND
 
     def _moves(self) -> tuple[int, int]:
-        """A value that changes with each progress."""
         return self._began, sum(self._log.positions.values())
 
     def _handled(self, handle: Called) -> Called:

@@ -58,8 +58,8 @@ Estimate: TypeAlias = Callable[[Record], timedelta | None]
 class Code(NamedTuple):
     """The user's code.
 
-    `is_batch` means that `handle` takes the records of a window together; `around` wraps each call.
-    `hooks` serves the rules' other requests; no worker has any yet, a pipeline will.
+    `is_batch`: `handle` takes the records of a window together. `hooks` serves the rules' other
+    requests; no worker has any yet, a pipeline will.
     """
 
     handle: Called
@@ -76,12 +76,8 @@ class UserCode:
     """Calls user code for a member.
 
     Args:
-        records: The records that the member received.
-        outbox: Delivers handlers' replies.
-        tallies: Counters for metrics, if wanted.
         tell: Passes an extra event to the worker.
-        transactions: Keeps handlers' replies until the commit of their records; None to send at
-            once.
+        transactions: Keeps replies until the commit of their records; None to send at once.
     """
 
     def __init__(  # noqa: PLR0917  they are what it stands between
@@ -103,7 +99,7 @@ class UserCode:
         self._handle = code.handle
 
     def beware(self) -> None:
-        """From now on, check each record for decoding errors of the client."""
+        """From now on, check records for the client's decoding errors."""
         self._handle = self._looked_at
 
     async def _looked_at(self, record: Record) -> object:
@@ -112,7 +108,6 @@ class UserCode:
         return aside or await self._code.handle(record)
 
     def job(self, work: Work) -> Job:
-        """The job that executes this work."""
         match work.request:
             case Handle(attempt=attempt):
                 return self._calls(work, attempt)
@@ -135,7 +130,6 @@ class UserCode:
         return CallEach(self._handle, given, then, record_of)
 
     def event(self, work: Work, reply: object) -> ShutdownEvent | None:
-        """The event that a reply means, if any."""
         match work.request:
             case Start() as start if not self._rules.hooks and isinstance(reply, tuple):
                 return self._tasks_event(work, start, reply)
@@ -150,9 +144,7 @@ class UserCode:
         return event_for(work, reply)
 
     async def _ended(self, work: Work, attempt: int, given: object, reply: object) -> None:
-        """Send a handler's reply BEFORE its record is done, or keep it for the commit that covers
-        the record.
-        """
+        """Send the reply BEFORE its record is done, or keep it for the commit."""
         aside, sends = unread_and_sends(reply)
         if self._transactions is None or not isinstance(given, Record):
             for each in aside:
@@ -165,9 +157,7 @@ class UserCode:
         self._transactions.keep(work.partition, work.generation, given.offset, answers)
 
     async def _put_aside(self, aside: Unread, attempt: int) -> Send | None:
-        """Skip or dead-letter a record that cannot be decoded; returns a letter that has to
-        wait.
-        """
+        """Skip or dead-letter an undecodable record; returns a letter that has to wait."""
         record = aside.record
         if self._settings.undecodable is Undecodable.DEAD_LETTER:
             assert self._dead_letters is not None, "it was checked"
@@ -220,7 +210,6 @@ class UserCode:
         return self._dead_letters is not None or self._code.hooks is None
 
     async def _answered_for(self, work: Work) -> None:
-        """Write the dead letters of failed records, or skip them."""
         for record, (_, _, failed) in zip(self._records.given(work), self._records.undone(work), strict=True):
             if self._dead_letters is not None and self._transactions is not None:
                 letter = self._dead_letters.letter(record, failed)
@@ -239,7 +228,7 @@ class UserCode:
                 )
 
     def _done(self, work: Work, offsets: Collection[int]) -> None:
-        """Forget finished records; with hooks, the member finds out by itself."""
+        """With hooks, the member finds finished records by itself."""
         if self._rules.is_plain:
             self._records.done(work, offsets)
 
@@ -302,16 +291,13 @@ class UserCode:
             self._tallies.handled[work.partition].add(done, failed, seconds)
 
     def _note_failure(self, work: Work, offsets: Iterable[int], error: BaseException, attempt: int) -> None:
-        """Keep the error for the dead letter."""
         if self._rules.needs_hooks and not isinstance(error, Refused):
             self._records.failed(work, offsets, failed_by(error, attempt))
 
     def _log_failure(
         self, work: Work, offset: int | tuple[int, ...], error: BaseException, attempt: int | None = None
     ) -> None:
-        """The traceback costs more than the rest of a failure, so only the last attempt logs
-        one.
-        """
+        """A traceback costs more than the rest of a failure, so only the last attempt logs one."""
         where, at = placed(work.partition, offset, attempt), "%s @%s" if attempt is None else "%s @%s, attempt %s"
         about = (work.partition, offset) if attempt is None else (work.partition, offset, attempt)
         if isinstance(error, Refused):
@@ -326,10 +312,9 @@ class UserCode:
 
 
 _OFFSET: Final = attrgetter("offset")
-"""Of a record, or of the client's record if none was made of it."""
 _SECONDS: Final = attrgetter("seconds")
 
 
 def _raised(ended: Iterable[Ended]) -> int:
-    """The number of calls that failed; interruptions and `Later` do not count."""
+    """Interruptions and `Later` are no failures."""
     return sum(isinstance(each.reply, BaseException) and not isinstance(each.reply, Refused | Later) for each in ended)

@@ -1,7 +1,7 @@
 """The unfinished records of a member, in order of arrival.
 
-A partition may be assigned again while user code still has records of an earlier generation, so
-each generation has records of its own.
+User code may still have records of an earlier generation of a partition, so each generation has its
+own.
 
 The member recognises a finished record that arrives again (`tidegate.consumer.kept`) by a digest of
 its content. Digests are slow, so they are made only while the partition may be lost before the
@@ -25,13 +25,13 @@ from tidegate_adapters.kafka.client import Received, record_of
 from tidegate_adapters.kafka.producer import Failed
 
 _KNOWN_MAX: Final = 1_000
-"""The number of digests to keep per partition: the first records, which a commit waits for."""
+"""Digests per partition: of the first records, which a commit waits for."""
 _STANDS_S: Final = 1.0
 """A longer pause of the event loop counts as a stall."""
 
 
 class Undone(NamedTuple):
-    """An unfinished record, its arrival on the loop's clock in seconds, and its failure, if any."""
+    """An unfinished record, its arrival on the loop's clock, and its failure, if any."""
 
     received: Received
     came_s: float
@@ -39,7 +39,7 @@ class Undone(NamedTuple):
 
 
 _Undone: TypeAlias = tuple[Received, float] | tuple[Received, float, Failed]
-"""The same as a plain tuple, because each record makes one and few are read."""
+"""A plain tuple, because each record makes one and few are read."""
 
 
 @final
@@ -47,7 +47,6 @@ class Records:
     """The unfinished records of all partitions.
 
     Args:
-        clock: The event loop's, in seconds.
         knows: Whether to recognise repeated records; false if uncommitted results are rolled back.
     """
 
@@ -62,9 +61,7 @@ class Records:
         return self._knows and (self._has_stood or self._clock() > self._turned_s + _STANDS_S)
 
     def turned(self) -> None:
-        """Note a round of the poll loop, which makes several per second unless the event loop
-        stalls.
-        """
+        """Note a round of the poll loop; several pass per second unless the event loop stalls."""
         self._has_stood, self._turned_s = self._is_in_danger, self._clock()
 
     def begin(self, partition: TopicPartition, generation: int) -> None:
@@ -74,7 +71,6 @@ class Records:
         self._lives[partition, generation].update({each.offset: (each, now_s) for each in received})
 
     def of(self, partition: TopicPartition, generation: int) -> list[Undone]:
-        """The records of a generation; none once it is over."""
         return [Undone(*each) for each in self._lives.get((partition, generation), {}).values()]
 
     def undone(self, work: Work) -> list[Undone]:
@@ -96,7 +92,6 @@ class Records:
         return tuple(map(record_of, self.received(work)))
 
     def failed(self, work: Work, offsets: Iterable[int], how: Failed) -> None:
-        """Keep how records have failed, for their dead letters."""
         records = self._lives.get((work.partition, work.generation), {})
         for offset in offsets:
             if offset in records:
@@ -110,29 +105,26 @@ class Records:
             records.pop(offset, None)
 
     def keep(self, partition: TopicPartition, generation: int, undone: Collection[int]) -> None:
-        """Forget all records of this generation except `undone`."""
         records = self._lives[partition, generation]
         if self._is_in_danger:
             self._know(partition, [each[0] for offset, each in records.items() if offset not in undone])
         self._lives[partition, generation] = {offset: each for offset, each in records.items() if offset in undone}
 
     def forget(self, partition: TopicPartition, but: int | None, kept: Kept | None) -> None:
-        """Forget all generations of a partition except one, and the digests that are not kept."""
+        """Forget all generations of a partition except `but`, and all digests except `kept`."""
         self._lives = {key: each for key, each in self._lives.items() if key[0] != partition or key[1] == but}
         known = self._known.pop(partition, None)
         if kept is not None and known:
             self._known[partition] = {offset: each for offset, each in known.items() if is_kept(kept, offset)}
 
     def committed(self, partition: TopicPartition, position: int) -> None:
-        """Drop digests below the position; a successful commit also proves membership."""
+        """A successful commit proves membership."""
         self._has_stood = False
         if known := self._known.get(partition):
             self._known[partition] = {offset: each for offset, each in known.items() if offset >= position}
 
     def compared(self, partition: TopicPartition, received: Iterable[Received]) -> tuple[tuple[int, ...], bool]:
-        """The offsets whose records are known from an earlier generation, and whether another
-        record has replaced one.
-        """
+        """The repeated offsets, and whether another record has replaced one."""
         known = self._known.get(partition, {})
         same = {each.offset: known[each.offset] == _digest(each) for each in received if each.offset in known}
         return tuple([offset for offset, is_same in same.items() if is_same]), not all(same.values())

@@ -1,6 +1,4 @@
-"""How a worker runs and ends: its state machine, the tasks beside it, and the error that it ends
-with.
-"""
+"""How a worker runs and ends: its state machine, tasks, and final error."""
 
 from __future__ import annotations
 
@@ -25,10 +23,6 @@ _TODO_OF_A_SESSION = (
 class Lifecycle:
     """The lifecycle of one worker.
 
-    Args:
-        runtime: Runs the state machine.
-        stop: Makes the worker drain, commit and leave.
-
     Attributes:
         tell: Sends an event to the state machine.
         is_called_off: Whether the worker is stopping.
@@ -47,7 +41,7 @@ class Lifecycle:
         return self.runtime.state.consumer
 
     async def stepped(self) -> ConsumerState:
-        """The partitions, after the state machine has processed all events so far."""
+        """The partitions after all events so far."""
         return (await self.runtime.stepped()).consumer
 
     @property
@@ -55,7 +49,7 @@ class Lifecycle:
         return self.runtime.state.phase is ShutdownPhase.WORKING
 
     def end_with(self, error: BaseException) -> None:
-        """Stop, and raise this in the end unless an earlier error exists; does not hurry a stop in
+        """Stop, and raise this unless an earlier error exists; does not hurry a stop in
         progress.
         """
         self.error = self.error or error
@@ -63,7 +57,7 @@ class Lifecycle:
             self._stop()
 
     def spawn(self, code: Awaitable[None]) -> None:
-        """Run code as a task, whose error ends the worker."""
+        """Run a task, whose error ends the worker."""
         task = asyncio.ensure_future(code)
         self._tasks.add(task)
 
@@ -82,7 +76,6 @@ class Lifecycle:
 
 
 def as_ours(error: BaseException) -> BaseException:
-    """The error that the worker raises for this one."""
     if isinstance(error, TidegateError):
         return error
     todo = _TODO_OF_A_SESSION if isinstance(error, ports.WRONG_SESSION) else ""

@@ -106,13 +106,10 @@ class Member:
 
     Args:
         client: Not started yet.
-        outbox: Delivers what the worker sends.
-        tallies: Counters for metrics, if wanted.
         transact: Makes the transactional producer of a partition, for `exactly_once`.
 
     Attributes:
-        life: How it runs and ends.
-        status: Its health; readable from any thread.
+        status: Readable from any thread.
     """
 
     def __init__(  # noqa: PLR0917  they are what it stands between
@@ -167,7 +164,7 @@ class Member:
     # --- its life -------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Consume until `stop`, a cancellation, an exit of user code, or a fatal error; then drain,
+        """Consume until a stop, a cancellation, an exit of user code, or a fatal error; then drain,
         commit and leave.
 
         Raises:
@@ -196,9 +193,7 @@ class Member:
             raise life.error
 
     def stop(self) -> None:
-        """Drain, commit and leave; a second call skips the waiting. A client that has not started
-        has no group to leave.
-        """
+        """Drain, commit and leave; a second call skips the waiting."""
         self.life.is_called_off = True
         if not self._is_started:
             if self._starting is not None:
@@ -210,7 +205,6 @@ class Member:
         self.life.tell(StopRequested(known))
 
     async def _started(self) -> bool:
-        """Start the client; false if `stop` came first."""
         if not self.life.is_called_off:
             self._starting = asyncio.create_task(self._start())
             try:
@@ -241,9 +235,7 @@ class Member:
         self._topics.look()
 
     async def _connect(self) -> None:
-        """Retry for a while: a restarting broker, or a proxy, may close a connection at any
-        time.
-        """
+        """A restarting broker, or a proxy, may close a connection at any time."""
         for failures in range(1, _STARTS_MAX + 1):
             try:
                 await ports.start(self._client)
@@ -268,11 +260,10 @@ class Member:
         self._topics.close()
 
     async def _left(self) -> None:
-        """Leave the group and stop the producers concurrently, within the time to leave;
-        idempotent.
+        """Leave the group and stop the producers concurrently; idempotent.
 
-        Slower stops finish by themselves: an interrupted client considers itself closed, but its
-        tasks keep running.
+        Stops that exceed the limit continue alone: an interrupted client considers itself closed,
+        but its tasks keep running.
         """
         if self._leave_by_s is None:
             self._leave_by_s = self._loop.time() + self._rules.leave / SECOND
@@ -300,7 +291,7 @@ class Member:
     # --- what the group says --------------------------------------------------------------------------------------------
 
     async def _assigned(self, assigned: Collection[TopicPartition]) -> None:
-        """Begin a new generation; each partition is paused until its start position is known."""
+        """Partitions stay paused until their start positions are known."""
         if self.life.is_working:
             self._committing.hurry(hurries=False)
         self._beginnings.assigned(assigned)
@@ -310,7 +301,7 @@ class Member:
         self._topics.log_absent()
 
     async def _begins_at(self, partition: TopicPartition, generation: int) -> Beginning:
-        """With transactions the start position is valid only once the former owner is fenced."""
+        """With transactions, the former owner is fenced BEFORE the position is read."""
         if self._transactions is None:
             return await self._beginnings.at(partition)
         return await self._transactions.take_over(partition, generation)
@@ -351,7 +342,6 @@ class Member:
         )
 
     def _estimated(self, record: Record, age: Duration) -> InFlight:
-        """An estimate that raises, or is no duration, counts as none."""
         assert self._code.expected is not None
         try:
             found = self._code.expected(record)
@@ -410,7 +400,6 @@ class Member:
                 return None
 
     def _forget(self, partition: TopicPartition) -> None:
-        """Forget the earlier generations of a partition."""
         kept = next((each for each in self.life.state.kept if each.partition == partition), None)
         generation = self._assignment.generations.get(partition)
         self._records.forget(partition, generation, kept)
@@ -429,7 +418,6 @@ class Member:
     # --- observers ------------------------------------------------------------------------------------------------------
 
     def _follow(self, event: ShutdownEvent, state: WorkerState, _: Sequence[ShutdownCommand]) -> None:
-        """Wake the poll loop, and forget a lost partition."""
         if isinstance(event, Lost | Assigned):
             self._forget(event.partition)
         self._polls.wake(state.consumer)

@@ -1,6 +1,4 @@
-"""The health and metrics of a member: its partitions, their positions, and whether they progress
-(`tidegate.consumer.health`).
-"""
+"""The health and metrics of a member (`tidegate.consumer.health`)."""
 
 from __future__ import annotations
 
@@ -23,16 +21,11 @@ from tidegate_adapters.sinks.port import Outbox, SinkStatus
 
 _LOOK_EVERY_S: Final = 0.1
 _LOOP: Final = ClockName("loop")
-"""Stalls are measured by the clock of the event loop."""
 
 
 @final
 class MemberStatus:
-    """The status of one member.
-
-    Args:
-        stalled_after: A partition that makes no progress for so long is stalled.
-    """
+    """The status of one member."""
 
     def __init__(  # noqa: PLR0917  they are what it looks at
         self,
@@ -47,9 +40,8 @@ class MemberStatus:
         self._outbox, self._stalled_after = outbox, stalled_after
         self._loop = asyncio.get_running_loop()
         self._ends: dict[TopicPartition, int] = {}
-        """The log ends of paused partitions, at the last request."""
+        """Log ends of paused partitions, at the last request."""
         self._read: dict[TopicPartition, int] = {}
-        """The client's read positions at that time."""
         self._watch, self._looked_s = Watch(), self._loop.time()
         self._looked: tuple[ConsumerState | None, dict[TopicPartition, int]] = (None, {})
 
@@ -73,7 +65,6 @@ class MemberStatus:
 
     @property
     def sinks(self) -> tuple[SinkStatus, ...]:
-        """The state of the sinks; callable from any thread."""
         return (self._outbox.status,)
 
     def _end(self, partition: TopicPartition) -> int | None:
@@ -81,7 +72,7 @@ class MemberStatus:
         return self._ends.get(partition, ports.end_seen(self._client, partition))
 
     def health(self) -> Health:
-        """Whether each partition makes progress; callable from any thread."""
+        """Callable from any thread."""
         now, state = self._now, self._life.runtime.state
         watch = looked(self._watch, sights(state.consumer, dict(self._assignment.generations)), now)
         return judged(watch, state.phase, self._stalled_after, now)
@@ -91,9 +82,7 @@ class MemberStatus:
         return Instant(round(self._loop.time() * SECOND), _LOOP)
 
     def polls(self, state: ConsumerState) -> None:
-        """Note a poll, and which partitions are stalled; an unchanged snapshot changes nothing
-        (HE2).
-        """
+        """Note a poll and stalled partitions; an unchanged snapshot changes nothing (HE2)."""
         if self._watch.polled is None or self._loop.time() >= self._looked_s + _LOOK_EVERY_S:
             self._looked_s, now = self._loop.time(), self._now
             if state is not self._looked[0] or self._assignment.generations != self._looked[1]:

@@ -22,8 +22,8 @@ _CIRCUITS: Final = {Open: "open", HalfOpen: "half_open"}
 
 
 def of_health(health: Health, sinks: Sequence[SinkStatus] = ()) -> Answer:
-    """The health response. It shows a sink that does not answer, but stays healthy: a restart would
-    not help, and the partitions that wait for the sink stall in time.
+    """A sink that does not answer is shown, but unhealthy only once partitions stall: a restart
+    would not help.
     """
     stalls, silence = (health.stalls, health.silence) if isinstance(health, Unhealthy) else ((), None)
     told = {

@@ -1,12 +1,12 @@
-"""The poll loop of a member: which partitions it polls, from where, and what it delivers.
+"""The poll loop of a member.
 
 The state machine asks for records (`Fetch`), and its rules' `polling` chooses partitions. The
-client counts delivered records as read, so the loop seeks back to records of a partition that is
-not yet known.
+client counts delivered records as read, so the loop seeks back to those of a partition that is not
+yet known.
 
 The client never resets a position: if the broker refuses one, `tidegate.consumer.beginning` decides
-where to resume. So each partition has a position from its assignment on, and the loop seeks again
-once the start position is known.
+where to resume. So a partition has a provisional position from its assignment until its start
+position is known.
 """
 
 from __future__ import annotations
@@ -42,24 +42,16 @@ from tidegate_adapters.kafka.static_membership import OwnName
 _POLL_MS: Final = 100
 _POLL_S: Final = _POLL_MS / 1_000
 _PARSED_AT_ONCE: Final = 5_000
-"""Records, which take some hundredths of a second to parse; a megabyte of each partition may
-outlast a session.
+"""Records, parsed in some hundredths of a second; a megabyte of each partition may outlast a
+session.
 
-The loop asks the backpressure gate again before it takes more (AS2): the client fetches on while it
-is emptied.
+The backpressure gate is asked in between (AS2): the client fetches on while it is emptied.
 """
 
 
 @final
 class PollLoop:
-    """The poll loop of one member.
-
-    Args:
-        records: Keeps what arrives.
-        beginnings: Knows log ranges and where to resume.
-        status: Notes each poll.
-        user_code: Must expect records that the client cannot decode.
-    """
+    """The poll loop of one member."""
 
     def __init__(  # noqa: PLR0917  they are what it stands between
         self,
@@ -80,7 +72,6 @@ class PollLoop:
         self._most = None if "max_poll_records" in settings.options else _PARSED_AT_ONCE
         self._loop = asyncio.get_running_loop()
         self._may_poll: asyncio.Event | None = None
-        """Set when a partition may be polled."""
 
     async def run(self) -> None:
         """Poll until the member stops.
@@ -153,7 +144,6 @@ class PollLoop:
             self._deliver(ours(partition), received)
 
     def _measure(self, state: ConsumerState) -> None:
-        """Forget finished records, and measure the backlog if the rules limit it."""
         now, rules = self._loop.time(), self._rules.partition
         is_bounded = rules.limits.size is not None or rules.limits.age is not None
         kept = {each.partition for each in state.kept}
@@ -167,7 +157,7 @@ class PollLoop:
                 self._life.tell(Measured(part.partition, part.generation, size, round((now - oldest) * SECOND)))
 
     def _deliver(self, partition: TopicPartition, received: Sequence[Received]) -> None:
-        """Report records; seek back for a partition that is not known yet."""
+        """Seek back for a partition that is not known yet."""
         state, generation = self._life.state, self._assignment.generations.get(partition)
         part = state[partition]
         if generation is None:
@@ -189,9 +179,6 @@ class PollLoop:
     ) -> None:
         """Deliver undecodable records of one partition; read the others again, unless their
         generation changed.
-
-        Raises:
-            TidegateError: `decoding` cannot read it either.
         """
         self._user_code.beware()
         assignment, positions = self._assignment, self._assignment.positions
@@ -215,11 +202,7 @@ class PollLoop:
         raise TidegateError("the Kafka client cannot decode a record", why=named(error)) from error
 
     async def _go_on(self, partition: TopicPartition, position: int) -> None:
-        """Resume from a position that the broker refused.
-
-        Raises:
-            TidegateError: The settings forbid a reset.
-        """
+        """Resume from a position that the broker refused."""
         generations, positions = self._assignment.generations, self._assignment.positions
         generation = generations.get(partition)
         try:
@@ -238,14 +221,11 @@ class PollLoop:
             await asyncio.sleep(_POLL_S)
 
     def _skip_removed(self, partition: TopicPartition, position: int, log: LogRange) -> None:
-        """Resume at the first remaining record."""
         self._assignment.seek(partition, log.start)
         self._beginnings.removed(partition, position, log)
 
     async def _cut(self, partition: TopicPartition, log: LogRange) -> None:
-        """The log has lost its end, so records read from it no longer exist: begin the partition
-        again.
-        """
+        """The log has lost its end, so records read from it no longer exist."""
         generations = self._assignment.generations
         generation = generations.get(partition)
         cut = await self._beginnings.cut(partition, log)

@@ -2,20 +2,20 @@
 
 All in-sync replicas acknowledge a send BEFORE the record that caused it is done:
 
-    handled -> sent -> done       `runtime.CallEach.then`: the reply of a handler is reported after
-        the send (RT9)
+    handled -> sent -> done       `runtime.CallEach.then`: the reply is reported after the send
+        (RT9)
     failed -> written -> done     the partition requests `DeliverRecords`, whose reply follows the
         write
 
-`tests/integration/kafka_runs.py` tests both orders by seed, with slow and failing sends (the kinds
-`sends` and `letters`). If the worker dies in between, the record is handled and sent again: at
-least once. An unanswered send is retried (`tidegate_adapters.sinks.port`); a refused one fails its
-record. A refused dead letter is retried as `tidegate.sinks.letter_writing` says, until the
-partition is revoked; its record stays unfinished, so it is not lost.
+`tests/integration/kafka_runs.py` tests both with slow and failing sends (the kinds `sends` and
+`letters`). If the worker dies in between, the record is handled and sent again: at least once. An
+unanswered send is retried (`tidegate_adapters.sinks.port`); a refused one fails its record. A
+refused dead letter is retried (`tidegate.sinks.letter_writing`) until the partition is revoked; its
+record stays unfinished, so it is not lost.
 
-The first send makes a producer, and a failed send replaces it: aiokafka's sequence numbers include
-unsent records, so each later send would be out of order. Other sends that wait for the old producer
-use the new one and do not fail.
+A failed send replaces the producer: aiokafka's sequence numbers include unsent records, so each
+later send would be out of order. Other sends that wait for the old producer use the new one and do
+not fail.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from tidegate_adapters.kafka.settings import letter_topic
 from tidegate_adapters.sinks.port import Outbox, Sink
 
 _LASTS_S: Final = 120.0
-"""The timeout of a send: three times the client's own, because its sender may end silently."""
+"""Three times the client's own timeout, because its sender may end silently."""
 _BATCH_BYTES: Final = 16_384
-"""The batch size of aiokafka; above it, payloads are queued concurrently so that a full partition
-does not block others.
+"""aiokafka's batch size; above it payloads are queued concurrently, so that a full partition does
+not block others.
 """
 
 
 @final
 class KafkaSink(Sink[Sequence[Send]]):
     """Sends records by a producer made on demand. A payload is the reply of one handler: its
-    records keep their order within a partition, and one failure repeats all of them.
+    records keep their order within a partition, and one failure repeats all.
     """
 
     name = "kafka"
@@ -63,7 +63,6 @@ class KafkaSink(Sink[Sequence[Send]]):
         self._is_stopped = False
 
     async def deliver(self, payloads: Sequence[Sequence[Send]], /) -> Sequence[Failure | None]:
-        """Send payloads; return once each is acknowledged or has failed."""
         try:
             async with asyncio.timeout(_LASTS_S):
                 if len(payloads) == 1 or sum(map(_size, payloads)) <= _BATCH_BYTES:
@@ -78,7 +77,7 @@ class KafkaSink(Sink[Sequence[Send]]):
     async def _queued(
         self, records: Sequence[Send]
     ) -> tuple[Producer | None, list[asyncio.Future[object]] | Exception]:
-        """Queue a payload; if another failure closes the producer meanwhile, use the next one."""
+        """If another failure closes the producer meanwhile, use the next one."""
         producer = None
         while True:
             try:
@@ -93,7 +92,7 @@ class KafkaSink(Sink[Sequence[Send]]):
     async def _sent(
         self, records: Sequence[Send], producer: Producer | None, sent: list[asyncio.Future[object]] | Exception
     ) -> Failure | None:
-        """Wait for a payload; a producer that failed to send is not reused."""
+        """A producer that failed to send is not reused."""
         if isinstance(sent, Exception):
             return ports.send_failure(sent)
         try:
@@ -145,11 +144,7 @@ def _size(records: Iterable[Send]) -> int:
 
 
 async def queued(producer: Producer, records: Iterable[Send]) -> list[asyncio.Future[object]]:
-    """Put records into the producer's queue; returns a future for each acknowledgement.
-
-    Raises:
-        Exception: As `acknowledged`.
-    """
+    """Queue records; returns the future of each acknowledgement."""
     found: list[asyncio.Future[object]] = []
     for each in records:
         try:
@@ -162,11 +157,7 @@ async def queued(producer: Producer, records: Iterable[Send]) -> list[asyncio.Fu
 
 
 async def acknowledged(records: Iterable[Send], sent: Iterable[asyncio.Future[object]]) -> None:
-    """Wait until all are acknowledged.
-
-    Args:
-        records: The records that were sent.
-        sent: The futures from `queued`.
+    """Wait for all acknowledgements.
 
     Raises:
         Exception: The client's error for the first failure, with a note that names its topic.
@@ -180,14 +171,13 @@ async def acknowledged(records: Iterable[Send], sent: Iterable[asyncio.Future[ob
 
 
 def _note(error: Exception, record: Send) -> None:
-    """The client's error does not name the topic."""
     note = f"sending to {record.topic}"
     if note not in getattr(error, "__notes__", ()):  # all of a request may have one in common
         error.add_note(note)
 
 
 def _seen(sent: asyncio.Future[object]) -> None:
-    """Mark the exception as retrieved, because the waiter may be gone."""
+    """Mark the exception as retrieved: the waiter may be gone."""
     if not sent.cancelled():
         sent.exception()
 
@@ -225,7 +215,7 @@ class DeadLetters:
         return dead_record(record, why, letter_topic(self._pattern, record.topic))
 
     async def write(self, record: Record, failed: Failed) -> None:
-        """Write a dead letter, and retry until it is written."""
+        """Retries until the letter is written."""
         placed = {
             "topic": record.topic,
             "partition": record.partition,

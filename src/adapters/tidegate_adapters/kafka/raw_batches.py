@@ -1,9 +1,9 @@
 """Record batches with header names that are not UTF-8, which Kafka allows and aiokafka can neither
 decode nor encode.
 
-A byte that is not UTF-8 becomes a lone surrogate, as in Python's `surrogateescape`, so names are
-neither lost nor confused. aiokafka's pure Python code reads and writes the batches, with bytes that
-decode leniently and names that encode back.
+Such a byte becomes a lone surrogate (`surrogateescape`), so names are neither lost nor confused.
+aiokafka's pure Python code reads and writes the batches, with bytes that decode leniently and names
+that encode back.
 
 This module uses private parts of aiokafka; `tests/integration/test_kafka_poison.py` tests them
 against a broker.
@@ -24,13 +24,12 @@ _LENGTH, _MAGIC, _OVERHEAD = slice(8, 12), 16, 12
 length counts.
 """
 _HEADERS_SINCE: Final = 2
-"""The first format version with headers."""
 _BATCH_SIZE: Final = 16_384
 _PLAIN: Final = 0
 
 
 def batch_of(record: Send, *, is_transactional: bool = False) -> Any:
-    """A batch for aiokafka's producer with this record; keeps the bytes of its header names."""
+    """A batch for aiokafka's producer that keeps the bytes of header names."""
     batch = _Batch(_BATCH_SIZE, is_transactional=is_transactional)
     headers = [(_Name(name), value) for name, value in record.headers]
     batch.append(timestamp=None, key=record.key, value=record.value, headers=headers)
@@ -39,17 +38,12 @@ def batch_of(record: Send, *, is_transactional: bool = False) -> Any:
 
 @final
 class RawBatches:
-    """A fetch response, batch by batch; replaces aiokafka's `MemoryRecords`.
-
-    Args:
-        answered: Batches; the last one may be incomplete.
-    """
+    """A fetch response, whose last batch may be incomplete; replaces aiokafka's `MemoryRecords`."""
 
     def __init__(self, answered: bytes) -> None:
         self._rest = answered
 
     def has_next(self) -> bool:
-        """Whether another complete batch follows."""
         return self._size <= len(self._rest)
 
     def next_batch(self) -> Any:

@@ -14,12 +14,6 @@ from tidegate_adapters.shell.application import Answer, Life
 
 
 def life(worker: Worker, *, embedded: Path | None = None) -> Life[None] | Life[Outcome]:
-    """How to run a worker.
-
-    Args:
-        worker: The worker.
-        embedded: A file of records, instead of a broker.
-    """
     rules, ends = worker.settings.rules, "drain and leave"
     if embedded is None:
         return Life(worker.run, worker.stop, rules.total, ends, rules.leave)

@@ -35,15 +35,14 @@ _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 def letter_topic(pattern: str, topic: str) -> str:
-    """The dead-letter topic of a topic, whose name replaces `{topic}` in the pattern."""
     return pattern.replace(TOPIC, topic)
 
 
 class ClientOptions(TypedDict, total=False):
-    """Options of aiokafka's consumer that a file can hold, by its names; times are milliseconds.
+    """Options of aiokafka's consumer that a file can hold; times are milliseconds.
 
-    `ssl_cafile`, `ssl_certfile`, `ssl_keyfile` and `ssl_password` make an `ssl_context`. Without
-    them, a TLS `security_protocol` trusts the authorities of the system.
+    `ssl_cafile`, `ssl_certfile`, `ssl_keyfile` and `ssl_password` make an `ssl_context`; without
+    them the system's authorities are trusted.
     """
 
     client_id: str
@@ -88,7 +87,7 @@ GRACE: Final = timedelta(seconds=30)
 
 
 def _with_executors(rules: ConsumerRules, executors: int) -> ConsumerRules:
-    """The rules with this concurrency; thresholds derived from the old one follow it."""
+    """Thresholds derived from the old concurrency follow it."""
     if rules.executors == executors:
         return rules
     follows = rules.thresholds == for_executors(rules.executors)
@@ -106,8 +105,8 @@ _OUTBOX: Final = OutboxRules(
         dead_lettering=None,
     ),
 )
-"""An unanswered send is retried without end, because the position waits for it. A refused send goes
-back to the handler's record, which then fails.
+"""An unanswered send is retried without end, because the position waits for it. A refused send
+fails its record.
 """
 _NOWHERE: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
 
@@ -129,7 +128,7 @@ def _check_topic(topic: str) -> None:
 _ADDRESS: Final = re.compile(
     r"(?:\[[^]]+\]|[^:\s]+)(?::(?P<port>[0-9]{1,5}))?|[0-9a-fA-F]*:[0-9a-fA-F]*:[0-9a-fA-F:.]*"
 )
-"""A host with an optional port; an IPv6 address has a port only behind brackets."""
+"""An IPv6 address has a port only behind brackets."""
 
 
 def _check_addresses(bootstrap: str) -> None:
@@ -263,19 +262,15 @@ class WorkerSettings:
 
     @property
     def pattern(self) -> str:
-        """A regular expression for the consumed topics; patterns do not match the worker's own dead
-        letters.
-        """
+        """A regular expression for the consumed topics, without the worker's own dead letters."""
         return pattern_of(self.topics, self.dead_letter)
 
     @property
     def rules(self) -> WorkerRules:
-        """The rules of the worker and its consumer."""
         return WorkerRules(self.consumer, duration(self.leave))
 
     @property
     def outbox(self) -> OutboxRules:
-        """The delivery rules for handlers' replies."""
         return attrs.evolve(_OUTBOX, most=self.concurrency)
 
     def _check_times(self) -> None:

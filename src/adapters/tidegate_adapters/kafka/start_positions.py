@@ -6,11 +6,10 @@ moved. So such a start has no metadata, and the worker commits it BEFORE it take
 was removed.
 
 `tidegate.consumer.beginning` decides whether a committed position is valid. The log range is read
-AFTER the position, not concurrently: a position committed meanwhile could be beyond an older end.
+AFTER the position: a position committed meanwhile could be beyond an older end.
 
-Questions of one turn of the event loop share one request, for positions and for ranges. If it
-fails, each partition gets its own request: one topic may be gone, and the client does not say
-which.
+Questions of one event loop turn share a request. If it fails, each partition gets its own: one
+topic may be gone, and the client does not say which.
 """
 
 from __future__ import annotations
@@ -31,27 +30,21 @@ from tidegate_adapters.kafka.settings import WorkerSettings
 from tidegate_adapters.kafka.stats import Tallies
 
 Beginning: TypeAlias = tuple[int, str | None]
-"""A position and its metadata; None if it is not committed, so that another owner may find another
+"""A position and its metadata; None if it is uncommitted, so that another owner may find another
 one.
 """
 _Found: TypeAlias = tuple[Committed | None, LogRange | None]
-"""The committed position, and the log range if it is known already."""
 _Answer: TypeAlias = "asyncio.Future[_Found | BaseException]"
 _AT_ONCE_S: Final = 1.0
-"""The timeout of the shared range request: the client waits for a partition without a leader, and
-the others with it.
-"""
+"""A shared range request also waits for partitions without a leader."""
 
 
 @final
 class Beginnings:
     """The start positions of one member.
 
-    Args:
-        tallies: Counts offsets that were removed before the group handled them, if wanted.
-
     Attributes:
-        logs: The last known log range of each partition.
+        logs: The last known log ranges.
     """
 
     def __init__(self, client: Client, settings: WorkerSettings, tallies: Tallies | None = None) -> None:
@@ -60,17 +53,14 @@ class Beginnings:
         self._waiting: dict[TopicPartition, _Answer] = {}
         self.logs: dict[TopicPartition, LogRange] = {}
         self._firsts: dict[tuple[TopicPartition, Committed | None], Beginning] = {}
-        """Where partitions started without a committed position, or with this one, which is not in
-        the log.
-        """
+        """Starts without a committed position, or with this one, which is not in the log."""
         self._cuts: dict[TopicPartition, Cut] = {}
         """Logs that have lost their ends since the assignment."""
         self._when_cut: dict[TopicPartition, Committed | None] = {}
-        """For those, the committed position at the first question after the loss."""
+        """Their committed position at the first question after the loss."""
         self._question: asyncio.Task[None] | None = None
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """Note an assignment."""
         for partition in partitions:
             self._forget_cut(partition)
 
@@ -79,12 +69,7 @@ class Beginnings:
         self._when_cut.pop(partition, None)
 
     async def cut(self, partition: TopicPartition, log: LogRange) -> Cut:
-        """Resume as the settings say, after the log has lost its end.
-
-        Raises:
-            errors.KafkaError: The place is unknown.
-            TidegateError: The settings forbid a reset.
-        """
+        """Resume as the settings say, after the log has lost its end; raises as `at`."""
         found = Cut(await self._reset(partition, log, "its log has lost its end"), log.end)
         self._forget_cut(partition)
         self._cuts[partition] = found
@@ -95,18 +80,13 @@ class Beginnings:
 
         Raises:
             errors.KafkaError: The place is unknown.
-            TidegateError: The settings forbid a reset.
+            TidegateError: `auto_offset_reset` is "none".
         """
         committed = await self._committed(partition)
         return await self._begun(partition, committed, self._begins(partition, committed))
 
     async def known(self, partition: TopicPartition) -> Beginning:
-        """The same, but stable until the next commit.
-
-        Raises:
-            errors.KafkaError: The place is unknown.
-            TidegateError: The settings forbid a reset.
-        """
+        """As `at`, but stable until the next commit."""
         committed = await self._committed(partition)
         found, this = self._begins(partition, committed), (partition, committed)
         if found not in (Begins.AS_TOLD, Begins.AT_THE_START):
@@ -139,7 +119,7 @@ class Beginnings:
         return log.start, None
 
     def removed(self, partition: TopicPartition, position: int, log: LogRange) -> None:
-        """Log and count offsets that were removed before the group handled them."""
+        """Log and count offsets that were removed unhandled."""
         what = "%s offsets of %s were removed before group %s read them: its position was @%s, and it goes on @%s, the first that is left"
         group, where = self._settings.group, placed(partition, log.start)
         say(logging.ERROR, what, log.removed(position), partition, group, position, log.start, extra=where)
@@ -147,7 +127,7 @@ class Beginnings:
             self._tallies.removed[partition] += log.removed(position)
 
     async def _committed(self, partition: TopicPartition) -> Committed | None:
-        """The committed position; afterwards the log range is known, too."""
+        """Afterwards the log range is known, too."""
         answer = self._waiting.get(partition)
         if answer is None:
             answer = self._waiting[partition] = self._loop.create_future()
@@ -161,11 +141,6 @@ class Beginnings:
         return committed
 
     async def log(self, partition: TopicPartition) -> LogRange:
-        """The range of a log.
-
-        Raises:
-            errors.KafkaError: It is unknown.
-        """
         return (await ports.log_ranges(self._client, (partition,)))[partition]
 
     async def close(self) -> None:
@@ -174,7 +149,6 @@ class Beginnings:
             await asyncio.gather(self._question, return_exceptions=True)
 
     async def _ask(self) -> None:
-        """Answer all waiting questions, and those that arrive meanwhile."""
         while self._waiting:
             asked, self._waiting = self._waiting, {}
             if not await self._is_answered(asked, is_last=len(asked) == 1):
@@ -182,7 +156,7 @@ class Beginnings:
                     await self._is_answered({partition: answer}, is_last=True)
 
     async def _is_answered(self, asked: Mapping[TopicPartition, _Answer], *, is_last: bool) -> bool:
-        """Ask for these partitions; on the last attempt an error is an answer, too."""
+        """On the last attempt an error is an answer, too."""
         found: Mapping[TopicPartition, _Found] | BaseException
         try:
             committed = await ports.committed(self._client, tuple(asked))
@@ -198,7 +172,6 @@ class Beginnings:
         return True
 
     async def _ranges(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, LogRange]:
-        """The ranges of several logs, if one request finds them."""
         if len(partitions) > 1:
             with suppress(ports.KAFKA_ERROR, TimeoutError):
                 async with asyncio.timeout(_AT_ONCE_S):
@@ -231,12 +204,6 @@ class Beginnings:
         return position, None
 
     async def _reset(self, partition: TopicPartition, log: LogRange, why: str) -> int:
-        """Apply `auto_offset_reset`.
-
-        Raises:
-            errors.KafkaError: The place is unknown.
-            TidegateError: The option is "none".
-        """
         match self._settings.options.get("auto_offset_reset"):
             case "latest":
                 return await ports.end(self._client, partition)

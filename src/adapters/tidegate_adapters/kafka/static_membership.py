@@ -1,28 +1,27 @@
 """Detects that another member has taken this one's name.
 
-A member may have a name that outlives its process (`group_instance_id`; KIP-345). A process that
-joins under the name of another member takes over its place and partitions, without a rebalance. The
-broker then answers FENCED_INSTANCE_ID (82) to the old member's named heartbeats and commits, which
-ends the Java client.
+A name (`group_instance_id`; KIP-345) may outlive its process. A process that joins under it takes
+over the old member's place and partitions, without a rebalance. The broker answers
+FENCED_INSTANCE_ID (82) to the old member's named heartbeats and commits, which ends the Java
+client.
 
 aiokafka 0.14 sends the name only in joins and syncs: its versions of Heartbeat and OffsetCommit
 have no field for it. So the old member gets UNKNOWN_MEMBER_ID, as after an expired session, rejoins
-and takes the name back, for ever. If a join or sync is refused with code 82, for which it has no
-class, it raises `KafkaError("UnknownError()")`.
+and takes the name back, for ever. For code 82 it has no class, and raises
+`KafkaError("UnknownError()")`.
 
-So a removed member first sends a heartbeat of version 3, under its old identity, BEFORE it rejoins:
+So a removed member sends a heartbeat of version 3, under its old identity, BEFORE it rejoins:
 
     FENCED_INSTANCE_ID     another member has the name
     UNKNOWN_MEMBER_ID      no member has it: the session expired
     NONE, and others       it is a member, or the broker cannot tell: it may continue
 
-A refused member does not rejoin either: after raising an error, aiokafka sends the next JoinGroup
-at once, while the worker still asks for the reason.
+A refused member does not rejoin either: after an error aiokafka sends the next JoinGroup at once,
+while the worker still asks for the reason.
 
 Known not to work:
 
-    A join that its own client gave up, and that arrives late, takes the name from the next member,
-        which is then fenced.
+    A late join of a client that gave up takes the name from the next member, which is then fenced.
     Another member may join between that reply and the join: then it is the older one, and is
         fenced.
     If the broker does not answer in time, the member rejoins; a new owner of the name is then
@@ -52,17 +51,13 @@ _HEARTBEAT: Final = 12
 _NOT_NOW: Final = frozenset({14, 15, 16})
 """The group is loading, has no coordinator, or has another one."""
 _PATIENCE_S: Final = 5.0
-"""The limit for repeated questions: enough time to find a new coordinator."""
+"""Enough time to find a new coordinator."""
 _AGAIN_S: Final = 0.1
 
 
 @final
 class Seat(NamedTuple):
-    """The identity of a static member in its group.
-
-    Attributes:
-        name: Its `group_instance_id`.
-    """
+    """The identity of a static member in its group."""
 
     group: str
     name: str
@@ -103,7 +98,7 @@ class OwnName:
     """The name of one member, if it has one.
 
     Attributes:
-        is_asking: Held while the broker is asked: the client must not stop meanwhile.
+        is_asking: Held during the question, in which the client must not stop.
     """
 
     def __init__(self, client: Client, settings: WorkerSettings, life: Lifecycle) -> None:
@@ -112,15 +107,13 @@ class OwnName:
         self.is_asking = asyncio.Lock()
 
     def remember(self) -> None:
-        """Keep the current identity."""
         self._last = self.seat()
 
     def seat(self) -> Seat | None:
-        """The current identity, if the member has a name."""
         return seat_of(self._client, self._settings.group, self._settings.options.get("group_instance_id"))
 
     async def is_taken(self, seat: Seat | None = None) -> bool:
-        """Whether another member has the name, by default that of the last assignment; if so, end
+        """Whether another member has the name of the seat or of the last assignment; if so, end
         this member.
         """
         seat = seat or self._last
@@ -139,7 +132,6 @@ class OwnName:
 
 
 def seat_of(consumer: Client, group: str, name: object) -> Seat | None:
-    """The client's current identity; None without a name, or if unknown."""
     generation, member_id = ports.generation_of(consumer), ports.member_id_of(consumer)
     if not isinstance(name, str) or generation is None or member_id is None:
         return None

@@ -32,7 +32,6 @@ from tidegate_adapters.sinks.port import SinkStatus
 OUTCOMES: Final[Mapping[type[object], str]] = {
     Committed: "committed", CommitRefused: "refused", MetadataRefused: "metadata_refused", CommitUnknown: "unknown",
 }  # fmt: skip
-"""The outcome of a commit, by its event."""
 
 
 @final
@@ -40,10 +39,8 @@ class Glance(NamedTuple):
     """A snapshot of a worker.
 
     Attributes:
-        seen: The health snapshot of each partition.
-        ages_s: Seconds since the arrival of the oldest unfinished record, if there is one.
+        ages_s: Seconds since the arrival of the oldest unfinished record.
         ends: Known log ends.
-        observer_failures: The number of exceptions from observers and recordings.
         read: Known read positions.
     """
 
@@ -61,10 +58,7 @@ class Tallies:
     """Counters of a worker.
 
     Attributes:
-        handled: Handler calls and their durations.
-        retried: Repeated attempts.
         dead_letters: Records that failed for good and were skipped or dead-lettered.
-        commits: By outcome.
         removed: Offsets that were removed before the group read them.
     """
 
@@ -76,7 +70,6 @@ class Tallies:
         self.removed: defaultdict[TopicPartition, int] = defaultdict(int)
 
     def follow(self, event: ShutdownEvent, _: object, commands: Sequence[ShutdownCommand]) -> None:
-        """Count a step of the worker; an observer for its runtime."""
         for each in event.events if type(event) is Batch else (event,):
             match each:
                 case Committed() | CommitRefused() | MetadataRefused() | CommitUnknown():

@@ -6,14 +6,14 @@
         former owner
     ReadPosition        read the group's committed position
     BeginTransaction    the producer begins one
-    SendAnswers         send the handlers' replies for these records, and wait for acknowledgements
+    SendAnswers         send the replies for these records, and wait for acknowledgements
     SendPosition        send the position, for the group
     CommitTransaction   the producer commits
 
 `tidegate.consumer.commit_pacing` decides when a partition learns of a commit and may begin the next
-one. A reply is kept until its transaction commits, or the partition gets a new generation. If the
-client's generation is no longer that of the assignment, it begins no transaction and fences no
-producer; the broker's fence covers changes unknown here.
+one. A reply is kept until its transaction commits, or its generation ends. Once the client's
+generation has changed, no transaction begins and no producer is fenced; the broker's fence covers
+changes unknown here.
 """
 
 from __future__ import annotations
@@ -51,9 +51,8 @@ from tidegate_adapters.kafka.start_positions import Beginning
 from tidegate_adapters.runtime.driver import run_async
 
 _LASTS_S: Final = 120.0
-"""The timeout of a step: three times the client's own, because its sender may end silently."""
+"""Three times the client's own timeout, because its sender may end silently."""
 _GAP: Final[Duration] = SECOND // 10
-"""The gap between two transactions of a partition."""
 _LOOP: Final = ClockName("loop")
 
 
@@ -67,12 +66,7 @@ class _Life(NamedTuple):
 
 @final
 class Transactions:
-    """The transactions of one member.
-
-    Args:
-        position_of: Reads the committed position and its metadata; raises the client's errors.
-        is_current: Whether the member still owns the partitions of a generation.
-    """
+    """The transactions of one member."""
 
     def __init__(
         self,
@@ -94,7 +88,6 @@ class Transactions:
 
         Raises:
             Failure: The assignment is over.
-            Exception: An error of the client.
         """
 
         async def handle(effect: Effect[object]) -> object:
@@ -114,7 +107,6 @@ class Transactions:
             life.answers[offset] = answers
 
     async def commit(self, commit: Commit) -> Failure | None:
-        """Commit a position and the replies that it covers."""
         partition, life = commit.partition, self._lives.get(commit.partition)
         if life is None or life.generation != commit.generation:
             return FENCED
@@ -145,14 +137,12 @@ class Transactions:
                     await self._hurries.wait()
 
     def hurry(self, *, hurries: bool) -> None:
-        """Set whether a revocation waits for commits."""
         if hurries:
             self._hurries.set()
         else:
             self._hurries.clear()
 
     def forget(self, partition: TopicPartition, but: int | None) -> None:
-        """Forget the generations of a partition except one."""
         life = self._lives.get(partition)
         if life is not None and life.generation != but:
             del self._lives[partition]
@@ -209,7 +199,7 @@ class Transactions:
                 await producer.commit()
 
     def _end(self, partition: TopicPartition) -> None:
-        """Stop the producer of a partition; the next fence aborts its open transaction."""
+        """The next fence aborts its open transaction."""
         _, producer = self._producers.pop(partition, (0, None))
         if producer is None:
             return

@@ -86,7 +86,7 @@ __all__ = [
 @final
 @unique
 class OnFailure(Enum):
-    """The fate of a record that has used up its attempts; maps to the rules' `FailurePolicy`."""
+    """The fate of a record that has used up its attempts."""
 
     STOP = "its partition takes nothing new, until it is assigned anew"
     BLOCK_KEY = "the rest of its key waits, until its partition is assigned anew"
@@ -106,11 +106,11 @@ _POLICIES: Final = {
 Lifespan: TypeAlias = "Callable[[Worker], AbstractAsyncContextManager[object]]"
 
 _NO_RESET: Final = {"auto_offset_reset": "none"}
-"""The worker decides where a group starts (`tidegate.consumer.beginning`). A client that reset by
-itself would jump to the end from a position whose records were removed.
+"""The worker decides where a group starts; a client's reset would jump to the end from a removed
+position.
 """
 _ON_THE_WAY: Final = SECOND
-"""The margin between a drain and the group's timeout, for the replies in transit."""
+"""The margin between a drain and the group's timeout, for replies in transit."""
 
 
 class HandleRecords(Protocol):
@@ -265,7 +265,6 @@ class Worker:
 
     @property
     def handle(self) -> Called:
-        """The user's handlers, as one async function of a record."""
         code = self._code
         return code.handle if code.around is None else code.around(code.handle)
 
@@ -273,14 +272,8 @@ class Worker:
         return f"<Worker on {', '.join(self.settings.topics)} in group {self.settings.group}>"
 
     def configured(self, settings: WorkerSettings, handle: Called | None = None) -> Worker:
-        """A worker with the same code and other settings.
-
-        Args:
-            settings: The new settings.
-            handle: Replaces the handlers, if given.
-
-        Raises:
-            Misuse: As for a new worker.
+        """A worker with the same code and other settings, and with other handlers if `handle` is
+        given; raises as for a new worker.
         """
         check_unit(settings.consumer, "consumer")
         made: Worker = copy(self)
@@ -303,14 +296,8 @@ class Worker:
         """Handle records without a broker, for a test: `await handle({"topic": "orders", "value":
         "5 apples"})`.
 
-        Each call runs a worker with the same code on an in-memory log that holds only these
-        records.
-
-        Returns:
-            A function of records, each a `Record` or the fields of
-                `tidegate_adapters.kafka.embedded`. It returns an `Outcome`:
-            the counts of handled records and of failures, the committed positions, and what was
-                sent.
+        Each call runs a worker with the same code on an in-memory log of these records, each a
+        `Record` or the fields of `tidegate_adapters.kafka.embedded`, and returns an `Outcome`.
 
         Raises:
             Misuse: A record is malformed, or its topic is not consumed.
@@ -336,7 +323,7 @@ class Worker:
         Args:
             connect: Makes the client.
             produce: Makes the producer, at the first send.
-            transact: Makes the transactional producers, one per partition, for `exactly_once`.
+            transact: Makes the transactional producers, one per partition.
 
         Raises:
             Misuse: the client rejects the value of an option, `metrics_port` is taken, the registry
@@ -345,8 +332,8 @@ class Worker:
             TidegateError: the worker cannot reach a broker at the start, or the client has failed
                 for good.
             Exception: what `lifespan` raises.
-            CancelledError, SystemExit, KeyboardInterrupt: the task was cancelled or user code
-                raised it; raised after the drain.
+            CancelledError, SystemExit, KeyboardInterrupt: of the task or of user code, after the
+                drain.
         """
         if self._member is not None:
             raise Misuse(f"{self!r} runs already, or has run", todo="make another one with configured(worker.settings)")
@@ -375,16 +362,14 @@ class Worker:
             await member.run()
 
     def health(self) -> Health:
-        """Whether the client polls and each partition with unfinished work makes progress; callable
-        from any thread.
-        """
+        """Callable from any thread."""
         return Healthy() if self._member is None else self._member.status.health()
 
     def stop(self) -> None:
         """Let `run` drain, commit, leave the group and return; a second call skips the waiting.
 
-        Call it in the event loop of `run`. From another thread, such as that of a plain handler,
-        use `loop.call_soon_threadsafe(worker.stop)`.
+        Call it in the event loop of `run`; from another thread, as in a plain handler, use
+        `loop.call_soon_threadsafe(worker.stop)`.
         """
         if self._member is None:
             self._stop_calls += 1
@@ -448,7 +433,6 @@ def _with_failures(
 
 
 def _with_batches(rules: ConsumerRules, batch: int) -> ConsumerRules:
-    """Each window of up to `batch` records is one task."""
     return attrs.evolve(rules, partition=attrs.evolve(rules.partition, hooks=True, window_max=batch))
 
 
@@ -478,7 +462,7 @@ def _check_dead_letters(told: WorkerSettings, on_failure: OnFailure | None) -> N
 
 
 def _times(drain: Budget, options: Mapping[str, object]) -> dict[str, object]:
-    """The client options that bound how long the group waits for a member, with defaults filled in.
+    """The options that bound how long the group waits for a member, with defaults filled in.
 
     Raises:
         Misuse: The group does not wait for a drain or for the next heartbeat.
