@@ -4,8 +4,7 @@ Results go to stdout; progress, warnings and errors to stderr. With `--json` std
 one JSON object, also after a failure, and output of the user's modules goes to stderr. Exit codes:
 `tidegate.exit_codes`.
 
-These modules only turn targets into scenarios, and reports into lines and files. `tidegate --help`
-imports click but no heavy module; commands import on demand.
+`tidegate --help` imports click but no heavy module; commands import on demand.
 """
 
 from tidegate_adapters.cli.command_line import main

@@ -1,7 +1,7 @@
 """Runs one command line, and turns any error into a message and an exit code.
 
-click only parses the arguments into a call, which `main` makes. So errors of a command are not
-mistaken for errors of the command line.
+click only parses the arguments into a call, which `main` makes, so a command's errors are not
+mistaken for click's.
 """
 
 from __future__ import annotations
@@ -40,11 +40,7 @@ SCHEMAS: Final[dict[str, dict[str, object]]] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Returns:
-        The exit code, see `tidegate.exit_codes`.
-    """
+    """Run the command line; returns the exit code, see `tidegate.exit_codes`."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     out: TextIO = sys.stdout
     err: TextIO = sys.stderr
@@ -78,7 +74,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parsed(arguments: list[str], terminal: Terminal) -> Run:
-    """The call that the arguments describe."""
     found: object = cli.main(arguments, prog_name="tidegate", standalone_mode=False, obj=terminal)
     return (
         (lambda _: ExitCode.OK) if isinstance(found, int) else cast("Run", found)
@@ -102,5 +97,5 @@ def misused(usage: click.UsageError) -> Misuse:
 
 
 def discard(out: TextIO) -> None:
-    """Discard the rest of the output, or the interpreter's final flush fails."""
+    """Without it the interpreter's final flush fails."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())

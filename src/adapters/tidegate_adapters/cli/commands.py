@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 CLI: Final = "tidegate_adapters.cli"
 SCOPES: Final = ("default", "thorough", "large")
 ONLY: Final = {"designs": "design", "specimens": "specimen"}
-"""The simulator's scopes and kinds as text, because `--help` must not load it."""
+"""Text, because `--help` must not load the simulator."""
 
 
 class How(TypedDict):
@@ -261,7 +261,6 @@ def explore(
 
 
 def exploration(how: How) -> Exploration:
-    """The options as one value."""
     from tidegate.sim.exploration import Exploration  # noqa: PLC0415  so that --help is quick
     from tidegate.sim.faults import Fault  # noqa: PLC0415
     from tidegate.sim.policies import policies  # noqa: PLC0415
@@ -371,7 +370,6 @@ FORMATS: Final = ("text", "json", "mermaid", "perfetto", "itf", "dot", "html")
 
 
 def form(**default: Any) -> Option:
-    """The option for the form of a trace."""
     text = "In which form; dot: what happens before what."
     return click.option("--format", "form", type=click.Choice(FORMATS), help=text, **default)
 

@@ -32,7 +32,7 @@ _FRESH: Final = "import sys; from tidegate_adapters.cli.determinism import print
 
 
 def check_all(targets: Sequence[Target], runs: int, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Check the programs of scenarios, along `runs` schedules each."""
+    """Check programs along `runs` schedules each."""
     if not targets:
         raise NothingSelectedError("no scenario is selected", todo="tidegate list shows what ships")
     found = _checked(targets, runs)
@@ -52,7 +52,7 @@ def check_all(targets: Sequence[Target], runs: int, terminal: Terminal, *, is_js
 
 
 def _checked(targets: Sequence[Target], runs: int) -> dict[str, tuple[Difference, Cause] | None]:
-    """The differences between executions of each target, and their likely causes."""
+    """Differences between executions of each target, and their likely causes."""
     children = [_begun(targets, runs, hash_seed) for hash_seed in _HASH_SEEDS]
     try:
         here, again = ([_here_executed(target, runs) for target in targets] for _ in range(2))
@@ -90,7 +90,6 @@ def _begun(targets: Sequence[Target], runs: int, hash_seed: str) -> subprocess.P
 
 
 def _ended(targets: Sequence[Target], child: subprocess.Popen[str]) -> list[Runs]:
-    """The result of the process."""
     out, err = child.communicate()
     if child.returncode:
         last = err.strip().rpartition("\n")[2]
@@ -100,7 +99,7 @@ def _ended(targets: Sequence[Target], child: subprocess.Popen[str]) -> list[Runs
 
 
 def print_runs(runs: str, *identities: str) -> None:
-    """The fresh process: executes, and prints the result as the last line of stdout."""
+    """In the fresh process: the last line of stdout is the result."""
     found = [_here_executed(one(identity), int(runs)) for identity in identities]
     sys.stdout.write("\n" + json.dumps(list(map(to_plain, found))))
 

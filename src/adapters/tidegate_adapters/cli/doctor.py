@@ -36,7 +36,6 @@ class _Finding:
 
 
 def check(terminal: Terminal, environ: Mapping[str, str] = os.environ, *, is_json: bool) -> ExitCode:
-    """Report the state of the installation; `environ` names the servers."""
     findings = (
         _Finding("tidegate", tidegate.__version__),
         _Finding("python", f"{platform.python_version()} on {platform.system()}"),

@@ -1,8 +1,7 @@
 """`tidegate explore`: explores scenarios one by one, and reports and stores each result at once.
 
-The cyclic garbage collector is off during a search: a search makes millions of small values and few
-cycles, and runs 15 to
-60 % faster without it.
+The cyclic garbage collector is off during a search, which makes millions of small values and few
+cycles, and runs 15 to 60 % faster.
 """
 
 from __future__ import annotations
@@ -52,28 +51,20 @@ from tidegate_adapters.exploring.targets import Target, one
 from tidegate_adapters.shell.terminal import Terminal, error_json
 
 Say: TypeAlias = Callable[..., None]
-"""Prints a line of the result, as `Terminal.say`."""
 BEYOND_RUNS: Final = 1_000
 """Random runs after a bounded exhaustive search: some seconds at most."""
 BEYOND_STEPS: Final = 1_000
 SCENARIO_S: Final = 0.4
-"""The average time of a shipped scenario in its default scope."""
+"""The average for a shipped scenario in its default scope."""
 GRACE_S: Final = 5.0
-"""The time that a search, or its report, may continue after the first signal."""
+"""The limit after the first signal, for search and report."""
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 @final
 @attrs.frozen
 class Settings:
-    """The options for each scenario.
-
-    Attributes:
-        timeout_s: The timeout of a scenario; None for none.
-        shrinks: Whether to shrink counterexamples of random runs.
-        jobs: The number of processes.
-        junit_xml: A file for JUnit's XML; None for none.
-    """
+    """The options for each scenario."""
 
     how: Exploration
     timeout_s: float | None = None
@@ -85,15 +76,7 @@ class Settings:
 @final
 @attrs.frozen
 class Outcome:
-    """All results, and the reason of the end.
-
-    Attributes:
-        results: In order.
-        selected: The number of selected scenarios.
-        seed: Of the random runs, if any.
-        error: The error that ended it, if any.
-        stopped: The signal that ended it, if any.
-    """
+    """All results, and the error or signal that ended them."""
 
     results: tuple[Result, ...]
     selected: int
@@ -123,7 +106,6 @@ class Outcome:
         return answer if self.error is None else {**answer, "error": error_json(self.error)}
 
     def to_lines(self) -> tuple[str, ...]:
-        """The lines below those of the scenarios."""
         if not self.results:
             return ()
         counterexamples = (line for result in self.results for line in stories(result))
@@ -161,7 +143,6 @@ def explore_all(
 
 
 def beginning(number: int, *, is_sample: bool) -> str:
-    """The announcement of an exploration without a named target, with its estimated time."""
     more = "; --all explores every scenario that ships" if is_sample else ""
     return f"exploring {number} scenarios, about {number * SCENARIO_S:.0f} s{more}"
 
@@ -169,9 +150,7 @@ def beginning(number: int, *, is_sample: bool) -> str:
 def explored_all(
     targets: list[Target], settings: Settings, store: Store | None, terminal: Terminal, say: Say, *, quiet: bool
 ) -> Outcome:
-    """Explore the targets until an error or a signal; each is freed afterwards, because it has
-    grown large.
-    """
+    """Each target is freed afterwards, because it has grown large."""
     selected, width = len(targets), max(len(one_line(target.scenario.name)) for target in targets)
     seed = settings.how.seed if settings.how.runs else None
     results: list[Result] = []
@@ -203,7 +182,6 @@ def explored_all(
 def explored(
     target: Target, settings: Settings, store: Store | None, stop: Stop, terminal: Terminal, *, quiet: bool
 ) -> Result:
-    """Explore one target and store its counterexample."""
     name = target.scenario.name
     with shown(name, terminal, quiet=quiet) as show:
         telling = show if quiet else foretelling(show, name, terminal, settings.how.states_max)
@@ -212,7 +190,6 @@ def explored(
 
 
 def timed(target: Target, settings: Settings, watch: Watch) -> tuple[Report, float]:
-    """The report on a target, and its seconds."""
     began = monotonic()
     with uncollected():
         report = search(target, settings, watch)
@@ -233,10 +210,10 @@ def stored(
 def explored_apart(
     targets: list[Target], settings: Settings, store: Store | None, stop: Stop, terminal: Terminal, *, quiet: bool
 ) -> Iterator[Result]:
-    """Explore each target in one of several processes, and report in order; targets remain only
-    after a signal.
+    """Explore targets in several processes, and report in order. Targets remain only after a
+    signal.
 
-    If a process dies, its pool breaks; another pool takes the unfinished targets.
+    A process that dies breaks its pool; another pool takes the unfinished targets.
     """
     finished: dict[str, tuple[Report, float]] = {}
     for _ in range(POOLS_MAX):
@@ -266,12 +243,10 @@ def explored_apart(
 
 
 def timed_apart(identity: str, settings: Settings) -> tuple[Report, float]:
-    """The work of a worker process."""
     return timed(one(identity), settings, Watch(lambda _: None, is_stopped, settings.timeout_s))
 
 
 def shrunk(result: Result, target: Target, settings: Settings, store: Store | None, stop: Stop) -> Result:
-    """The result with a shrunk counterexample, which is stored, too."""
     assert result.report.trace is not None
     left = AFTER_RUNS_S if settings.timeout_s is None else max(0.0, settings.timeout_s - result.seconds)
 
@@ -291,7 +266,6 @@ def shrunk(result: Result, target: Target, settings: Settings, store: Store | No
 
 
 def search(target: Target, settings: Settings, watch: Watch) -> Report:
-    """The report on the target."""
     scenario = f"scenario {one_line(target.scenario.name)}"
     try:
         report = report_on(target, settings, watch)
@@ -316,7 +290,7 @@ def report_on(target: Target, settings: Settings, watch: Watch) -> Report:
 
 
 def in_several(target: Target, how: Exploration, jobs: int, watch: Watch) -> Report:
-    """Random runs in several processes; this process repeats a violation by its seed."""
+    """This process repeats a violation by its seed."""
     of_all, runs = runs_of(how.plan.seed, how.runs)
     order = Order(target.identity, attrs.evolve(how, seed=of_all))
     tally = in_processes(order, runs, jobs=jobs, proceed=watch)
@@ -324,7 +298,7 @@ def in_several(target: Target, how: Exploration, jobs: int, watch: Watch) -> Rep
 
 
 def draw_states(targets: Sequence[Target], how: Exploration, path: Path) -> None:
-    """Draw the states of the only target nearest to the initial one."""
+    """Draw the states nearest to the initial one."""
     if len(targets) != 1:
         raise Misuse(f"--dot draws one scenario, and {len(targets)} are selected", todo="name one TARGET")
     save(path, attempt(targets[0].scenario.bounded(how.faults, how.faults_max), dot))
@@ -359,9 +333,7 @@ class Stop:
 
 @final
 class OverdueError(KeyboardInterrupt):
-    """A signal came a while ago, and the current code ignores signals; user code must not catch
-    this.
-    """
+    """Aborts code that ignores an earlier signal; user code must not catch it."""
 
 
 def overdue(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  what signal handlers are given
@@ -370,8 +342,7 @@ def overdue(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  what
 
 @contextmanager
 def stoppable() -> Generator[Stop]:
-    """Catch signals: the first one ends the search after its step, a second one has its default
-    effect.
+    """The first signal ends the search after its step; a second one has its default effect.
 
     Code that still runs `GRACE_S` after the first one, for example a long report, is aborted.
     """

@@ -1,4 +1,4 @@
-"""A search of a target follows a trace, and explains where it cannot."""
+"""Replays a trace in a search of a target."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ T = TypeVar("T")
 
 
 def replayed(trace: Trace, target: Target, run: Callable[[Search], T]) -> T:
-    """Replay the trace in a search of the target."""
     try:
         return replaying(trace, target.scenario, run)
     except TidegateError as error:

@@ -1,7 +1,6 @@
 """The results of `tidegate explore` as JUnit XML.
 
-A scenario is a test case: a broken expectation is a failure; an unknown one, or the error that
-ended the run, is an error.
+A broken expectation is a failure; an unknown one, or the error that ended the run, is an error.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from tidegate_adapters.cli.lines import Result, broken
 
 
 def junit(results: Sequence[Result], error: TidegateError | None) -> str:
-    """One suite, as text, with the error that ended the run, if any."""
     suite = Element("testsuite", name="tidegate")
     for result in results:
         _add_case(suite, result)

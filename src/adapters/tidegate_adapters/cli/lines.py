@@ -1,4 +1,4 @@
-"""The results of an exploration as lines: one for each scenario, and the next commands."""
+"""The results of an exploration as lines, and the next commands."""
 
 from __future__ import annotations
 
@@ -22,12 +22,7 @@ _STORY_LINES_MAX: Final = 80
 @final
 @attrs.frozen(eq=False)
 class Result:
-    """A report, and the caller's additions.
-
-    Attributes:
-        saved: The JSON file of the counterexample, if stored.
-        smaller: The shrunk counterexample of random runs.
-    """
+    """A report, its duration, and the files of its counterexample."""
 
     report: Report
     seconds: float
@@ -40,16 +35,12 @@ class Result:
 
     @property
     def is_open(self) -> bool:
-        """Whether the expectation is undecided."""
         return self.report.verdict is Verdict.INCONCLUSIVE
 
 
 def summed_up(result: Result, width: int) -> tuple[Span, ...]:
-    """The line of a scenario: expectation, verdict, states, transitions, depth, seconds, laws,
-    faults fired and their limit.
-
-    Further lines give the broken law, the reason of an unknown verdict, unmerged states, and bounds
-    of time.
+    """The line of a scenario; more lines give the broken law, why a verdict is unknown, unmerged
+    states, and bounds of time.
     """
     report = result.report
     expected = "clean" if report.expect is None else "violated"
@@ -80,7 +71,6 @@ def _mark(result: Result) -> Styled:
 
 
 def broken(result: Result) -> str:
-    """The broken law, and whether it was the expected one."""
     report = result.report
     if report.trace is None:
         return "" if report.expect is None or result.is_open else f"expected to be broken: {report.expect}"
@@ -94,7 +84,7 @@ def _unmerged(report: Report) -> str:
 
 
 def _bounded(report: Report) -> str:
-    """The clock moves that bound the search, and why; relative time bounds nothing."""
+    """Relative time bounds nothing."""
     return report.time if report.time.startswith("absolute") else ""
 
 
@@ -103,7 +93,7 @@ def shrunk_line(result: Result) -> str:
 
 
 def stories(result: Result) -> tuple[str, ...]:
-    """An unexpected counterexample, in full unless it is long; as found, then shrunk."""
+    """Unexpected counterexamples, in full unless long; as found, then shrunk."""
     if result.report.trace is None or result.is_met:
         return ()
     found = _story(result.report.trace)
@@ -117,7 +107,6 @@ def _story(trace: Trace) -> tuple[str, ...]:
 
 
 def written(results: Sequence[Result]) -> tuple[str, ...]:
-    """The files of the counterexamples, and the replay command."""
     saved = [path for result in results for path in (result.saved, result.smaller and result.smaller.saved) if path]
     if not saved:
         return ()
@@ -131,7 +120,6 @@ def written(results: Sequence[Result]) -> tuple[str, ...]:
 
 
 def ended(results: Sequence[Result], selected: int) -> str:
-    """The last line."""
     met = sum(result.is_met for result in results)
     unsure = sum(result.is_open and not result.is_met for result in results)
     parts = [f"{selected} scenario{'' if selected == 1 else 's'}", f"{met} as expected"]

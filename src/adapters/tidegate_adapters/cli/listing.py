@@ -1,6 +1,4 @@
-"""`tidegate list` and `tidegate diagram`: shipped scenarios, or those of a file, as text and as a
-picture.
-"""
+"""`tidegate list` and `tidegate diagram`: scenarios that ship, or those of a file."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ from tidegate_adapters.shell.terminal import Terminal
 
 
 def list_all(texts: Sequence[str], terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Print name, kind, expectation, scopes and summary of scenarios, and the source of a
-    specimen.
-    """
+    """Print scenarios; of a specimen also its source."""
     rows: list[_Row] = []
     for text in texts or CATALOGUE:
         if text in CATALOGUE:
@@ -82,7 +78,6 @@ def _row(name: str, kind: Kind, law: str | None, summary: str) -> _Row:
 
 
 def draw(name: str, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Draw the table of that name."""
     drawn = mermaid({"invocation": INVOCATION}[name])
     if is_json:
         terminal.answer({"schema": "tidegate/diagram@1", "name": name, "mermaid": drawn, "ok": True})

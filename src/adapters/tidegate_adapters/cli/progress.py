@@ -64,9 +64,7 @@ def _columns(terminal: Terminal) -> int:
 
 
 def foretelling(show: Show, title: str, terminal: Terminal, states_max: int) -> Show:
-    """Show progress, and warn as soon as the search is expected to exceed `states_max` or may be
-    infinite.
-    """
+    """Warn as soon as the search is expected to exceed `states_max` or may be infinite."""
     is_said = False
     is_warned = False
 

@@ -37,7 +37,7 @@ _OURS = (documents, drain, effects, fanout, instants, operations, worker, comman
 
 
 def execute_again(path: Path, text: str, target: str | None, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Execute a recorded run again."""
+    """Execute a recorded run again; only the user, not the recording, names the target."""
     recording = _read_at(path, text)
     if target is None:
         raise Misuse(
@@ -102,7 +102,6 @@ def again(recording: Recording, target: str) -> Executed:
 
 
 def _rules_of(value: object) -> WorkerRules | None:
-    """The rules of a worker; None for another value."""
     match value:
         case WorkerRules():
             return value

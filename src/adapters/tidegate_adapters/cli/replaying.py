@@ -27,7 +27,6 @@ from tidegate_adapters.exploring.targets import Target, one, recorded
 from tidegate_adapters.shell.terminal import Terminal, error_json
 
 _RECORDING_BEGINS: Final = 100
-"""The number of bytes that identify a recording."""
 
 
 @final
@@ -36,11 +35,8 @@ class How:
     """The options of a replay.
 
     Attributes:
-        until: The last step; None for all.
         is_stepwise: Show each step with its changes, and wait in between on a terminal.
         goes_on: Explore from the last step, or from the one before a divergence.
-        states_max: The most states of that exploration.
-        timeout_s: Its timeout; None for none.
     """
 
     until: int | None = None
@@ -51,7 +47,7 @@ class How:
 
 
 def replay_one(path: Path, text: str | None, how: How, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Replay the trace in a file."""
+    """Replay the trace in a file, in the target `text` or the one in the trace."""
     data = bytes_of(path)
     if is_recording(data[:_RECORDING_BEGINS].decode(errors="replace")):
         if how != How(states_max=how.states_max):
@@ -96,7 +92,6 @@ def _cut(trace: Trace, until: int | None, path: Path) -> Trace:
 
 
 def _step_through(trace: Trace, terminal: Terminal) -> None:
-    """On a terminal, wait for the reader between steps."""
     width = max(len(mover.name) for mover in trace.movers)
     waits = sys.stdin.isatty() and terminal.out.isatty()
     number = 1
@@ -119,7 +114,6 @@ def _change_line(change: PatchOperation) -> str:
 
 
 def _explore_on(trace: Trace, target: Target, how: How, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Explore beyond the trace."""
     with stoppable() as stop, uncollected(), shown(target.scenario.name, terminal, quiet=is_json) as show:
         watch = Watch(show, lambda: stop.code is not None, how.timeout_s)
         beyond = replayed(trace, target, lambda search: explored_on(trace, search, how.states_max, watch))

@@ -33,12 +33,7 @@ AFTER_RUNS_S: Final = 1.0
 @final
 @attrs.frozen(eq=False)
 class Smaller:
-    """A shrunk counterexample.
-
-    Attributes:
-        trace: Its run, which holds the original one.
-        saved: Its JSON file, if stored.
-    """
+    """A shrunk counterexample, which holds the original run."""
 
     trace: Trace
     shrunk: Shrunk
@@ -85,7 +80,7 @@ def smaller(
 def shrink_one(
     path: Path, text: str | None, *, budget: int, seconds: float, store: bool, terminal: Terminal, is_json: bool
 ) -> ExitCode:
-    """Shrink the trace in a file."""
+    """Shrink the trace in a file, in the target `text` or the one in the trace."""
     trace = read(path)
     target = recorded(trace.scenario) if text is None else one(text)
     outcome = replayed(trace, target, lambda search: followed(trace, search).outcome)

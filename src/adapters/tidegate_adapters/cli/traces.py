@@ -41,7 +41,6 @@ _EXPORTS: Final[dict[str, _Export]] = {
     "dot": happens_before,
     "html": lambda trace: page(trace, "trace.json"),
 }
-"""The export forms of a trace."""
 
 
 def show(path: Path, form: str, out: Path | None, terminal: Terminal, *, is_json: bool) -> ExitCode:
@@ -99,7 +98,7 @@ def _difference_json(found: RunDifference) -> dict[str, object]:
 
 
 def extract(path: Path, out: Path | None, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Extract the trace of a page, or of a compressed file."""
+    """Extract the trace of a page, or of a compressed file; never overwrites a file."""
     target = path.with_suffix(".json") if out is None else out
     if out is None and target.exists():
         raise Misuse(f"{target} is there already", todo="choose another file with -o")

@@ -52,11 +52,7 @@ class Store:
     directory: Path
 
     def check(self) -> None:
-        """Check that files can be written, without leaving one.
-
-        Raises:
-            Misuse: They cannot.
-        """
+        """Check that files can be written, without leaving one."""
         try:
             there = next(path for path in (self.directory, *self.directory.absolute().parents) if path.exists())
             with tempfile.TemporaryFile(dir=there):
@@ -65,15 +61,8 @@ class Store:
             raise _unwritable(self.directory, error) from error
 
     def save(self, target: Target, trace: Trace, what: str = "") -> Path:
-        """Write the counterexample of a target in all three forms.
-
-        Args:
-            target: The explored target.
-            trace: The counterexample.
-            what: A suffix, if there is more than one.
-
-        Returns:
-            The path of the JSON file.
+        """Write the counterexample in all three forms; `what` distinguishes several. Returns the
+        path of the JSON file.
 
         Raises:
             Misuse: It cannot be written.
@@ -82,15 +71,8 @@ class Store:
         return self.keep(f"{_stem(target)}.{what}" if what else _stem(target), kept, replay_line)
 
     def keep(self, name: str, trace: Trace, replayed_by: Callable[[Path], str]) -> Path:
-        """Write a trace in all three forms, under this name.
-
-        Args:
-            name: The name of the files, without a suffix.
-            trace: The trace.
-            replayed_by: The command that replays a file.
-
-        Returns:
-            The path of the JSON file.
+        """Write a trace in all three forms under a name; `replayed_by` is the replay command of a
+        file. Returns the path of the JSON file.
 
         Raises:
             Misuse: It cannot be written.
@@ -114,14 +96,11 @@ class Store:
 
 
 def replay_line(path: Path) -> str:
-    """The replay command, to paste into a shell."""
     return f"tidegate replay {shlex.quote(str(path))}"
 
 
 def _stem(target: Target) -> str:
-    """A file name: a shipped scenario's own; a user's name may be any text, so a digest makes it
-    unique.
-    """
+    """A user's scenario may have any name, so a digest makes the file name unique."""
     if target.is_shipped:
         return target.identity
     return named_apart(target.scenario.name, target.identity)
@@ -149,7 +128,7 @@ def _write_bytes(path: Path, data: bytes) -> None:
 
 
 def save(path: Path, text: str) -> None:
-    """Write a file chosen by the user, compressed if its name says so; deterministic.
+    """Write a file, compressed if its name says so; deterministic.
 
     Raises:
         Misuse: It cannot be written.
@@ -213,7 +192,7 @@ def bytes_of(path: Path) -> bytes:
 
 
 def _unpacked(path: Path, data: bytes) -> bytes:
-    """Decompress up to the size limit of traces: a small file may hold any number of zeros."""
+    """A small file may hold any number of zeros, so decompression is bounded."""
     unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
         found = unpacking.decompress(data, _TRACE_BYTES_MAX + 1)

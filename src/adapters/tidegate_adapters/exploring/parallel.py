@@ -1,8 +1,8 @@
 """Random runs, and whole scenarios, in several processes or on several machines.
 
 Workers get run numbers and return tallies that merge (`tidegate.sim.tally`). Programs cannot be
-sent, so a worker gets the name of a target and loads the scenario itself. So the result does not
-depend on the number or speed of workers, and any `concurrent.futures.Executor` will do:
+sent, so a worker loads the scenario by name. So the result does not depend on the number or speed
+of workers, and any `concurrent.futures.Executor` will do:
 
     order = Order("small_lock@large", Exploration(seed="7"))
     with processes(4) as executor:
@@ -12,8 +12,8 @@ depend on the number or speed of workers, and any `concurrent.futures.Executor` 
         tidegate[dask]
         tally = spread(client.get_executor(), order, range(1_000_000), at_once=200)
 
-Dask repeats the pieces of a lost worker. A lost process breaks its pool; `in_processes` then starts
-another pool and keeps finished pieces.
+Dask repeats the pieces of a lost worker. A lost process breaks its pool; `in_processes` starts
+another one and keeps finished pieces.
 
 Known not to work: targets in files that a machine does not have at the same path. One exhaustive
 search in several processes, because states are numbered in order of discovery.
@@ -46,7 +46,6 @@ T = TypeVar("T")
 Proceed: TypeAlias = Callable[[Progress], bool]
 
 ASKED_S: Final = 0.2
-"""The interval between calls of `proceed`."""
 SAMPLERS_KEPT: Final = 2
 POOLS_MAX: Final = 3
 
@@ -65,11 +64,7 @@ class Order:
     how: Exploration
 
     def sampler(self) -> Sampler:
-        """The sampler of the scenario, loaded in this process.
-
-        Raises:
-            TidegateError: It cannot be loaded.
-        """
+        """The sampler of the scenario, loaded in this process."""
         from tidegate_adapters.exploring.targets import one  # noqa: PLC0415  with all that ships
 
         return self.sampler_of(one(self.target).scenario)
@@ -88,9 +83,7 @@ TURN: Final = Lock()
 
 
 def begin(stop: Event) -> None:
-    """Initialise a worker, which learns of an interrupt from its parent: the parent has results to
-    keep.
-    """
+    """Workers ignore interrupts: the parent, which has results to keep, sets `stop`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     STOP.append(stop)
     gc.disable()
@@ -107,9 +100,7 @@ def sampler(order: Order) -> Sampler:
 
 
 def made(order: Order, runs: range) -> Tally:
-    """Make a piece of the runs. Threads take turns, because programs and the sampler are shared by
-    the process.
-    """
+    """Threads take turns, because programs and the sampler are shared by the process."""
     with TURN:
         return sampler(order).tally(runs, lambda _: not is_stopped())
 
@@ -126,22 +117,16 @@ def spread(
     proceed: Proceed = lambda _: True,
     finished: dict[range, Tally] | None = None,
 ) -> Tally:
-    """Make runs on any executor.
+    """Make runs on any executor whose workers can import tidegate and the target.
 
-    Args:
-        executor: Its workers must be able to import tidegate and the target.
-        order: The task.
-        runs: The run numbers.
-        at_once: The number of concurrent pieces.
-        proceed: Gets the progress; returns whether to continue.
-        finished: Earlier pieces; new ones are added.
+    `at_once` pieces run concurrently. `proceed` gets the progress and returns whether to continue.
+    `finished` collects pieces.
 
     Returns:
         The tally of all runs up to the first violation, or until `proceed` returned false.
 
     Raises:
         BrokenExecutor: The executor lost its workers.
-        TidegateError: The target cannot be loaded, or its programs misuse tidegate.
     """
     finished = {} if finished is None else finished
     parts = pieces(runs)
@@ -187,7 +172,7 @@ def progress(finished: dict[range, Tally], runs: int) -> Progress:
 
 @contextmanager
 def processes(jobs: int) -> Iterator[Executor]:
-    """A pool of processes; the end of the block ends them, after their current runs."""
+    """A pool of processes, which the end of the block ends after their current runs."""
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=begin, initargs=(stop,)) as executor:
@@ -199,11 +184,10 @@ def processes(jobs: int) -> Iterator[Executor]:
 
 
 def in_processes(order: Order, runs: range, *, jobs: int, proceed: Proceed = lambda _: True) -> Tally:
-    """Make runs in several local processes; args as `spread`.
+    """As `spread`, in several local processes.
 
     Raises:
         WorkersLostError: They die.
-        TidegateError: The target cannot be loaded, or its programs misuse tidegate.
     """
     finished: dict[range, Tally] = {}
     for _ in range(POOLS_MAX):

@@ -19,11 +19,7 @@ from tidegate.model.errors import MissingExtra, Misuse
 from tidegate.sim.scenario import Scenario
 
 TEST: Final = re.compile(r"(?P<file>.+?\.py)::(?P<test>.+?)(?:#(?P<number>[1-9][0-9]{0,5}))?", re.DOTALL)
-"""The identity of a scenario in a test."""
-
 SOUGHT: Final = "tidegate_sought"
-"""The name under which the fixture finds the request."""
-
 _SAID_MAX: Final = 5
 
 
@@ -39,13 +35,8 @@ class Sought:
 def scenario_in(identity: str) -> Scenario:
     """The scenario that the test explores.
 
-    Args:
-        identity: A text that `TEST` matches.
-
     Raises:
         Misuse: The test does not exist, or makes no such exploration.
-        MissingExtra: Pytest is missing.
-        KeyboardInterrupt: It was interrupted.
     """
     match = TEST.fullmatch(identity)
     assert match is not None, "who calls has looked"

@@ -61,11 +61,10 @@ SEEDS: Final = ("1", "2", "3", "4", "5", "6", "7", "8")
 ANSWER_S: Final = 60
 """The timeout of a message."""
 _CHILDREN_MAX: Final = 24
-"""The most starts of children without a reply, so that a crashing child is not restarted for ever;
-a child that misses its deadline counts for a third of them.
+"""The most starts without a reply, so that a crashing child is not restarted for ever; a child that
+misses its deadline counts for a third of them.
 """
 _KEPT: Final = 100
-"""The most unread replies to keep."""
 _ENDED: Final = Unshipped("the second process has ended")
 _COMMAND: Final = (
     "import sys; sys.path[:] = sys.argv[1:]; from tidegate_adapters.exploring.second_process_child import main; main()"
@@ -97,7 +96,6 @@ class Children:
         return monotonic()
 
     def execute(self, cases: Sequence[Case], *, is_thorough: bool) -> Callable[[], Sequence[Answer]]:
-        """Start the cases, see `SecondProcess`."""
         if self.owner != os.getpid():  # after a fork: the children are the parent's, which ends them
             self.inherited.append(self.children)
             self.owner, self.children = os.getpid(), {}
@@ -142,7 +140,6 @@ class Children:
         return wait
 
     def answers_of(self, seeds: Sequence[str], messages: Sequence[bytes | None]) -> list[list[Answer]]:
-        """The replies of these children, which work concurrently."""
         if not messages:
             return []
         end_s = monotonic() + ANSWER_S  # of all together: they work side by side
@@ -187,7 +184,6 @@ def _merged(answers: Sequence[Answer], others: Sequence[Answer]) -> list[Answer]
 
 
 def _begun(seed: str) -> subprocess.Popen[bytes] | None:
-    """A new child process; None if the platform has none."""
     try:
         path = [each or os.getcwd() for each in sys.path]  # noqa: PTH109  as Python does
         return subprocess.Popen(  # noqa: S603  our own code
@@ -205,7 +201,7 @@ def _begun(seed: str) -> subprocess.Popen[bytes] | None:
 
 @final
 class _Child:
-    """One child process. It answers messages in order; unread replies are dropped."""
+    """Answers messages in order; unread replies are dropped."""
 
     def __init__(self, seed: str) -> None:
         self.sent = self.read = 0
@@ -253,7 +249,6 @@ class _Child:
             self.answers[self.read] = pickle.loads(message)  # noqa: S301  from our own child
 
     def close(self) -> None:
-        """End the child; kill it if it is busy."""
         self.is_over = True
         if self.process is None:
             return
@@ -268,7 +263,7 @@ class _Child:
 
 
 def _is_too_deep(answer: Unshipped) -> bool:
-    """Whether it is nested so deeply, such as a mock, that sending by value fails as well."""
+    """A deeply nested object, such as a mock, cannot be sent by value either."""
     return answer.why.startswith("RecursionError")
 
 
@@ -276,9 +271,7 @@ def _is_too_deep(answer: Unshipped) -> bool:
 
 
 def _packed(cases: Sequence[Case], *, by_value: bool) -> tuple[list[bytes | None], list[Answer]]:
-    """Each case as bytes, with the files of its modules; None and the reason if it cannot be
-    sent.
-    """
+    """Each case as bytes, with the files of its modules; or None and the reason."""
     messages: list[bytes | None] = []
     answers: list[Answer] = []
     for case in cases:
@@ -298,7 +291,6 @@ def _packed(cases: Sequence[Case], *, by_value: bool) -> tuple[list[bytes | None
 
 
 def _unsendable(case: Case) -> Iterator[str]:
-    """The globals, closure variables and arguments that cannot be sent."""
     for label, held in reached(case.birth if isinstance(case, ProgramCase) else case.function).held():
         try:
             _PICKLER(io.BytesIO(), pickle.HIGHEST_PROTOCOL).dump(held)
@@ -307,8 +299,6 @@ def _unsendable(case: Case) -> Iterator[str]:
 
 
 class _PlainPickler(pickle.Pickler):
-    """Sends objects other than values by reference."""
-
     def reducer_override(self, obj: Any) -> Any:
         return packed(obj) if isinstance(obj, RelativeInstant) else NotImplemented
 
@@ -351,7 +341,7 @@ _LOCK_TYPES: Final = (type(threading.Lock()), type(threading.RLock()))
 
 @cache
 def _singletons(module: str) -> dict[int, str]:
-    """The names of instances, by id, that a user's importable module holds of its own classes."""
+    """The names, by id, of instances of its own classes in a user's module."""
     found = sys.modules.get(module)
     if found is None or module in ("__main__", "builtins") or module in _MODULES or not _is_found(module, found):
         return {}
@@ -363,13 +353,12 @@ _PICKLER: Final = _pickler()
 _MODULES: Final[dict[str, str | None]] = {}
 """User modules that the child cannot import by name: their files, or None to send by value."""
 _FOUND: Final[set[str]] = set()
-"""User modules that the child can import."""
 _LOOKED_AT: Final[set[str]] = set()
 
 
 @contextmanager
 def _pickled_by_value(*, by_value: bool) -> Iterator[dict[str, str]]:
-    """Within the block some modules' functions are sent by value; yields the files that the child
+    """Send functions of some modules by value in the block; yields the files that the child
     loads.
     """
     for name in sys.modules.keys() - _LOOKED_AT:
@@ -392,8 +381,8 @@ def _pickled_by_value(*, by_value: bool) -> Iterator[dict[str, str]]:
 
 
 def _is_library(name: str, module: ModuleType) -> bool:
-    """Whether it belongs to the standard library, an installed package, or tidegate; cloudpickle
-    handles `__main__`.
+    """A module of the standard library, an installed package, or tidegate; cloudpickle handles
+    `__main__`.
     """
     file = getattr(module, "__file__", None)
     is_ours = name.partition(".")[0] in ("tidegate", "tidegate_adapters", "__main__", "__mp_main__")

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _SIZE: Final = struct.Struct(">Q")
 _WORK_S: Final = 120
-"""The timeout of a message."""
 _PACKAGE: Final = "tidegate.sim"
 
 
@@ -45,7 +44,6 @@ def read_message(pipe: IO[bytes]) -> bytes | None:
 
 
 def cached(function: Callable[..., object], maxsize: int | None, typed: bool) -> Callable[..., object]:
-    """An empty cache of functools."""
     return lru_cache(maxsize, typed)(function)
 
 
@@ -89,7 +87,7 @@ def main() -> None:
 
 @final
 class _Lazy(ModuleType):
-    """A package whose code runs on the first access to a name of it; its modules can be imported
+    """A package whose code runs on the first access to a name; its modules can be imported
     before.
     """
 
@@ -132,6 +130,5 @@ class _Files:
         self.files: dict[str, str] = {}
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG002
-        """The spec of such a module."""
         file = self.files.get(name)
         return None if file is None else spec_from_file_location(name, file)

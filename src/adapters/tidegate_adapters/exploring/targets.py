@@ -47,11 +47,7 @@ _TO_NAME_IT: Final = "go to the directory where it was recorded, or name the sce
 @final
 @attrs.frozen(eq=False)
 class Target:
-    """A scenario and its identity.
-
-    Attributes:
-        identity: Its name, or `path.py:attr`; a trace records it.
-    """
+    """A scenario and its identity: its name, or `path.py:attr`."""
 
     identity: str
     scenario: Scenario
@@ -81,7 +77,6 @@ def select(
     Raises:
         Misuse: A scenario does not exist, or cannot be loaded.
         NothingSelectedError: No scenario matches.
-        CodeRaisedError: The user's function raised an error.
     """
     given = tuple(texts)
     if not given:  # or what ships need not be loaded
@@ -106,7 +101,7 @@ def one(text: str) -> Target:
 
     Raises:
         Misuse: There is none, or more than one, or it cannot be loaded.
-        CodeRaisedError: The user's function raised an error.
+        CodeRaisedError: The user's function that makes it raised.
     """
     match _named(text):
         case (only,):
@@ -117,11 +112,8 @@ def one(text: str) -> Target:
 
 
 def recorded(identity: str) -> Target:
-    """The scenario that a trace names, if it ships or lies beneath the current directory.
-
-    Raises:
-        Misuse: It lies elsewhere, or see `one`.
-        CodeRaisedError: The user's function raised an error.
+    """The scenario that a trace names, if it ships or lies beneath the current directory; raises as
+    `one`.
     """
     test, attribute = TEST.fullmatch(identity), _ATTRIBUTE.fullmatch(identity)
     module = test["file"] if test else attribute["module"] if attribute else ""
@@ -143,19 +135,10 @@ def recorded(identity: str) -> Target:
 
 
 def there(text: str) -> tuple[tuple[Target, ...], tuple[str, ...]]:
-    """The scenarios of a file, or those that the text names.
+    """The scenarios of a file, or those that the text names; and functions of the file that may
+    make more but lack the annotation.
 
-    Args:
-        text: `path.py`, or as for `one`.
-
-    Returns:
-        The scenarios; and the functions that may make more but lack the annotation. They are not
-            called, because they may do
-        anything.
-
-    Raises:
-        Misuse: The file or scenario does not exist, or cannot be loaded.
-        CodeRaisedError: The user's function raised an error.
+    Those functions are not called, because they may do anything. Raises as `one`.
     """
     if not text.endswith(".py"):
         return _named(text), ()
@@ -216,7 +199,6 @@ def _named(text: str) -> tuple[Target, ...]:
 
 
 def _is_shipped(text: str) -> bool:
-    """Whether it names a shipped scenario or one of its scopes."""
     return ":" not in text and not text.endswith(".py") and text.partition("@")[0] in catalogue.CATALOGUE
 
 
@@ -345,7 +327,6 @@ def takes_nothing(make: Callable[..., object]) -> bool:
 
 
 def _offers(module: ModuleType) -> str:
-    """The attributes of the module that can be a target."""
     found = _offered(module)
     return (
         f"found there: {_listed(found)}" if found else "found there: no scenario, and no function that could make one"

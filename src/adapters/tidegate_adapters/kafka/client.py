@@ -671,7 +671,7 @@ _FORBIDDEN: Final = (errors.TransactionalIdAuthorizationFailed,)
 
 
 def transaction_failure(error: BaseException) -> CommitFailure:
-    """aiokafka's sender wraps its fatal error in another one."""
+    """The fatal error of aiokafka's sender is wrapped in another one."""
     at: BaseException | None = error
     while at is not None:
         if isinstance(at, _FENCED):

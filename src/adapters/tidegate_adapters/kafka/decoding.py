@@ -29,7 +29,7 @@ class Found(NamedTuple):
 
 
 def is_undecodable(error: BaseException) -> bool:
-    """aiokafka in pure Python reports such a record as corrupt."""
+    """In pure Python, aiokafka reports such a record as corrupt."""
     return isinstance(error, UnicodeDecodeError) or (
         isinstance(error, errors.CorruptRecordException) and isinstance(error.__cause__, UnicodeDecodeError)
     )

@@ -1,8 +1,7 @@
 """One life of a worker in its group: from the start of its client until it has left.
 
-`tidegate.consumer.worker` decides what to do, and in which order;
-`tidegate_adapters.runtime.reducers` executes it. This module maps commands to Kafka calls, and
-callbacks of client and clock to events.
+`tidegate.consumer.worker` decides what to do; `tidegate_adapters.runtime.reducers` executes it.
+This module maps commands to Kafka calls, and callbacks of client and clock to events.
 
     command           execution                                reply -> event
     Work              `handler_calls`, on a runner             WorkReported, or WorkFailed
@@ -19,17 +18,17 @@ callbacks of client and clock to events.
 
 Its parts, each with a state of its own:
 
-    `lifecycle`           the state machine, its tasks, and the error that it ends with
+    `lifecycle`           the state machine, its tasks, and its final error
     `assignment`          partitions, generations and read positions; which topics exist
     `static_membership`   whether another member has taken its name
-    `poll_loop`           its polls, one after the other
+    `poll_loop`           its polls
     `commits`             its commits and their replies
     `handler_calls`       its handlers
     `member_status`       its health and metrics
 
-A revocation without a generation means that the partitions are lost. A static member
-(`group_instance_id`) that the group has removed asks, BEFORE its client rejoins, whether another
-member has that name. If so it ends and its client does not rejoin, which would take the name back.
+A revocation without a generation means that the partitions are lost. A removed static member
+(`group_instance_id`) asks, BEFORE its client rejoins, whether another member has its name. If so it
+ends without rejoining, which would take the name back.
 """
 
 from __future__ import annotations

@@ -155,35 +155,34 @@ class WorkerSettings:
         topics: Names of topics, and patterns that begin with `^`.
         bootstrap: `host:port`, several separated by commas.
         group: The consumer group.
-        consumer: The rules of the consumer; `concurrency` sets its number of executors.
-        options: More options of the client; never shown, because a password may be among them.
+        consumer: The rules of the consumer; `concurrency` sets its executors.
+        options: More options of the client; never shown, because they may include a password.
         concurrency: How many handlers run at a time in this process.
         timeout: An async handler that takes longer is cancelled and fails; None for no limit.
         undecodable: The policy for a record that `decode` rejects, or with a header name that is
             not UTF-8.
-        start_time: Where a partition without a committed position starts: at the first record that
-            is not older. Without it
-            the option `auto_offset_reset` decides: "earliest" (here the default), "latest" or
-                "none", an error. A group with
-            a committed position resumes at the first remaining record from there on.
+        start_time: A partition without a committed position starts at the first record that is not
+            older. Without it the
+            option `auto_offset_reset` decides: "earliest" (here the default), "latest" or "none",
+                an error. A group with a
+            committed position resumes at the first remaining record from there on.
         start_offsets: The same, at an offset, for some partitions.
-        dead_letter: The topic of dead letters, in which `{topic}` stands for that of the record;
-            None for none. See
-            `tidegate.sinks.dead_records` for what is written.
-        stalled_after: A partition with unfinished work that makes no progress for so long makes the
-            worker unhealthy.
+        dead_letter: The dead-letter topic, in which `{topic}` stands for the record's; None for
+            none. See
+            `tidegate.sinks.dead_records` for the content.
+        stalled_after: A partition with unfinished work and no progress for so long makes the worker
+            unhealthy.
         metrics_port: The port of `/metrics` and `/health`; 0 for any free port, None for no server.
         metrics_host: The address to listen on, loopback by default; there is no authentication.
         leave: How long leaving the group may take after the drain.
-        grace: Time from the stop until the process is killed, as in Kubernetes by default; a drain
-            and leaving must take less.
+        grace: Time from the stop until the process is killed; a drain and leaving must take less.
         exactly_once: Handlers' replies and dead letters go into one Kafka transaction with the
             position that covers their
-            record: a `read_committed` reader sees the replies of each record once, whatever fails.
-                All members of the group
-            must set it (`tidegate.consumer.transactions`).
-        observer_failures_max: After so many consecutive failures the worker stops calling an
-            observer or recording; None for never.
+            record: a `read_committed` reader sees the replies of each record once. All members of
+                the group must set it
+            (`tidegate.consumer.transactions`).
+        observer_failures_max: An observer or recording with so many consecutive failures is not
+            called again; None for never.
     """
 
     topics: tuple[str, ...]

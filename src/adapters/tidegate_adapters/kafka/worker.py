@@ -1,10 +1,10 @@
 """A Kafka worker: it executes the commands of `tidegate.consumer.worker` and decides nothing
 itself.
 
-The worker calls the user's async function with bounded concurrency. Records complete out of order.
-Commits run in the background, with the work done beyond the position; polling never waits for one.
-A revocation waits until in-flight records have ended and are committed, or until the drain time is
-over. Delivery is at least once: user code must tolerate repetition.
+Handlers run with bounded concurrency, and records complete out of order. Commits run in the
+background, with the work done beyond the position; polling never waits for one. A revocation waits
+until in-flight records have ended and are committed, or until the drain time is over. Delivery is
+at least once: user code must tolerate repetition.
 
 This module holds the arguments of a worker and its public life cycle.
 `tidegate_adapters.kafka.member` acts in the group, `handler_calls` and `handlers` call user code,
@@ -12,12 +12,12 @@ and `producer` sends.
 
 User code may raise anything. CancelledError and other exceptions outside `Exception` fail their
 record. After SystemExit and KeyboardInterrupt the worker drains, commits, leaves its group, and
-raises them. The worker logs an observer or recording that raises, and loses no record.
+raises them. An observer or recording that raises is logged, and no record is lost.
 
 Times depend on each other. A revocation drains for `PartitionRules.drain`. The group waits for
-`rebalance_timeout_ms`, whose default covers that. Its clock starts with the rebalance, which a
-member notices at its next heartbeat. A stop takes a drain plus up to `leave`; their sum must be
-less than `grace`, when the supervisor kills the process.
+`rebalance_timeout_ms`, by default long enough, from the start of the rebalance, which a member
+notices at its next heartbeat. A stop takes a drain plus up to `leave`, less than `grace`, when the
+supervisor kills the process.
 """
 
 from __future__ import annotations

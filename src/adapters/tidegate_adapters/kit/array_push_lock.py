@@ -79,11 +79,7 @@ class LockBusy(TidegateError):  # noqa: N818  it says what happened
 
 @final
 class HeldLock:
-    """A lock that is held.
-
-    Attributes:
-        claim: The first entry of the array.
-    """
+    """A lock that is held; `claim` is the first entry of the array."""
 
     def __init__(self, lock: ClaimedRecord, claim: str, margin: Duration) -> None:
         self.claim, self._lock = claim, lock
@@ -92,7 +88,7 @@ class HeldLock:
 
     @property
     def left(self) -> timedelta:
-        """For how long it is held; 0 once it is lost."""
+        """The time until it expires; 0 once it is lost."""
         return max(timedelta(0), timedelta(seconds=self._until - time.monotonic()))
 
     def check(self) -> None:
@@ -127,14 +123,14 @@ def array_push_lock(
         collection: The collection of the records, found by their field `invocation_id`.
         key: The record's id.
         attempts: How often to try, and to repeat unanswered requests; None for any number.
-        pauses: The delays in between; by default 50 ms, doubled up to 10 s, as other services do.
+        pauses: The delays; by default 50 ms, doubled up to 10 s, as in other services.
         stale: The age at which others clear a claim: the same for all.
         margin: How much earlier the block stops; more than clocks differ by.
 
     Raises:
         LockBusy: Others were first at every attempt.
         LockLost: It was lost before the block ended.
-        Misuse: The record is missing, or an argument is of the wrong type or out of range.
+        Misuse: The record is missing, or an argument is invalid.
         Failure: The store did not answer, or refused.
     """
     lock, early = _checked(store, collection, key, attempts, pauses, stale, margin)
@@ -192,7 +188,6 @@ async def array_push_lock_async(
 
 
 def _noted(note: Note) -> None:
-    """The log does not show another's claim."""
     assert note.name == UNREADABLE
     _LOG.error("the time of another's claim cannot be read: it is cleared")
 

@@ -13,15 +13,13 @@ lease is lost.
         async with term as held:                   # again after the lease is lost
             await plan(held.epoch)
 
-The holder is a candidate (`tidegate.leases.election`), run by `tidegate_adapters.runtime.reducers`:
-it takes the lease when it may, renews it beside the block, and releases it after the block. A sync
-block's lease lives in a thread of its own.
+The holder is a candidate (`tidegate.leases.election`): it takes the lease when it may, renews it
+beside the block (for a sync block in a thread of its own), and releases it once the block has
+ended.
 
-    the block ends         the lease is released, once all of the block has ended
-    the lease is lost      an async block is cancelled, again each second until it ends, and the
-        `with` raises `LeaseLost`; in a
-        sync block the next `held.check()` raises it
-    no reply from a store  the block continues until its own time is over, then the lease is lost
+When the lease is lost, an async block is cancelled, again each second until it ends, and the `with`
+raises `LeaseLost`. In a sync block the next `held.check()` raises it. Without replies from the
+store the block continues until its own time is over.
 
 The candidate retries until the lease is lost. It logs the first unanswered request as debug, the
 next ones as warnings, and a lost lease as an error.
@@ -33,8 +31,7 @@ took the lease, so it stops before another candidate may take it (laws LE6, EL1)
 Known not to work:
 
     - A sync block that never checks continues after the loss; only its fenced writes are refused.
-    - An async block that never awaits cannot be cancelled, and its lease cannot be renewed: `check`
-      in between.
+    - An async block that never awaits can be neither cancelled nor renewed: `check` in between.
     - The monotonic clock stops while the machine sleeps.
 """
 
@@ -92,14 +89,11 @@ from tidegate_adapters.runtime.reducers import Call, Job, Runtime, as_failure
 _LOOP: Final = ClockName("loop")
 _LOG: Final = logging.getLogger(__name__)
 _AGAIN_S: Final = 1.0
-"""A cancelled block that still runs after this time, for example to clean up, is cancelled
-again.
-"""
+"""The delay before a block that still cleans up is cancelled again."""
 _RELEASE_S: Final = 10.0
-"""The timeout of a release; afterwards the lease expires by its TTL."""
+"""After this time the lease is left to its TTL."""
 _TERMS: Final = Terms()
 Asked: TypeAlias = Callable[[Program[object]], Awaitable[object]]
-"""Runs a program on the store."""
 
 
 @final
@@ -117,8 +111,7 @@ class Held:
     """A lease that is held.
 
     Attributes:
-        key: Its id.
-        epoch: Its fencing token: higher than all before it. Hand it to whatever the lease protects.
+        epoch: Its fencing token, higher than all before it. Pass it to whatever the lease protects.
     """
 
     def __init__(self, key: str, epoch: int, leads: Callable[[], Leads | DoesNotLead]) -> None:
@@ -126,7 +119,7 @@ class Held:
 
     @property
     def left(self) -> timedelta:
-        """How long it is held if it is not renewed any more; 0 once it is lost."""
+        """The time until it expires without a renewal; 0 once it is lost."""
         found = self._leads()
         return timedelta(microseconds=found.left if isinstance(found, Leads) and found.epoch == self.epoch else 0)
 
@@ -165,15 +158,15 @@ def lease(
         store: Executes operations, from any thread: a `Mongo`, or an `Embedded`.
         key: The lease's id; a missing record is created.
         terms: The TTL and the renewal interval.
-        patience: How long to wait for the lease, store requests included; None for any time.
+        patience: How long to wait for the lease; None for any time.
         collection: The collection of the leases.
         holder: The holder's name, for people.
-        pauses: The delays between attempts to create the record; `terms` governs the lease itself.
+        pauses: The delays between attempts to create the record.
 
     Raises:
         LeaseBusy: It was not available in time.
         LeaseLost: It was lost before the block ended.
-        Misuse: An argument is of the wrong type or out of range.
+        Misuse: An argument is invalid.
         Failure: The record could not be created within `pauses`, or the store refuses.
     """
     check_callable(store, "a store", "hand in Mongo(client, database)")
@@ -245,17 +238,15 @@ def leader(
     holder: str = "holder",
     pauses: Pauses = PAUSES,
 ) -> Generator[AbstractContextManager[Held], None, None]:
-    """Lead term after term: enter each by `with`, in a `for` over all.
+    """Lead term after term: enter each by `with`, in a `for` over all; the other arguments are
+    those of `lease`.
 
     A term waits for the lease without limit. If the lease is lost, the next `held.check()` ends the
     block, the `with` raises no error, and another term follows under a higher epoch. If the block
-    ends by itself, no term follows. Args as for `lease`.
-
-    Yields:
-        The next term; enter it once.
+    ends by itself, no term follows.
 
     Raises:
-        Misuse: An argument is of the wrong type or out of range; raised on entering a term.
+        Misuse: An argument is invalid; raised on entering a term.
     """
     campaign = _Campaign(key)
     while campaign.goes_on():
@@ -271,14 +262,7 @@ def leader_async(
     holder: str = "holder",
     pauses: Pauses = PAUSES,
 ) -> Generator[AbstractAsyncContextManager[Held], None, None]:
-    """`leader` for an event loop; a lost lease cancels the block: `async with term as held`.
-
-    Yields:
-        The next term; enter it once.
-
-    Raises:
-        Misuse: As `leader`.
-    """
+    """`leader` for an event loop; a lost lease cancels the block: `async with term as held`."""
     campaign = _Campaign(key)
     while campaign.goes_on():
         begin = lease_async(store, key, terms=terms, collection=collection, holder=holder, pauses=pauses)
@@ -287,8 +271,6 @@ def leader_async(
 
 @final
 class _Campaign:
-    """Another term follows if the last lease was lost."""
-
     def __init__(self, key: str) -> None:
         self._key, self._is_on = key, True
 
@@ -344,9 +326,7 @@ class _Tenancy:
 
     @asynccontextmanager
     async def held(self, asked: Asked, on_lost: Callable[[], object] = bool) -> AsyncGenerator[Held, None]:
-        """Hold the lease around a block of this event loop; calls `on_lost` at once when it is
-        lost.
-        """
+        """Hold the lease around a block of this event loop; `on_lost` is called at once."""
         self._asked, self._on_lost, self._loop = asked, on_lost, asyncio.get_running_loop()
         self._epoch: asyncio.Future[int] = self._loop.create_future()
         self._ended = asyncio.Event()
@@ -377,7 +357,7 @@ class _Tenancy:
             ) from None
 
     async def _stopped(self) -> None:
-        """Release the lease; after a timeout its TTL applies."""
+        """After a timeout the TTL applies."""
         self._runtime.tell(StopRequested(self._now()))
         try:
             with suppress(TimeoutError):
@@ -410,7 +390,7 @@ class _Tenancy:
         self._runtime.tell(TimerFired(self._now()))
 
     async def _answer(self, request: Look | Swap) -> object:
-        """The store's reply; a permanent error goes to the waiter for the lease."""
+        """A permanent error goes to the waiter for the lease."""
         try:
             answer = await self._asked(ask(self._collection, self._key, request))
         except Exception as error:
@@ -433,13 +413,13 @@ class _Tenancy:
 
 
 async def _prepared(collection: str, key: str, pauses: Pauses) -> None:
-    """Create the record of the lease; retries until its outcome is known."""
+    """Retries until its outcome is known."""
     await repeat(partial(insert_new, collection, new_lease(key)), None, pauses)
 
 
 @final
 class _Released(BaseException):
-    """Ends what a program asks on in a thread for somebody who has gone."""
+    """Ends a program in a thread whose waiter is gone."""
 
 
 @final

@@ -11,12 +11,10 @@ The programs of `tidegate.payloads.uploads`, which the simulator explores, make 
 This module reads sources, compresses, and checks what it reads back.
 
 A payload of up to `threshold` bytes is part of its record. A larger one is cut into blocks of
-`chunk_bytes`, each compressed by itself and readable alone. Each chunk has a digest, and the whole
-a length and a digest: `open` yields only what was put, and raises before its end if bytes are
-missing.
+`chunk_bytes`, each compressed alone. Digests of each chunk and of the whole guarantee that `open`
+yields only what was put, and raises if bytes are missing.
 
-A replaced payload keeps its old chunks for readers; call `sweep` now and then to remove them once
-they are old enough.
+A replaced payload keeps its old chunks for readers; call `sweep` now and then to remove them.
 """
 
 from __future__ import annotations
@@ -85,8 +83,6 @@ _DAY: Final = timedelta(days=1)
 _Calls: TypeAlias = Mapping[str, Callable[..., Any]]
 _NO_CALLS: Final[_Calls] = MappingProxyType({})
 _END: Final = object()
-"""Marks the end of a source."""
-
 Piece: TypeAlias = bytes | bytearray | memoryview
 Source: TypeAlias = Piece | BinaryIO | Iterable[Piece]
 """Bytes, a binary file, or an iterable of bytes."""
@@ -105,7 +101,7 @@ class PayloadAbsent(TidegateError, KeyError):  # noqa: N818  it says what is so
 
 @final
 class PayloadDamaged(TidegateError):  # noqa: N818
-    """What is stored is not what was stored; the message shows nothing of it."""
+    """The stored bytes are not those that were put; the message shows none of them."""
 
 
 @final
@@ -170,12 +166,12 @@ def _refusal(refused: Refused, key: str | None) -> TidegateError:
 
 _Pack: TypeAlias = Callable[[Piece], bytes]
 _Unpack: TypeAlias = Callable[[bytes, int], bytes]
-"""The argument after the bytes is the maximal size; a longer result means that there is more."""
+"""The second argument is the maximal size; a longer result means that there is more."""
 
 
 @final
 class _NotPackedError(Exception):
-    """These bytes are not the output of the codec."""
+    """The bytes are not the output of the codec."""
 
 
 def _zlib() -> tuple[_Pack, _Unpack]:
@@ -229,7 +225,7 @@ _CODECS: Final[Mapping[str, Callable[[], tuple[_Pack, _Unpack]]]] = {"none": _no
 
 @final
 class _Intake:
-    """The blocks read but not stored yet, with the length and digest so far."""
+    """Blocks read but not stored yet."""
 
     def __init__(self, settings: _Settings) -> None:
         self._pack, _ = _CODECS[settings.codec]()
@@ -309,8 +305,6 @@ def _pieces(source: object) -> Iterator[object]:
 
 @final
 class _Outlet:
-    """Checks the content that is read."""
-
     def __init__(self, key: str, content: Content) -> None:
         self._payload, self._content = f"the payload {shown(key)}", content
         if content.codec not in _CODECS:
@@ -331,7 +325,6 @@ class _Outlet:
         return raw
 
     def end(self) -> None:
-        """Raise if bytes are missing."""
         if self._left or self._digest.hexdigest() != self._content.digest:
             raise _damaged(self._payload, "it is not of the length or the digest that its record says")
 
@@ -427,7 +420,6 @@ class Payloads(_Stored[MongoClient[Any]]):
 
     Args:
         client: As for `tidegate_adapters.mongo.Mongo`.
-        database: The database of the collections.
         records: The collection of the records, one per key.
         chunks: The collection of the chunks.
         threshold: The largest payload, in bytes, stored in its record; 15 MiB at most.
@@ -435,7 +427,6 @@ class Payloads(_Stored[MongoClient[Any]]):
         codec: "zlib", "zstd" (`pip install 'tidegate[zstd]'`) or "none". Records name their codec,
             so it may change.
         attempts: How often to try each step; None for any number.
-        pauses: The delays in between.
 
     Raises:
         Misuse: An argument is invalid.
@@ -445,15 +436,13 @@ class Payloads(_Stored[MongoClient[Any]]):
     _store_kind = Mongo
 
     def put(self, key: str, source: Source) -> None:
-        """Put a payload under a key, atomically for readers.
+        """Put a payload under a key, atomically for readers and concurrent calls.
 
-        If `source` raises, that error is raised and the payload stays as it was. Of concurrent
-        calls, one is the last.
+        If `source` raises, so does this, and the payload stays as it was.
 
         Args:
             key: Up to 1,024 bytes of UTF-8.
-            source: Bytes, a binary file, or an iterable of bytes; read once, from its current place
-                to its end.
+            source: Read once, from its current place to its end.
 
         Raises:
             Misuse: An argument is of the wrong type.
@@ -483,7 +472,7 @@ class Payloads(_Stored[MongoClient[Any]]):
         """The whole payload of a key; retries if it is replaced meanwhile.
 
         Raises:
-            PayloadAbsent: It is missing; also a KeyError.
+            PayloadAbsent: Also a KeyError.
             PayloadDamaged: The stored bytes are not those that were put.
             PayloadReplaced: It was replaced and swept during each attempt.
             PayloadUnsettled: Too many attempts got no reply.
@@ -495,16 +484,12 @@ class Payloads(_Stored[MongoClient[Any]]):
         return gathered.whole()
 
     def open(self, key: str) -> Iterator[bytes]:
-        """The payload of a key, one chunk at a time.
-
-        All chunks come from the same `put`, even if another one follows meanwhile. Each chunk is
-        checked, and the whole before the iteration ends.
+        """The payload of a key, one checked chunk at a time, all of the same `put`.
 
         Raises:
-            PayloadAbsent: It is missing; raised at once.
-            PayloadReplaced: It was replaced, and a sweep did not wait for the reader; raised during
-                iteration, like the errors
-                of `get`.
+            PayloadAbsent: Raised at once.
+            PayloadReplaced: A sweep did not wait for the reader; raised during iteration, like the
+                errors of `get`.
         """
         _check_key(key)
         found = self._run(key, find(self._settings.store, key))
@@ -519,10 +504,7 @@ class Payloads(_Stored[MongoClient[Any]]):
         outlet.end()
 
     def delete(self, key: str) -> bool:
-        """Delete the payload of a key; current readers may continue until a sweep.
-
-        Returns:
-            False if it is missing.
+        """Delete the payload of a key, if there is one; current readers may continue until a sweep.
 
         Raises:
             PayloadUnsettled: Too many attempts got no reply; it may be deleted.
@@ -545,9 +527,6 @@ class Payloads(_Stored[MongoClient[Any]]):
             older_than: An upload without a new chunk for so long is dead; replaced chunks stay so
                 long for readers. By the
                 server's clock.
-
-        Returns:
-            The number of records with dead uploads, and of uploads whose chunks were removed.
 
         Raises:
             PayloadUnsettled: Too many attempts got no reply; call it again.
@@ -647,9 +626,8 @@ class AsyncPayloads(_Stored[AsyncMongoClient[Any]]):
 
 @final
 class _Aside:
-    """One thread beside the event loop for all of a payload; it ends when nobody has this any more.
-
-    Of what is made and freed in several threads each would keep some: the allocator of glibc has an arena for each.
+    """One thread for all of a payload: several would each keep freed memory, because glibc's
+    allocator has an arena for each.
     """
 
     def __init__(self) -> None:

@@ -136,11 +136,10 @@ class Rules:
     """The limits for the calls of a kit.
 
     Attributes:
-        retries: Attempts, delays and jitter; `attempts_max=None` for any number. No cron.
+        retries: Attempts, delays and jitter; no cron.
         attempt: The timeout of one attempt.
         deadline: The timeout of a call; None for that of the policy.
         budget: The retries of all calls together.
-        breaker: When to stop trying because no reply arrives.
     """
 
     retries: Policy = RETRIES
@@ -179,8 +178,7 @@ class _Shared:
     def begun(self, *, is_retry: bool) -> int | Refused | NotApplied:
         """The era for an attempt, or why it is not sent.
 
-        While the circuit is open a new call fails at once; an earlier one waits as after any
-        failure.
+        While the circuit is open a new call fails at once; an earlier one waits.
         """
         with self._lock:
             paid = pay(self.rules.budget, self._tokens) if is_retry else None
@@ -207,14 +205,13 @@ def _now() -> Instant:
 
 @final
 class _Bounds:
-    """The limits of one call. An effect that exceeds them is refused, so the program ends with what
-    it knows.
+    """The limits of one call. An effect beyond them is refused, so the program ends with what it
+    knows.
 
     Attributes:
         may_count: A step of an increment was done, or may have been.
         failures: The number of attempts that failed in transit.
-        resent: The number of requests that the driver resent by itself.
-        has_failed: Whether the last attempt failed.
+        resent: The number of the driver's own retries.
         stopped: Why the call stopped sending.
         last: The last failure, for people.
     """
@@ -240,7 +237,6 @@ class _Bounds:
 
     @property
     def patience(self) -> float:
-        """The timeout of the attempt, in seconds."""
         attempt = duration(self._shared.rules.attempt)
         return (attempt if self._until is None else max(1, min(attempt, self._until - _now()))) / SECOND
 
@@ -255,8 +251,8 @@ class _Bounds:
 
     @contextmanager
     def counting(self) -> Generator[None, None, None]:
-        """Count the driver's own retries in the block: an effect is one command, apart from those
-        for indexes.
+        """Count the driver's own retries: an effect is one command, apart from those for
+        indexes.
         """
         sent: list[str] = []
         earlier = SENT.set(sent)
@@ -267,7 +263,7 @@ class _Bounds:
             self.resent += max(0, sum(name in _COMMANDS for name in sent) - 1)
 
     def fits(self, pause: Sleep) -> bool:
-        """Whether there is time for a pause; if not, the call sends no more."""
+        """If there is no time for the pause, the call sends no more."""
         if self._until is None or self._until - _now() > pause.duration:
             return True
         self._until = _now()
@@ -280,7 +276,7 @@ class _Bounds:
 @final
 @attrs.frozen
 class _Ask:
-    """A call on a collection of either kind of client, and how to read its reply or error."""
+    """A driver call, and how to read its reply or error."""
 
     send: Callable[[Any], Any]
     reply: Callable[[Any], object]
@@ -303,7 +299,7 @@ def _failing(client: MongoClient[Any] | AsyncMongoClient[Any], ask: _Ask) -> Gen
 @final
 @attrs.frozen
 class _Order(Generic[T]):
-    """A call of the kit: its program, and the driver calls that the program makes.
+    """A call of the kit: its program, and the program's driver calls.
 
     Attributes:
         ended: Maps the program's result or refusal to the outcome.
@@ -364,7 +360,7 @@ _NO_TIME: Final = Timestamp(0, 0)
 
 
 def _encoded(given: Mapping[str, Any], codec: bson.CodecOptions[Any], what: str) -> bytes:
-    """The driver itself would raise many kinds of errors, while sending."""
+    """The driver would raise many kinds of errors, while sending."""
     try:
         return bson.encode(given, codec_options=codec)
     except (*DRIVER_ERRORS, TypeError, ValueError, RecursionError) as error:
@@ -633,15 +629,14 @@ class _SyncCalls(_Calls[MongoClient[Any]]):
 class Kit:
     """Writes of application code that survive the network; callable from any thread.
 
-    Each method returns `Done`, `NotDone` or `Unknown`. It raises only for misuse and for a server
-    outside a replica set.
+    Each method returns `Done`, `NotDone` or `Unknown`. It raises Misuse for an invalid name or a
+    value without a BSON form, and an error for a server outside a replica set. `key` is the `_id`,
+    or the value of the unique field `by`.
 
     Args:
         client: Best from `tidegate_adapters.mongo.connect`. Make one kit for each client and
             database: its calls share the
             retry budget and the circuit.
-        database: The database of the collections.
-        rules: Limits of the calls.
 
     Raises:
         Misuse: The client is of the wrong kind, uses unacknowledged writes, or retries writes
@@ -653,12 +648,7 @@ class Kit:
         self._calls = _SyncCalls(client, database, rules)
 
     def insert(self, collection: str, document: MutableMapping[str, Any]) -> Sent[None]:
-        """Insert a document under the caller's id.
-
-        Args:
-            collection: The collection.
-            document: As for pymongo. It gets an `_id` if it has none, so that the same document can
-                be sent again.
+        """Insert a document; it gets an `_id` if it has none, so that it can be sent again.
 
         Returns:
             `Done` if it is there, also from an earlier call; `NotDone` if this call has not
@@ -666,94 +656,54 @@ class Kit:
             another document has the id; otherwise `Unknown`.
 
         Raises:
-            Misuse: It has no BSON form or a timestamp without a time, or the collection name is
-                invalid.
+            Misuse: It has no BSON form, or a timestamp without a time.
         """
         return at_once(self._calls.insert(collection, document))
 
     def find_one(self, collection: str, key: object, *, by: str = "_id") -> Done[Any] | NotDone:
         """Read one document.
 
-        Args:
-            collection: The collection.
-            key: The `_id`, or the value of the field `by`.
-            by: The field of the unique key.
-
         Returns:
             `Done` with the document, or None if it is missing; else `NotDone`.
-
-        Raises:
-            Misuse: The key has no BSON form, or a name is invalid.
         """
         return at_once(self._calls.find_one(collection, key, by=by))
 
     def set_fields(self, collection: str, key: object, fields: Mapping[str, Any], *, by: str = "_id") -> Sent[int]:
-        """Set fields of one document (`$set`). A retry overwrites concurrent changes.
-
-        Args:
-            collection: The collection.
-            key: The `_id`, or the value of the field `by`.
-            fields: The new values by field, or by dotted path.
-            by: The field of the unique key.
+        """Set fields, by name or dotted path, of one document (`$set`). A retry overwrites
+        concurrent changes.
 
         Returns:
             `Done` with the number of documents that the last attempt matched, 1 or 0; `NotDone`, or
                 `Unknown`.
 
         Raises:
-            Misuse: The key or a field has no BSON form, the fields are empty or contain the key, or
-                a name is invalid.
+            Misuse: The fields are empty or contain the key.
         """
         return at_once(self._calls.set_fields(collection, key, fields, by=by))
 
     def upsert(self, collection: str, key: object, fields: Mapping[str, Any], *, by: str = "_id") -> Sent[None]:
-        """Like `set_fields`, but inserts a missing document.
-
-        Args:
-            collection: The collection.
-            key: The `_id`, or the value of the field `by`.
-            fields: The new values by field, or by dotted path.
-            by: The field of the unique key. Without a unique index, two concurrent upserts insert
-                two documents.
-
-        Raises:
-            Misuse: As `set_fields`.
+        """Like `set_fields`, but inserts a missing document. Without a unique index on `by`, two
+        concurrent upserts insert two.
         """
         return at_once(self._calls.upsert(collection, key, fields, by=by))
 
     def delete(self, collection: str, key: object, *, by: str = "_id") -> Sent[int]:
-        """Delete the document of a key.
-
-        Args:
-            collection: The collection.
-            key: The `_id`, or the value of the field `by`. A document inserted under it meanwhile
-                may be deleted, too.
-            by: The field of the unique key.
+        """Delete the document of a key, possibly also one inserted under it meanwhile.
 
         Returns:
             `Done` if it is gone, with the number that the last attempt deleted; `NotDone`, or
                 `Unknown`.
-
-        Raises:
-            Misuse: The key has no BSON form, or a name is invalid.
         """
         return at_once(self._calls.delete(collection, key, by=by))
 
     def delete_many(self, collection: str, where: Mapping[str, Any]) -> Sent[int]:
-        """Delete all documents that match.
-
-        Args:
-            collection: The collection.
-            where: The filter, as for pymongo; `{}` for all.
+        """Delete all documents that match a pymongo filter; `{}` for all.
 
         Returns:
             `Done` if all are gone, with the number that the last attempt deleted; `NotDone` if none
                 was deleted; or `Unknown`,
             also if the server refuses a filter with an expression (`$expr`, `$where`), which may
                 fail halfway.
-
-        Raises:
-            Misuse: The filter has no BSON form, or the collection name is invalid.
         """
         return at_once(self._calls.delete_many(collection, where))
 
@@ -782,12 +732,8 @@ class Kit:
         return at_once(self._calls.counted(collection, key))
 
     def sweep(self, collection: str, key: str | None = None) -> Done[None] | NotDone:
-        """Count what callers left behind, at any time; after three sweeps without callers only the
-        count remains.
-
-        Args:
-            collection: The collection of the counters.
-            key: The counter's id; None for all counters with leftovers.
+        """Count what callers left behind, in one counter or all; after three sweeps without callers
+        only the count remains.
 
         Returns:
             `Done`, or `NotDone` if some are left for the next sweep.

@@ -1,7 +1,6 @@
 """Durations of handlers in histogram buckets, for all runtimes.
 
-A duration lasts from the call until the next call may start, so an empty handler shows the cost of
-a call.
+A duration lasts until the next call may start, so an empty handler shows the cost of a call.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ class Handled:
     Attributes:
         done: Records whose handler returned.
         failed: Calls that raised.
-        total_s: The sum of all durations.
         counts: By the buckets of `BOUNDS_S`; the last one is above all bounds.
     """
 
@@ -38,10 +36,7 @@ class Handled:
         self.counts = [0] * (len(BOUNDS_S) + 1)
 
     def add(self, done: int, failed: int, seconds: Sequence[float]) -> None:
-        """Count at least one call.
-
-        If all are below the first bound, it skips the single durations.
-        """
+        """Count at least one call; skips the single durations if all are below the first bound."""
         self.done += done
         self.failed += failed
         self.total_s += sum(seconds)
@@ -64,9 +59,7 @@ class HandlerTimes:
         self._since: dict[Hashable, Instant] = {}
 
     def begin(self, calls: Iterable[Hashable], at: Instant) -> None:
-        """Note the start of calls."""
         self._since.update(dict.fromkeys(calls, at))
 
     def end(self, task: str, calls: Iterable[Hashable], at: Instant) -> None:
-        """Note the end of calls, at least one."""
         self.took[task].add(0, 0, [(at - self._since.pop(each, at)) / SECOND for each in calls])

@@ -1,11 +1,11 @@
-"""A small HTTP server: pages by path, answered from its own threads.
+"""A small HTTP server: pages by path, answered from its own threads, so also while user code blocks
+the event loop.
 
-So it answers while user code blocks the event loop. It serves few readers: operators, Prometheus, a
-platform's health checks. Each page does its own authentication.
+It serves few readers: operators, Prometheus, health checks. Each page does its own authentication.
 
 Idle connections block no other. A connection gets a thread once its header has arrived. At most 32
-connections exist; a new one replaces the one that has waited longest for its request. A request has
-ten seconds in all. A crowd of connections is read in rounds, at most fifty per second.
+exist; a new one replaces the one that has waited longest. A request has ten seconds in all. Crowds
+of connections are read in at most fifty rounds per second.
 
 The server refuses a request whose end is ambiguous (RFC 9112, section 11.2: request smuggling), and
 closes its connection: a Transfer-Encoding, several lengths, a GET with a body, or an unreadable
@@ -41,12 +41,11 @@ _PATIENCE_S: Final = 10.0
 """The timeout for a whole request."""
 _CONNECTIONS_MAX: Final = 32
 _CONTENT_MAX: Final = 64 * 1_024
-"""The largest request body, in bytes."""
 _ROUNDS_APART_S: Final = 0.02
-"""The delay that collects a crowd into one round; each round slows the rest of the process."""
+"""The delay that collects a crowd into one round; each round slows the process."""
 _LINUX: Final = ctypes.PyDLL(None, use_errno=True) if sys.platform == "linux" else None
-"""System calls for a crowd. Those of a socket release the GIL, and regain it only after five
-milliseconds in a busy process: a thousand connections delayed a request by a second.
+"""A socket's own calls release the GIL, and regain it only after five milliseconds in a busy
+process: a thousand connections delayed a request by a second.
 """
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -72,13 +71,13 @@ class Answer(NamedTuple):
 
 
 Page: TypeAlias = Callable[[Asked], Answer]
-"""Makes the response; called in any thread."""
+"""Called in any thread."""
 _NO_PAGES: Final[Mapping[str, Page]] = MappingProxyType({})
 
 
 @final
 class _Heard(RawIOBase):
-    """First replays the bytes read already, then reads from the connection."""
+    """Replays the bytes read already, then reads from the connection."""
 
     def __init__(self, heard: bytes, rest: RawIOBase) -> None:
         self._heard, self._rest = heard, rest
@@ -99,8 +98,8 @@ class _Heard(RawIOBase):
 
 
 class _Server(ThreadingHTTPServer):
-    """A client that leaves before the response is no error. The server closes remaining connections
-    at its end, because browsers keep them open.
+    """A client may leave before the response. The server closes remaining connections at its end,
+    because browsers keep them open.
     """
 
     request_queue_size = 128
@@ -109,15 +108,13 @@ class _Server(ThreadingHTTPServer):
         self.connections: dict[socket.socket, float | None] = {}
         """Since when each connection waits for a request; None while it is answered."""
         self.heard: dict[socket.socket, bytes] = {}
-        """Bytes read from connections that are getting a thread."""
         self._hears: dict[socket.socket, bytearray] = {}
-        """Bytes read from connections without a thread."""
         self._selector, self._ends = PollSelector(), False
         self._room = ctypes.create_string_buffer(_CONTENT_MAX)
         super().__init__(*given)
 
     def serve_forever(self, poll_interval: float = 0.5) -> None:
-        """Accept connections and read their headers; a thread for each would slow the worker."""
+        """A thread for each connection without a header would slow the worker."""
         looks_s = round_s = 0.0
         self.socket.setblocking(False)
         self._selector.register(self, EVENT_READ)
@@ -187,7 +184,6 @@ class _Server(ThreadingHTTPServer):
             self.let_go(connection)
 
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  nobody asks for it
-        """Make room for a connection, and wait for its request."""
         if len(self.connections) >= _CONNECTIONS_MAX:
             waiting = {each: since for each, since in [*self.connections.items()] if since is not None}
             if not waiting:  # all are answered just now
@@ -224,7 +220,6 @@ class _Server(ThreadingHTTPServer):
             connection.shutdown(socket.SHUT_RDWR)
 
     def service_actions(self) -> None:
-        """Close connections whose requests take too long."""
         for each, since in [*self.connections.items()]:
             if since is not None and monotonic() - since > _PATIENCE_S:
                 self.let_go(each)
@@ -257,8 +252,7 @@ def served(
         port: The port; 0 for any free one.
         pages: Handlers of GET.
         posts: Handlers of POST.
-        settings: The prefix of the settings' names, for errors: `metrics` for `metrics_port` and
-            `metrics_host`.
+        settings: The prefix of the settings' names, for errors: `metrics` for `metrics_port`.
 
     Returns:
         The port.
@@ -369,7 +363,6 @@ def is_own_name(header: str) -> bool:
 
 
 def _is_ambiguous(headers: Message) -> bool:
-    """Whether another server may see the end of the request elsewhere."""
     lengths: list[str] = headers.get_all("Content-Length", [])
     is_plain = not headers.defects and not headers.get_payload()
     is_odd = any(" " in name or "\n" in value for name, value in headers.items())  # or in two lines

@@ -1,7 +1,6 @@
-"""Formats log records as lines for people, or as one JSON object a line.
+"""Log records as lines for people, or as one JSON object a line, with the fields of `extra=`.
 
-Fields of `extra=` (topic, partition, offset, attempt) become fields of the object. Messages,
-tracebacks and fields contain no apparent secrets, control characters or forged lines:
+Output contains no apparent secrets, control characters or forged lines:
 `tidegate_adapters.base.redaction`.
 """
 
@@ -17,18 +16,11 @@ from tidegate_adapters.base.redaction import clean, is_secret_name, one_line, re
 
 LogFormat: TypeAlias = Literal["text", "json"]
 _OF_ALL: Final = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
-"""The attributes of every log record."""
 _BELOW: Final = "    "
 
 
 def log_to(stream: TextIO, form: LogFormat, level: str) -> None:
-    """Send all logs to one stream only, without aiokafka's requests.
-
-    Args:
-        stream: The stream.
-        form: Lines for people, or JSON objects.
-        level: The lowest level, by its name in `logging`.
-    """
+    """Send all logs to one stream only, without aiokafka's requests."""
     handler = logging.StreamHandler(stream)
     match form:
         case "text":
@@ -43,9 +35,7 @@ def log_to(stream: TextIO, form: LogFormat, level: str) -> None:
 
 @final
 class _Lines(logging.Formatter):
-    """Time, level, logger and message; the traceback is indented, so that it cannot look like a log
-    line.
-    """
+    """The traceback is indented, so that it cannot look like a log line."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{_at(record)} {record.levelname:<7} {record.name}: {one_line(redacted(record.getMessage()))}"

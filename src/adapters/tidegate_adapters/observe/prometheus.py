@@ -1,6 +1,4 @@
-"""Prometheus registries: registration while an application runs, the response to a scrape, and
-metric families from rows.
-"""
+"""Prometheus registries, scrapes and metric families."""
 
 from __future__ import annotations
 
@@ -46,11 +44,7 @@ class Families(Collector):
 
 @contextmanager
 def shown_in(registry: CollectorRegistry, collector: Collector) -> Iterator[None]:
-    """Register the collector until the block ends.
-
-    Args:
-        registry: The registry.
-        collector: Called from any thread.
+    """Register the collector until the block ends; it is called from any thread.
 
     Raises:
         Misuse: The registry has another one of its kind.
@@ -70,12 +64,7 @@ def shown_in(registry: CollectorRegistry, collector: Collector) -> Iterator[None
 
 
 def exposed(registry: CollectorRegistry, accept: str) -> tuple[str, bytes]:
-    """The response to a scrape: content type and content.
-
-    Args:
-        registry: The registry.
-        accept: The scraper's Accept header.
-    """
+    """The content type and content of a scrape, by its Accept header."""
     encoder, content_type = choose_encoder(accept)
     return content_type, encoder(registry)
 

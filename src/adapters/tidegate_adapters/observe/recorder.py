@@ -1,8 +1,8 @@
 """Records production runs for `tidegate replay RECORDING TARGET`.
 
 A recorder wraps the handle that executes the effects of a run, or a worker calls it with each event
-and the resulting commands. It writes a line for each (`tidegate.sim.recording`) and flushes it at
-once, so after a kill only the last line may be incomplete.
+and the resulting commands. It flushes each line (`tidegate.sim.recording`), so after a kill only
+the last one may be incomplete.
 
     with Recorder(path, "transition", arguments) as recorder:
         answer = run(transition(*arguments), recorder.recorded(handle))
@@ -12,16 +12,16 @@ once, so after a kill only the last line may be incomplete.
 
 Apparent secrets never reach the file: text and bytes under a name such as `password`, `token` or
 `api_key`, numbers under a name such as `password`, and text with the user part of a URI or
-`secret=...`. Positional arguments have no name, so text and bytes in the arguments of a `Call` are
-never written. The caller's `is_secret` hides more: it gets the names that lead to a value, and the
-value; the reply to a `Call` is under the name of the call. The file has a label instead, equal for
-equal values within a recording, and unguessable, because its key is never written.
+`secret=...`. Positional arguments of a `Call` have no name, so their text and bytes are never
+written. The caller's `is_secret` hides more; the reply to a `Call` has the name of the call. The
+file has a label instead, equal for equal values within a recording, and unguessable, because its
+key is never written.
 
 A recorder never fails a run: after an error it logs once and stops. It logs only the type of an
 exception from the caller's code, whose message may hold the secret.
 
-Known not to work: a secret without a telling name or form, such as a text that a harmless call
-returns; use `is_secret`.
+Known not to work: a secret without a telling name or form, for example in the reply to a harmless
+call; use `is_secret`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,6 @@ IsSecret: TypeAlias = Callable[[FieldPath, object], bool]
 _SECRET_TEXT: Final = re.compile(r"(?i)token")
 """Names that hide text, but not numbers: a fencing token is one."""
 _BY_POSITION: Final = ("arguments", "")
-"""The path to an argument of a `Call`."""
 _LABEL_LENGTH: Final = 12
 
 
@@ -74,7 +73,7 @@ def _is_of_secret_text(path: FieldPath) -> bool:
 
 
 def _looks_secret(path: FieldPath, value: object) -> bool:
-    """Whether the value looks secret, by its names, its lack of one, or its text."""
+    """Judges by the names, by the lack of one, and by the text."""
     if _is_secret_path(path):
         return True
     if not isinstance(value, str | bytes):
@@ -89,13 +88,11 @@ def _for_its_owner(path: str, flags: int) -> int:
 
 @final
 class Recorder:
-    """Records one run into a new file.
+    """Records one run into a new file, readable only by its owner.
 
     Args:
-        path: The file, readable only by its owner.
         program: The name of the program, for readers.
         arguments: The run's arguments, written as a digest.
-        kind: A program or a reducer.
         is_secret: Hides more values.
 
     Raises:
@@ -121,8 +118,6 @@ class Recorder:
         self._write(lambda _: recording.header(program, kind, self._digest(arguments)))
 
     def recorded(self, handle: Handle) -> Handle:
-        """A recorded version of the handle."""
-
         def carried_out(effect: Effect[object]) -> object:
             try:
                 reply = handle(effect)
@@ -138,8 +133,6 @@ class Recorder:
         return carried_out
 
     def recorded_async(self, handle: AsyncHandle) -> AsyncHandle:
-        """`recorded` for an event loop."""
-
         async def awaited(effect: Effect[object], carried_out: Awaitable[object]) -> object:
             try:
                 reply = await carried_out
@@ -160,7 +153,6 @@ class Recorder:
         self._write_next(lambda number: recording.handled(number, event, made, self._hide))
 
     def close(self) -> None:
-        """End the recording of a finished run."""
         self._write(recording.last)
         self._shut()
 

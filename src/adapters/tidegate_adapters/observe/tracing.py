@@ -116,10 +116,7 @@ def _traced(tracer: Tracer, group: str, call: Called, then: Then | None = None) 
 def current(
     tracer: Tracer, name: str, parent: Context, attributes: Mapping[str, str | int | bool], links: Sequence[Link]
 ) -> Generator[Span, None, None]:
-    """A span that is current within the block.
-
-    The user's span processor may raise: that is logged, and the block still runs.
-    """
+    """A current span; errors of the user's span processor are logged, and the block still runs."""
     stack = ExitStack()
     span: Span = INVALID_SPAN
     try:
@@ -151,7 +148,7 @@ def _children(reply: object, span: Span) -> object:
 
 
 def carried(context: Context | None = None) -> dict[str, str]:
-    """The headers that name the span of a context, by default the current one."""
+    """The headers that name the span of a context."""
     found: dict[str, str] = {}
     _PROPAGATOR.inject(found, context)
     return found
@@ -189,7 +186,6 @@ def _of_place(record: Record, group: str) -> Mapping[str, str | int | bool]:
 
 
 def note(span: Span, error: BaseException) -> None:
-    """Mark the span as failed."""
     if not span.is_recording():
         return
     kind = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
@@ -197,7 +193,7 @@ def note(span: Span, error: BaseException) -> None:
 
 
 def note_kind(span: Span, kind: str, message: str, stacktrace: str) -> None:
-    """Mark the span as failed with an error of this kind; the texts have no secrets."""
+    """Mark the span as failed; the texts must have no secrets."""
     span.set_attribute("error.type", kind)
     span.set_status(StatusCode.ERROR, kind)
     span.add_event(

@@ -61,28 +61,17 @@ MODULES: Final = (
 _SHEETS: Final = ("base", "page")
 
 _PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_")
-"""Characters without a meaning in a shell."""
-
 _IN_SCRIPT: Final = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&"})
 """Without these characters JSON ends no element and opens no comment."""
 
 
 def page(trace: Trace, file: str, also: str = "") -> str:
-    """The page of one run.
-
-    Args:
-        trace: The run.
-        file: The trace's file name, for the replay command.
-        also: Another replay command, such as one of pytest; "" for none.
-
-    Returns:
-        An HTML document, to be stored as UTF-8.
-    """
+    """The page of one run, to be stored as UTF-8; `file` and `also` are for its replay commands."""
     return page_of(page_data(trace), file, also, is_recorded=trace.policy is PolicyName.RECORDED)
 
 
 def page_of(data: PageData, file: str, also: str = "", *, is_recorded: bool = False) -> str:
-    """The page of this data; only `also` replays a recorded run."""
+    """Only the command `also` replays a recorded run."""
     commands = [("command", also if also and is_recorded else f"tidegate replay {_quoted(file)}")]
     if also and not is_recorded:
         commands.append(("also", also))
@@ -117,5 +106,4 @@ def _line(text: str) -> str:
 
 
 def _quoted(file: str) -> str:
-    """The file name, quoted for a POSIX shell."""
     return file if file and _PLAIN.issuperset(file) else "'" + file.replace("'", "'\"'\"'") + "'"

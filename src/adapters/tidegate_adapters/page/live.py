@@ -119,7 +119,6 @@ class Span:
     Attributes:
         begin: Milliseconds since 1970.
         end: The end, or now.
-        tone: As of a cell.
         story: The key of its timeline; "" for none.
     """
 
@@ -138,9 +137,7 @@ class Lane:
     Attributes:
         key: Identifies the lane across updates.
         depth: Its indentation below the last lane with less.
-        more: The text behind the label.
-        tone: The tone of that text.
-        story: The key of its timeline; "" for none.
+        more: The text behind the label, in this tone.
         is_here: Whether it belongs to the displayed timeline.
     """
 
@@ -157,13 +154,7 @@ class Lane:
 @final
 @attrs.frozen
 class Lanes:
-    """A timeline chart.
-
-    Attributes:
-        begin: Milliseconds since 1970.
-        ends: The labels of both ends.
-        lanes: From the top.
-    """
+    """A timeline chart; times are milliseconds since 1970, and `ends` labels both ends."""
 
     label: str
     begin: int
@@ -173,9 +164,7 @@ class Lanes:
 
 
 def packed(spans: Sequence[Span], most: int) -> tuple[tuple[Span, ...], ...]:
-    """Pack the spans into as few rows as possible without overlap; at most `most`, the fullest
-    ones.
-    """
+    """As few rows as possible without overlap; at most `most`, the fullest ones."""
     rows: list[list[Span]] = []
     for span in sorted(spans, key=lambda each: (each.begin, each.end)):
         row = next((each for each in rows if each[-1].end <= span.begin), None)
@@ -194,8 +183,7 @@ class Table:
     Attributes:
         empty: The text of an empty table.
         actions: Actions on all matching data.
-        note: A further text, such as the number of omitted rows.
-        lanes: A chart above the rows; None for none.
+        note: For example the number of omitted rows.
     """
 
     name: str
@@ -230,12 +218,7 @@ class Filter:
 @final
 @attrs.frozen
 class Shown:
-    """All data of the page.
-
-    Attributes:
-        verdict: The health, in a line.
-        facts: More values, by name.
-    """
+    """All data of the page; `verdict` is the health in a line."""
 
     title: str
     verdict: str
@@ -259,13 +242,7 @@ class Moment:
 @final
 @attrs.frozen
 class Story:
-    """The timeline of a row.
-
-    Attributes:
-        facts: Current values, by name.
-        moments: Past and future events.
-        lanes: A chart of related work, such as calls; None for none.
-    """
+    """The timeline of a row: current facts, past and future events, and a chart of related work."""
 
     title: str
     facts: tuple[tuple[str, str], ...]
@@ -286,19 +263,11 @@ class Provider(Protocol):
         ...
 
     async def story(self, key: str) -> Story:
-        """The timeline of a key.
-
-        Raises:
-            TidegateError: It does not exist, or a server does not answer.
-        """
+        """The timeline of a key; raises if it does not exist, or a server does not answer."""
         ...
 
     async def act(self, action: str, given: Mapping[str, str]) -> str:
-        """Run an action, and describe the result.
-
-        Raises:
-            TidegateError: It does not exist, or a server does not answer.
-        """
+        """Run an action, and describe the result; raises as `story`."""
         ...
 
 
@@ -327,30 +296,19 @@ def run_in(loop: asyncio.AbstractEventLoop) -> Run:
 
 
 _PATIENCE_S: Final = 20.0
-"""The timeout of a request to the loop."""
-
 
 # --- where, and for whom ------------------------------------------------------------------------------------------------
 
 
 def check_filters(filters: Mapping[str, str], names: Collection[str]) -> None:
-    """Refuse an unknown filter: it would be ignored, and an action would affect more than was
-    meant.
-
-    Raises:
-        Misuse: The filter does not exist.
-    """
+    """Refuse an unknown filter: an action would affect more than was meant."""
     for name in filters:
         if name not in names:
             raise Misuse(f"there is no filter {shown(name)}", todo=f"there are: {', '.join(names)}")
 
 
 def check_place(host: str, token: str | None) -> None:
-    """Require a token for a public address.
-
-    Raises:
-        Misuse: The token is missing or too short.
-    """
+    """Require a long token for a public address."""
     if token is not None and (len(token) < TOKEN_MIN or not (token.isascii() and token.isprintable())):
         raise Misuse(
             f"a token of the page has at least {TOKEN_MIN} characters of ASCII that can be printed",
@@ -367,12 +325,6 @@ def check_place(host: str, token: str | None) -> None:
 
 @final
 class _Guard:
-    """Access control.
-
-    Args:
-        token: The secret; None if local access is enough.
-    """
-
     def __init__(self, token: str | None) -> None:
         self.token = None if token is None else token.encode()
         # The cookie is derived from the token and does not reveal it; two pages of one machine have
@@ -381,7 +333,7 @@ class _Guard:
         self.name = "" if token is None else f"tidegate-{self.made('name')[:12]}"
 
     def made(self, what: str) -> str:
-        """A value derived from the token that does not reveal it."""
+        """Derived from the token, without revealing it."""
         assert self.token is not None, "asked for with a token alone"
         return hmac.new(self.token, f"tidegate page {what}".encode(), "sha256").hexdigest()
 
@@ -392,7 +344,6 @@ class _Guard:
         return self.token is not None or is_own_name(asked.headers.get("Host", ""))
 
     def is_known(self, asked: Asked) -> bool:
-        """Whether the client knows the token."""
         if self.token is None:
             return True
         kind, _, given = asked.headers.get("Authorization", "").partition(" ")
@@ -429,7 +380,6 @@ def _same(one: str, other: str) -> bool:
 
 
 def live_page() -> str:
-    """The page, without data."""
     return frame("live").substitute(style=style_of(_SHEETS), script=script_of(MODULES))
 
 

@@ -16,22 +16,18 @@ _EXPORT: Final = re.compile(r"(?m)^export ")
 
 @cache
 def script_of(modules: tuple[str, ...]) -> str:
-    """One strict script of these modules: each uses those before it, and their names are
-    distinct.
-    """
+    """One strict script; modules use only those before them, and their names are distinct."""
     texts = (_asset(f"{name}.js") for name in modules)
     return '\n"use strict";\n' + "".join(_EXPORT.sub("", _IMPORT.sub("", text)) for text in texts)
 
 
 @cache
 def style_of(sheets: tuple[str, ...]) -> str:
-    """One style of these sheets."""
     return "".join(_asset(f"{name}.css") for name in sheets)
 
 
 @cache
 def frame(name: str) -> Template:
-    """The template of a page."""
     return Template(_asset(f"{name}.html"))
 
 
