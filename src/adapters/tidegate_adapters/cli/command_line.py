@@ -45,11 +45,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     out: TextIO = sys.stdout
     err: TextIO = sys.stderr
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a name that cannot be shown is not a reason to fail
+        sys.stdout.reconfigure(errors="backslashreplace")  # an unprintable name must not fail
     terminal = Terminal(out, err, os.environ)
     try:
         run = parsed(arguments, terminal)
-        with redirect_stdout(err):  # a user's module may print; the answer is ours
+        with redirect_stdout(err):  # a user's module may print
             code = run(terminal)
         out.flush()
     except click.exceptions.NoArgsIsHelpError as usage:
@@ -65,10 +65,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return failed(error, arguments, terminal)
     except KeyboardInterrupt:
         return failed(StoppedError("interrupted"), arguments, terminal)
-    except BrokenPipeError:  # whoever reads stdout has left, as `head` does
+    except BrokenPipeError:  # the reader has left, like `head`
         discard(out)
         return ExitCode.BROKEN_PIPE
-    except Exception as error:  # noqa: BLE001  whatever it is, it is reported in one way
+    except Exception as error:  # noqa: BLE001  reported in one way
         return failed(raised(error, "internal error"), arguments, terminal)
     return code
 
@@ -77,7 +77,7 @@ def parsed(arguments: list[str], terminal: Terminal) -> Run:
     found: object = cli.main(arguments, prog_name="tidegate", standalone_mode=False, obj=terminal)
     return (
         (lambda _: ExitCode.OK) if isinstance(found, int) else cast("Run", found)
-    )  # an int: help or version was printed
+    )  # an int after help or version
 
 
 def failed(error: TidegateError, arguments: list[str], terminal: Terminal) -> ExitCode:

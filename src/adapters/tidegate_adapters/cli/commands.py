@@ -236,7 +236,7 @@ def explore(
             raise click.UsageError(f"{option} does not fit: {why}", ctx)
 
     def run(terminal: Terminal) -> ExitCode:
-        from tidegate_adapters.cli.exploring import (  # noqa: PLC0415  so that --help is quick
+        from tidegate_adapters.cli.exploring import (  # noqa: PLC0415  keeps --help quick
             Settings,
             beginning,
             draw_states,
@@ -261,7 +261,7 @@ def explore(
 
 
 def exploration(how: How) -> Exploration:
-    from tidegate.sim.exploration import Exploration  # noqa: PLC0415  so that --help is quick
+    from tidegate.sim.exploration import Exploration  # noqa: PLC0415  keeps --help quick
     from tidegate.sim.faults import Fault  # noqa: PLC0415
     from tidegate.sim.policies import policies  # noqa: PLC0415
     from tidegate.sim.search import Reductions  # noqa: PLC0415
@@ -346,7 +346,7 @@ def replay(
             raise click.UsageError(f"{option} does not fit: {why}", ctx)
 
     def run(terminal: Terminal) -> ExitCode:
-        from tidegate_adapters.cli.replaying import How, replay_one  # noqa: PLC0415  so that --help is quick
+        from tidegate_adapters.cli.replaying import How, replay_one  # noqa: PLC0415  keeps --help quick
 
         how = How(until, is_stepwise, goes_on, states_max, timeout)
         return replay_one(trace, target, how, terminal, is_json=is_json)
@@ -445,7 +445,7 @@ trace.command(
 @common
 def shrink(*, trace: Path, target: str | None, budget: int, timeout: float, no_store: bool, is_json: bool) -> Run:
     def run(terminal: Terminal) -> ExitCode:
-        from tidegate_adapters.cli.shrinking import shrink_one  # noqa: PLC0415  so that --help is quick
+        from tidegate_adapters.cli.shrinking import shrink_one  # noqa: PLC0415  keeps --help quick
 
         return shrink_one(
             trace, target, budget=budget, seconds=timeout, store=not no_store, terminal=terminal, is_json=is_json
@@ -475,7 +475,7 @@ def shrink(*, trace: Path, target: str | None, budget: int, timeout: float, no_s
 @common
 def check_determinism(*, targets: tuple[str, ...], runs: int, is_json: bool) -> Run:
     def run(terminal: Terminal) -> ExitCode:
-        from tidegate_adapters.cli.determinism import check_all  # noqa: PLC0415  so that --help is quick
+        from tidegate_adapters.cli.determinism import check_all  # noqa: PLC0415  keeps --help quick
         from tidegate_adapters.exploring.targets import select  # noqa: PLC0415
 
         return check_all(select(targets), runs, terminal, is_json=is_json)
@@ -541,7 +541,7 @@ def config() -> None: ...
 @common
 def config_show(*, target: str, config: Path | None, settings: tuple[str, ...], origin: bool, is_json: bool) -> Run:
     def run(terminal: Terminal) -> ExitCode:
-        from tidegate_adapters.shell.application import Told, show_settings  # noqa: PLC0415  so that --help is quick
+        from tidegate_adapters.shell.application import Told, show_settings  # noqa: PLC0415  keeps --help quick
 
         return show_settings(Told(target, config, settings), terminal, with_origin=origin, is_json=is_json)
 
@@ -574,7 +574,7 @@ cli.command(
 @common
 def completion(*, shell: str, is_json: bool) -> Run:
     def run(terminal: Terminal) -> ExitCode:
-        from click.shell_completion import get_completion_class  # noqa: PLC0415  so that --help is quick
+        from click.shell_completion import get_completion_class  # noqa: PLC0415  keeps --help quick
 
         made = get_completion_class(shell)
         assert made is not None, "one of those above"

@@ -95,7 +95,7 @@ def _ended(targets: Sequence[Target], child: subprocess.Popen[str]) -> list[Runs
         last = err.strip().rpartition("\n")[2]
         names = ", ".join(target.identity for target in targets)
         raise CodeRaisedError(f"{names} cannot be executed in a process of its own", why=last)
-    return [from_plain(each) for each in json.loads(out.rpartition("\n")[2])]  # what a module prints stands before
+    return [from_plain(each) for each in json.loads(out.rpartition("\n")[2])]  # after a module's own output
 
 
 def print_runs(runs: str, *identities: str) -> None:

@@ -79,14 +79,14 @@ def _server(what: str, address: str | None, variable: str, ask: Callable[[str], 
         return _Finding(what, f"not asked: {variable} is not set", None)
     try:
         return _Finding(what, ask(address))
-    except Exception as error:  # noqa: BLE001  whatever a driver raises: there is no answer; its message may hold the address
+    except Exception as error:  # noqa: BLE001  any driver error; its message may hold the address
         return _Finding(
             what, f"no answer: {type(error).__name__}", ok=False, todo=f"is {variable} right, and the server up?"
         )
 
 
 def _mongodb(uri: str) -> str:
-    from pymongo import MongoClient  # noqa: PLC0415  who has no server needs no driver
+    from pymongo import MongoClient  # noqa: PLC0415  optional driver
 
     with MongoClient[dict[str, object]](uri, serverSelectionTimeoutMS=int(_ANSWERS_S * 1000)) as client:
         hello = client.admin.command("hello")
@@ -99,7 +99,7 @@ def _mongodb(uri: str) -> str:
 
 
 def _kafka(bootstrap: str) -> str:
-    from tidegate_adapters.kafka.client import brokers  # noqa: PLC0415  who has no server needs no driver
+    from tidegate_adapters.kafka.client import brokers  # noqa: PLC0415  optional driver
 
     count = asyncio.run(asyncio.wait_for(brokers(bootstrap), _ANSWERS_S))
     return f"{count} broker{'' if count == 1 else 's'}"

@@ -125,7 +125,7 @@ def explore_all(
     if store is not None:
         store.check()
     if settings.junit_xml is not None:
-        save(settings.junit_xml, junit((), None))  # whoever cannot write it is told before all the work
+        save(settings.junit_xml, junit((), None))  # fail before all the work
     if settings.how.runs and settings.how.seed is None:
         drawn = attrs.evolve(settings.how, seed=str(secrets.randbelow(2**32)))
         settings = attrs.evolve(settings, how=drawn)
@@ -336,7 +336,7 @@ class OverdueError(KeyboardInterrupt):
     """Aborts code that ignores an earlier signal; user code must not catch it."""
 
 
-def overdue(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  what signal handlers are given
+def overdue(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  the signature of signal handlers
     raise OverdueError
 
 
@@ -349,7 +349,7 @@ def stoppable() -> Generator[Stop]:
     stop = Stop()
     before = {number: signal.getsignal(number) for number in SIGNALS}
 
-    def caught(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  what signal handlers are given
+    def caught(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  the signature of signal handlers
         stop.code = ExitCode(128 + number)
         signal.signal(number, before[signal.Signals(number)])
         if hasattr(signal, "setitimer"):  # not on Windows
@@ -358,9 +358,9 @@ def stoppable() -> Generator[Stop]:
 
     handled = [
         number for number in SIGNALS if before[number] is not signal.SIG_IGN
-    ]  # a job in the background ignores it
+    ]  # background jobs ignore it
     if threading.current_thread() is not threading.main_thread():
-        handled = []  # only the main thread may
+        handled = []  # only in the main thread
     try:
         for number in handled:
             signal.signal(number, caught)
@@ -399,5 +399,5 @@ def uncollected() -> Generator[None]:
     finally:
         if was_enabled:
             gc.enable()
-            gc.collect()  # a finished search is one large cycle; what was there before it is not looked through
+            gc.collect()  # a finished search is one large cycle
         gc.unfreeze()

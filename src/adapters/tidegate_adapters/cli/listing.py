@@ -72,7 +72,7 @@ def _row(name: str, kind: Kind, law: str | None, summary: str) -> _Row:
         "law": law,
         "scopes": [],
         "summary": summary,
-        "of": None,  # the design that it is a variant of
+        "of": None,  # the design that it varies
         "source": None,  # where the bug was seen
     }
 

@@ -58,7 +58,7 @@ def _live(title: str, terminal: Terminal) -> Generator[Show]:
 
 def _columns(terminal: Terminal) -> int:
     said = terminal.environ.get("COLUMNS", "")
-    with suppress(OSError):  # no terminal after all
+    with suppress(OSError):  # not a terminal
         return int(said) if said.isdecimal() else get_terminal_size(terminal.err.fileno()).columns or _COLUMNS
     return _COLUMNS
 

@@ -108,7 +108,7 @@ def _rules_of(value: object) -> WorkerRules | None:
         case ConsumerRules():
             return WorkerRules(value)
         case _:
-            told = getattr(value, "settings", None)  # a Worker, which needs the driver of Kafka
+            told = getattr(value, "settings", None)  # a Worker
             return told.rules if isinstance(told, WorkerSettings) else None
 
 

@@ -46,7 +46,7 @@ _EXPORTS: Final[dict[str, _Export]] = {
 def show(path: Path, form: str, out: Path | None, terminal: Terminal, *, is_json: bool) -> ExitCode:
     """Write a trace in another form, to a file or to stdout."""
     trace = read(path)
-    is_looked_at = form == "text" and out is None and terminal.out.isatty()  # a pipe or a file gets every line whole
+    is_looked_at = form == "text" and out is None and terminal.out.isatty()  # a pipe or file gets whole lines
     written = text(trace, _EVENT_MAX) if is_looked_at else _EXPORTS[form](trace)
     if out is not None:
         save(out, written)

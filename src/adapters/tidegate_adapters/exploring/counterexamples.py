@@ -36,7 +36,7 @@ from tidegate_adapters.page.assembly import page
 
 if TYPE_CHECKING:
     from tidegate_adapters.exploring.targets import (
-        Target,  # with all that ships, which who stores a trace need not import
+        Target,  # imports all that ships
     )
 
 _TRACE_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -138,7 +138,7 @@ def save(path: Path, text: str) -> None:
         if path.is_dir():
             raise IsADirectoryError(
                 EISDIR, os.strerror(EISDIR)
-            )  # a path such as "." or "/" has no name beside which to write
+            )  # "." and "/" have no name
         _write_bytes(path, gzip.compress(data, mtime=0) if path.name.endswith(".gz") else data)
     except OSError as error:
         raise Misuse(f"cannot write {path}", why=error.strerror or str(error)) from error

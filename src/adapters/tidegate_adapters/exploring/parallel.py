@@ -65,7 +65,7 @@ class Order:
 
     def sampler(self) -> Sampler:
         """The sampler of the scenario, loaded in this process."""
-        from tidegate_adapters.exploring.targets import one  # noqa: PLC0415  with all that ships
+        from tidegate_adapters.exploring.targets import one  # noqa: PLC0415  imports all that ships
 
         return self.sampler_of(one(self.target).scenario)
 
@@ -140,7 +140,7 @@ def spread(
                 part = todo.pop(0)
                 under_way[executor.submit(made, order, part)] = part
             waiting = [future for future, part in under_way.items() if part.start < end]
-            if not waiting:  # whatever is still under way comes after a run that broke a law
+            if not waiting:  # later runs do not matter after a violation
                 break
             done, _ = wait(waiting, timeout=ASKED_S, return_when=FIRST_COMPLETED)
             for future in done:

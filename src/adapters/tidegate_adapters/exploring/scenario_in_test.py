@@ -41,7 +41,7 @@ def scenario_in(identity: str) -> Scenario:
     match = TEST.fullmatch(identity)
     assert match is not None, "who calls has looked"
     try:
-        import pytest  # noqa: PLC0415  only who seeks in a test needs it
+        import pytest  # noqa: PLC0415  rarely needed
     except ImportError as error:
         raise MissingExtra("a scenario in a test", "pytest", error) from error
 
@@ -50,7 +50,7 @@ def scenario_in(identity: str) -> Scenario:
             config.pluginmanager.register(sought, SOUGHT)
 
     sought = Sought(int(match["number"] or 1) - 1)
-    alone = ["-n0"] if find_spec("xdist") else []  # a worker of pytest-xdist would find it in another process
+    alone = ["-n0"] if find_spec("xdist") else []  # pytest-xdist would run it in another process
     with redirect_stdout(StringIO()) as out, redirect_stderr(out):
         test = f"{Path(match['file']).resolve()}::{match['test']}"
         code = pytest.main(["-p", "no:cacheprovider", *alone, test], plugins=[Seeking()])

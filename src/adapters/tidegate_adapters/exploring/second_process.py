@@ -96,12 +96,12 @@ class Children:
         return monotonic()
 
     def execute(self, cases: Sequence[Case], *, is_thorough: bool) -> Callable[[], Sequence[Answer]]:
-        if self.owner != os.getpid():  # after a fork: the children are the parent's, which ends them
+        if self.owner != os.getpid():  # after a fork the children are the parent's
             self.inherited.append(self.children)
             self.owner, self.children = os.getpid(), {}
         first, *others = [seed for seed in SEEDS if seed != os.environ.get("PYTHONHASHSEED")]
         messages, unshipped = _packed(cases, by_value=False)
-        if left := [nth for nth, message in enumerate(messages) if message is None]:  # now, before what they hold grows
+        if left := [nth for nth, message in enumerate(messages) if message is None]:  # before they grow
             for nth, message, answer in zip(left, *_packed([cases[nth] for nth in left], by_value=True), strict=True):
                 messages[nth], unshipped[nth] = message, answer
         child = self.child(first)
@@ -110,7 +110,7 @@ class Children:
         def wait() -> Sequence[Answer]:
             sent, answers = messages, _merged(unshipped, child.answer(number))
             if not child.is_over:
-                self.begun = 0  # those that have ended before were of other causes
+                self.begun = 0  # earlier ends had other causes
             differing = [nth for nth, each in enumerate(answers) if isinstance(each, Mismatch)]
             by_seed = [[answers[nth] for nth in differing], *self.answers_of(others, [sent[nth] for nth in differing])]
             alike = [nth for nth, *all_ in zip(differing, *by_seed, strict=True) if all_.count(all_[0]) == len(all_)]
@@ -142,9 +142,9 @@ class Children:
     def answers_of(self, seeds: Sequence[str], messages: Sequence[bytes | None]) -> list[list[Answer]]:
         if not messages:
             return []
-        end_s = monotonic() + ANSWER_S  # of all together: they work side by side
+        end_s = monotonic() + ANSWER_S  # for all together
         found: dict[str, list[Answer]] = {}
-        for _ in range(2):  # one that has ended since it was last asked is begun anew
+        for _ in range(2):  # restart one that has ended
             asked = [
                 (seed, child, child.send(messages))
                 for seed in seeds
@@ -193,7 +193,7 @@ def _begun(seed: str) -> subprocess.Popen[bytes] | None:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for this process
+            start_new_session=True,  # Ctrl-C is for the parent
         )
     except (OSError, TypeError, ValueError):
         return None
@@ -281,7 +281,7 @@ def _packed(cases: Sequence[Case], *, by_value: bool) -> tuple[list[bytes | None
                 _PICKLER(buffer, pickle.HIGHEST_PROTOCOL).dump(case)
             messages.append(pickle.dumps((files, buffer.getvalue())))
             answers.append(None)
-        except Exception as error:  # noqa: BLE001  whatever an object of the user's raises when it is pickled
+        except Exception as error:  # noqa: BLE001  a user object's pickling
             remedy = "" if cloudpickle else f"; {_BY_VALUE}"
             why = (str(error).splitlines() or [type(error).__name__])[0]
             held = ", ".join(f"`{label}`" for label in _unsendable(case))
@@ -307,7 +307,7 @@ def _pickler() -> type[pickle.Pickler]:
     if cloudpickle is None:
         return _PlainPickler
 
-    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it ships no types
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # untyped
         """Sends caches, context variables and locks in their initial state."""
 
         def reducer_override(self, obj: Any) -> Any:
@@ -322,14 +322,14 @@ def _pickler() -> type[pickle.Pickler]:
                 return threading.Lock if isinstance(obj, _LOCK_TYPES[0]) else threading.RLock, ()
             if not isinstance(
                 obj, (FunctionType, type, ModuleType)
-            ):  # by reference, for a program may compare it with `is`
+            ):  # by reference: a program may use `is`
                 return _singletons(type(obj).__module__).get(id(obj), NotImplemented)
             if found := recipe_of(obj):
                 (module, code, names), called = found
                 return variant_again, (module, marshal.dumps(code), names, called)
             reduced = super().reducer_override(obj)
             if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == 6:  # a class by value
-                reduced[2][0].setdefault("__qualname__", obj.__qualname__)  # which cloudpickle leaves out
+                reduced[2][0].setdefault("__qualname__", obj.__qualname__)  # cloudpickle omits it
             return reduced
 
     return Pickler
@@ -396,7 +396,7 @@ def _is_found(name: str, module: ModuleType) -> bool:
     parent = sys.modules.get(name.rpartition(".")[0])
     try:
         spec = PathFinder.find_spec(name, getattr(parent, "__path__", None))
-    except Exception:  # noqa: BLE001  of whatever finds modules
+    except Exception:  # noqa: BLE001  any module finder
         spec = None
     return spec is not None and spec.origin == module.__file__ and not _is_rewritten(module)
 

@@ -78,7 +78,7 @@ def main() -> None:
         if hasattr(signal, "setitimer"):
             signal.setitimer(
                 signal.ITIMER_REAL, _WORK_S
-            )  # it ends, although a program does not and the parent has died
+            )  # ends even if a program hangs
         found = [_executed(each, finder) for each in pickle.loads(message)]  # noqa: S301  from our parent
         if hasattr(signal, "setitimer"):
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -96,7 +96,7 @@ class _Lazy(ModuleType):
             raise AttributeError(name)
         spec = cast("ModuleSpec", self.__spec__)
         assert spec.loader is not None
-        self.__class__ = ModuleType  # type: ignore[assignment]  # from now on it is like any other
+        self.__class__ = ModuleType  # type: ignore[assignment]  # now an ordinary module
         spec.loader.exec_module(self)
         return getattr(self, name)
 
@@ -118,7 +118,7 @@ def _executed(message: bytes | None, finder: _Files) -> Answer:
         finder.files, content = pickle.loads(message)  # noqa: S301
         case: Case = pickle.loads(content)  # noqa: S301
         return case.execute()
-    except BaseException as error:  # noqa: BLE001  whatever a module of the user's raises, or what makes a program
+    except BaseException as error:  # noqa: BLE001  any error of user modules
         return Unshipped(f"{type(error).__name__}: {error}")
 
 

@@ -79,7 +79,7 @@ def select(
         NothingSelectedError: No scenario matches.
     """
     given = tuple(texts)
-    if not given:  # or what ships need not be loaded
+    if not given:  # skips loading what ships
         shipped = catalogue.SAMPLE if is_sample else catalogue.CATALOGUE
         given = tuple(name for name, each in shipped.items() if scope in each.scopes)
     named = (_BY_DECISION.get(text, text) for text in given)
@@ -263,7 +263,7 @@ def _lies_here(module: str) -> bool:
         return _is_here(Path(module))
     _reach(Path.cwd())
     try:
-        spec = find_spec(module.partition(".")[0])  # of the package, for to look further is to import it
+        spec = find_spec(module.partition(".")[0])  # of the package: a submodule would be imported
     except (ImportError, ValueError):
         return False
     if spec is None:
@@ -313,14 +313,14 @@ def _called(make: Callable[[], object], base: str) -> object:
             raise
         raise raised(error, f"{base} raised an error") from error
     if iscoroutine(made):
-        made.close()  # or it complains that it was never awaited
+        made.close()  # avoids the "never awaited" warning
     return made
 
 
 def takes_nothing(make: Callable[..., object]) -> bool:
     try:
         parameters = signature(make).parameters.values()
-    except (TypeError, ValueError):  # some built-in functions have none
+    except (TypeError, ValueError):  # some built-ins have none
         return False
     optional = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
     return all(each.default is not Parameter.empty or each.kind in optional for each in parameters)
@@ -348,7 +348,7 @@ def _can_be_target(value: object, module: ModuleType) -> bool:
         is_here = value.__module__ == module.__name__ and takes_nothing(value) and not iscoroutinefunction(value)
         return is_here and Scenario.__name__ in str(
             value.__annotations__.get("return", Scenario)
-        )  # a string, or a type
+        )  # a string or a type
     return isinstance(value, Scenario)
 
 

@@ -48,7 +48,7 @@ class Assignment:
         granted: The client's generation, by ours.
     """
 
-    def __init__(  # noqa: PLR0917  they are what it stands between
+    def __init__(  # noqa: PLR0917
         self,
         client: Client,
         life: Lifecycle,

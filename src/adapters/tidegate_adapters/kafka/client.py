@@ -260,7 +260,7 @@ def _with_tls(options: Mapping[str, object]) -> dict[str, object]:
         return others
     try:
         return {**others, "ssl_context": aiokafka.helpers.create_ssl_context(**files)}
-    except OSError as error:  # an ssl.SSLError is one
+    except OSError as error:  # includes ssl.SSLError
         raise Misuse(
             "the files for TLS cannot be used",
             why=redacted(str(error)),
@@ -371,11 +371,11 @@ async def ask_coordinator(consumer: Client, request: object) -> int | None:
         return None if error.retriable else 0
 
 
-class _NotOfAllError(errors.KafkaError):  # type: ignore[misc]  # it has no types
+class _NotOfAllError(errors.KafkaError):  # type: ignore[misc]  # untyped
     """A request for several partitions failed, for an unknown one of them."""
 
 
-class _NotNowError(errors.KafkaError):  # type: ignore[misc]  # it has no types
+class _NotNowError(errors.KafkaError):  # type: ignore[misc]  # untyped
     """Hides a retriable error from the client, which would resend."""
 
 
@@ -430,13 +430,13 @@ async def commit(consumer: Client, positions: Mapping[TopicPartition, tuple[int,
                 raise
 
         sent.is_guarded = True  # type: ignore[attr-defined]
-        coordinator._do_commit_offsets = sent  # type: ignore[union-attr]  # noqa: SLF001  where the request is built
+        coordinator._do_commit_offsets = sent  # type: ignore[union-attr]  # noqa: SLF001  builds the request
     token = _COMMITTING.set(generation)
     try:
         await consumer.commit({theirs(partition): position for partition, position in positions.items()})
     except _NotNowError as error:
         raise error.__cause__ or error from None
-    except errors.IllegalStateError as error:  # one of them is not assigned
+    except errors.IllegalStateError as error:  # unassigned partitions
         raise (_NotOfAllError() if len(positions) > 1 else error) from error
     finally:
         _COMMITTING.reset(token)
@@ -473,8 +473,8 @@ async def _log_ends(consumer: Client, asked: Sequence[object]) -> Mapping[object
     if getattr(fetcher, "_isolation_level", READ_UNCOMMITTED) == READ_UNCOMMITTED:
         return await consumer.end_offsets(asked)
     of_all: Any = copy(fetcher)
-    of_all._isolation_level = READ_UNCOMMITTED  # noqa: SLF001  it goes into the request
-    patience_ms = consumer._request_timeout_ms  # type: ignore[attr-defined]  # noqa: SLF001  as for `end_offsets`
+    of_all._isolation_level = READ_UNCOMMITTED  # noqa: SLF001  part of the request
+    patience_ms = consumer._request_timeout_ms  # type: ignore[attr-defined]  # noqa: SLF001  as `end_offsets` does
     return cast("Mapping[object, int]", await of_all.end_offsets(asked, patience_ms))
 
 
@@ -490,8 +490,8 @@ async def fetched_raw(
     fetcher, client = getattr(consumer, "_fetcher", None), getattr(consumer, "_client", None)
     if fetcher is None or client is None:
         return None
-    place, size = theirs(partition), fetcher._max_partition_fetch_bytes  # noqa: SLF001  there is no public way
-    isolation = fetcher._isolation_level  # noqa: SLF001  likewise
+    place, size = theirs(partition), fetcher._max_partition_fetch_bytes  # noqa: SLF001  no public way
+    isolation = fetcher._isolation_level  # noqa: SLF001  as above
     node = client.cluster.leader_for_partition(place)
     if client.cluster.broker_metadata(node) is None:
         raise errors.LeaderNotAvailableError(place)
@@ -500,7 +500,7 @@ async def fetched_raw(
     [(_, [(_, code, _, *rest)])] = answer.topics
     if (kind := errors.for_code(code)) is not errors.NoError:
         raise kind(place)
-    aborted = rest[2] if answer.API_VERSION >= 11 else rest[-2]  # which is there since there are headers
+    aborted = rest[2] if answer.API_VERSION >= 11 else rest[-2]  # present since batches have headers
     return rest[-1], aborted, isolation
 
 
@@ -523,7 +523,7 @@ def position_seen(consumer: Client, partition: TopicPartition) -> int | None:
 def end_seen(consumer: Client, partition: TopicPartition) -> int | None:
     """The log end that the client last saw; callable from any thread."""
     seen = getattr(consumer, "highwater", None)
-    with suppress(AssertionError, AttributeError, KeyError):  # it was revoked meanwhile
+    with suppress(AssertionError, AttributeError, KeyError):  # revoked meanwhile
         found = None if seen is None else seen(theirs(partition))
         return found if isinstance(found, int) else None
     return None
@@ -562,7 +562,7 @@ def rejoin(consumer: Client) -> None:
         consumer._coordinator.request_rejoin()  # type: ignore[attr-defined]  # noqa: SLF001
 
 
-class _Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
+class _Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # untyped
     def __init__(self, on_revoked: _Rebalanced, on_assigned: _Rebalanced) -> None:
         self._on_revoked, self._on_assigned = on_revoked, on_assigned
 

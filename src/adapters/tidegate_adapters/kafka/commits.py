@@ -39,7 +39,7 @@ _LOOP: Final = ClockName("loop")
 class Committing:
     """The commits of one member."""
 
-    def __init__(  # noqa: PLR0917  they are what it stands between
+    def __init__(  # noqa: PLR0917
         self,
         client: Client,
         life: Lifecycle,
@@ -61,7 +61,7 @@ class Committing:
             return Call(lambda: self._together(commit, transactions))
         self._pace = asked(self._pace, commit)
         if self._next_look is None:
-            self._next_look = self._loop.call_soon(self._look)  # others of this turn go along
+            self._next_look = self._loop.call_soon(self._look)  # batches those of this turn
         return None
 
     def hurry(self, *, hurries: bool) -> None:
@@ -102,7 +102,7 @@ class Committing:
             for each in request:
                 self._spawn(self._sent((each,)))
             return
-        except BaseException as raised:  # noqa: BLE001  the reply says what it means
+        except BaseException as raised:  # noqa: BLE001  the reply classifies it
             error = raised
         self._tell(request, error)
 
@@ -117,7 +117,7 @@ class Committing:
         for each in request:
             try:
                 self._answered(each, error)
-            except Exception as raised:  # noqa: BLE001  as an answer of which nothing can be made (RT3): all hear of theirs
+            except Exception as raised:  # noqa: BLE001  an unusable reply (RT3): all others get theirs
                 self._answered(each, raised)
 
     def _answered(self, commit: Commit, error: BaseException | None) -> None:

@@ -58,7 +58,7 @@ async def read(consumer: Client, partition: TopicPartition, position: int) -> Fo
     try:
         for _ in parsed(MemoryRecords(batches)):
             pass
-    except (UnicodeDecodeError, errors.CorruptRecordException):  # one that is otherwise corrupt is so there, too
+    except (UnicodeDecodeError, errors.CorruptRecordException):  # otherwise corrupt records raise below, too
         lenient = parsed(RawBatches(batches))
         return Found(tuple(lenient), lenient.next_fetch_offset)
     return None

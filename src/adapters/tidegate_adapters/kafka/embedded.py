@@ -79,7 +79,7 @@ def _records(lines: Iterable[str], file: str) -> Iterator[Record]:
                 error.where = f"{file}:{number}"
                 raise
             except (ValueError, RecursionError) as error:
-                why = getattr(error, "msg", "")  # of JSON; other messages show what the record carries
+                why = getattr(error, "msg", "")  # of JSON; other messages show the record's content
                 raise Misuse("it is no JSON, or no base 64", where=f"{file}:{number}", why=why) from None
 
 
@@ -262,7 +262,7 @@ class EmbeddedLog(Client):
         return self.positions[ours(partition)]
 
     async def offsets_for_times(self, timestamps_ms: Mapping[object, int]) -> Mapping[object, None]:
-        return dict.fromkeys(timestamps_ms)  # nobody asks: a position is committed for each
+        return dict.fromkeys(timestamps_ms)  # unused: each has a committed position
 
     def highwater(self, partition: object) -> int:
         return self.ends[ours(partition)]
@@ -389,7 +389,7 @@ class EmbeddedRun:
 
     def _handled(self, handle: Called) -> Called:
         async def checked(given: Record | tuple[Record, ...]) -> object:
-            aside, sends = unread_and_sends(await handle(given))  # a wrong reply is a failure of the handler
+            aside, sends = unread_and_sends(await handle(given))  # a wrong reply fails the handler
             return (*aside, *sends) or None
 
         counted = self._counted(checked)

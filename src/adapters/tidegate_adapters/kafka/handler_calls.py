@@ -80,7 +80,7 @@ class UserCode:
         transactions: Keeps replies until the commit of their records; None to send at once.
     """
 
-    def __init__(  # noqa: PLR0917  they are what it stands between
+    def __init__(  # noqa: PLR0917
         self,
         code: Code,
         settings: WorkerSettings,
@@ -255,7 +255,7 @@ class UserCode:
             say(logging.INFO, text, work.partition, shown(offsets), handle.attempt, seconds(delay), extra=where)
             put_off = RecordsParked(tuple(offsets), delay, handle.attempt)
             self._tell(WorkReported(work.partition, work.generation, put_off))
-        if self._tallies is not None:  # it is on the way of each record
+        if self._tallies is not None:
             self._tally(work, len(done), _raised(ended) if failed else 0, [*map(_SECONDS, ended)])
         what = RecordsHandled(tuple(done), tuple(failed), handle.attempt)
         return WorkReported(work.partition, work.generation, what)

@@ -81,7 +81,7 @@ class Records:
         """The oldest record; callable from any thread."""
         records = self._lives.get((partition, generation), {})
         while True:
-            with suppress(RuntimeError):  # the event loop changes them meanwhile
+            with suppress(RuntimeError):  # concurrent changes by the event loop
                 return next((Undone(*each) for each in records.values()), None)
 
     def received(self, work: Work) -> list[Received]:

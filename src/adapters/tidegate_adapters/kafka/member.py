@@ -111,7 +111,7 @@ class Member:
         status: Readable from any thread.
     """
 
-    def __init__(  # noqa: PLR0917  they are what it stands between
+    def __init__(  # noqa: PLR0917
         self,
         client: Client,
         settings: WorkerSettings,
@@ -181,7 +181,7 @@ class Member:
             while self._runtime.state.phase is not ShutdownPhase.GONE:
                 try:
                     await self._runtime.until(lambda state: state.phase is ShutdownPhase.GONE)
-                except asyncio.CancelledError as error:  # its caller may cancel it twice
+                except asyncio.CancelledError as error:  # the caller may cancel twice
                     life.error = life.error or error
                     self.stop()
                 except (SystemExit, KeyboardInterrupt) as error:
@@ -248,7 +248,7 @@ class Member:
 
     async def _finish(self) -> None:
         await self.life.close()
-        for waits in self._releases.values():  # or the client waits for its listener
+        for waits in self._releases.values():  # the client waits for its listener
             for wait in waits:
                 wait.set()
         await self._beginnings.close()
@@ -279,7 +279,7 @@ class Member:
     async def _client_stopped(self) -> None:
         async with (
             self._name.is_asking
-        ):  # a listener that is waiting for the answer ends what the client would wait for
+        ):  # lets a listener finish that the client would wait for
             pass
         await self._client.stop()
 
@@ -294,7 +294,7 @@ class Member:
         if self.life.is_working:
             self._committing.hurry(hurries=False)
         self._beginnings.assigned(assigned)
-        for partition in assigned:  # or the client asks for a position by itself, and fails where there is none
+        for partition in assigned:  # or the client fetches a position, and fails without one
             self._client.seek(theirs(partition), 0)
         self._assignment.begin(assigned)
         self._topics.log_absent()
@@ -324,9 +324,9 @@ class Member:
         if not is_lost:
             for wait in waits.values():
                 await wait.wait()
-        is_none = ports.generation_of(self._client) == ports.NO_GENERATION  # it may have heard so while it drained
+        is_none = ports.generation_of(self._client) == ports.NO_GENERATION  # it may have lost its generation during the drain
         if is_none and await self._name.is_taken():
-            raise asyncio.CancelledError  # what else a listener raises is logged, and the client joins
+            raise asyncio.CancelledError  # after any other exception the client would rejoin
 
     def _in_flight(self, partition: TopicPartition) -> tuple[InFlight, ...]:
         if self._code.expected is None:
@@ -363,7 +363,7 @@ class Member:
             case Commit():
                 return self._committing.job(command)
             case StartRetryTimer(duration=duration, jitter_ppm=jitter_ppm):
-                draw = randint(0, PPM) if jitter_ppm else 0  # noqa: S311  it scatters, and keeps no secret
+                draw = randint(0, PPM) if jitter_ppm else 0  # noqa: S311  jitter, not a secret
                 return After(jittered(duration, jitter_ppm, draw) / SECOND)
             case StartDrainTimer(duration=duration) | StartLeaveTimer(duration):
                 return After(duration / SECOND)
@@ -372,7 +372,7 @@ class Member:
             case Interrupt(Work(partition, generation, Handle(), offsets)) | Cancel(
                 Work(partition, generation, Handle(), offsets)
             ):
-                wanted = frozenset(offsets)  # which need not have begun together
+                wanted = frozenset(offsets)  # they need not have begun together
                 return InterruptEach(
                     lambda command, record: (
                         isinstance(command, Work)
@@ -380,7 +380,7 @@ class Member:
                         and record.offset in wanted
                     )
                 )
-            case Interrupt(work) | Cancel(Work() as work):  # that it has ended is told of what is given up, too
+            case Interrupt(work) | Cancel(Work() as work):  # a cancelled one reports its end, too
                 return EndCode(work)
             case Cancel(effect):
                 return Withdraw(effect)

@@ -27,7 +27,7 @@ _LOOP: Final = ClockName("loop")
 class MemberStatus:
     """The status of one member."""
 
-    def __init__(  # noqa: PLR0917  they are what it looks at
+    def __init__(  # noqa: PLR0917
         self,
         client: Client,
         life: Lifecycle,
@@ -98,6 +98,6 @@ class MemberStatus:
             with suppress(ports.KAFKA_ERROR, TimeoutError):
                 found = await ports.ends(self._client, held) if held else found
             self._ends = found
-            state = await self._life.stepped()  # by then each record below a position is delivered
+            state = await self._life.stepped()  # each record below a position is delivered by then
             read = {each.partition: ports.position_seen(self._client, each.partition) for each in state.partitions}
             self._read = {partition: position for partition, position in read.items() if position is not None}

@@ -53,7 +53,7 @@ The backpressure gate is asked in between (AS2): the client fetches on while it 
 class PollLoop:
     """The poll loop of one member."""
 
-    def __init__(  # noqa: PLR0917  they are what it stands between
+    def __init__(  # noqa: PLR0917
         self,
         client: Client,
         settings: WorkerSettings,
@@ -80,7 +80,7 @@ class PollLoop:
             TidegateError: The client has failed for good.
         """
         while self._life.is_working:
-            await asyncio.sleep(0)  # other tasks run between polls, though no poll waits
+            await asyncio.sleep(0)  # lets other tasks run
             self._records.turned()
             try:
                 await self._poll()
@@ -140,7 +140,7 @@ class PollLoop:
                 raise
             await self._read_on(plan.poll, lives, error)
             return
-        for partition, received in fetched.items():  # of those that are its own now: the client looks when it hands out
+        for partition, received in fetched.items():  # only owned partitions: the client checks on delivery
             self._deliver(ours(partition), received)
 
     def _measure(self, state: ConsumerState) -> None:
@@ -148,7 +148,7 @@ class PollLoop:
         is_bounded = rules.limits.size is not None or rules.limits.age is not None
         kept = {each.partition for each in state.kept}
         for part in state.partitions if is_bounded or not rules.is_plain or kept else ():
-            if not rules.is_plain or part.partition in kept:  # otherwise each is forgotten when it is done
+            if not rules.is_plain or part.partition in kept:  # otherwise done() forgets them
                 self._records.keep(part.partition, part.generation, set(open_offsets(part.tracker)))
             if is_bounded:
                 records = self._records.of(part.partition, part.generation)
@@ -191,10 +191,10 @@ class PollLoop:
             is_left = not log.removed(positions[partition])
             found = await read(self._client, partition, positions[partition]) if is_left else None
             if assignment.generations != lives or partition not in self._plan(self._life.state).poll:
-                return  # the next poll finds it again
+                return  # the next poll retries
             if not is_left:
                 self._skip_removed(partition, positions[partition], log)
-                return  # what cannot be decoded may be removed, too
+                return  # the undecodable record may be removed, too
             if found is not None:
                 self._deliver(partition, found.records)
                 assignment.seek(partition, found.stop)
@@ -208,7 +208,7 @@ class PollLoop:
         try:
             log = await self._beginnings.log(partition)
             if generations.get(partition) != generation or position < positions.get(partition, position + 1):
-                return  # it is not its own any more, or reads elsewhere by now
+                return  # revoked, or moved meanwhile
             match goes_on(position, log):
                 case GoesOn.AT_THE_START:
                     self._skip_removed(partition, position, log)
@@ -216,7 +216,7 @@ class PollLoop:
                     await self._cut(partition, log)
                 case GoesOn.WHERE_IT_IS:
                     pass
-        except (ports.KAFKA_ERROR, TimeoutError) as error:  # the client raises that the position is out of range again
+        except (ports.KAFKA_ERROR, TimeoutError) as error:  # the client will raise again
             say(logging.WARNING, "the log of %s was not found: %s", partition, named(error), extra=placed(partition))
             await asyncio.sleep(_POLL_S)
 

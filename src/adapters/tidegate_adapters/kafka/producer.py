@@ -86,7 +86,7 @@ class KafkaSink(Sink[Sequence[Send]]):
             except ports.PRODUCER_CLOSED as error:
                 if self._producer is producer:
                     return producer, error
-            except Exception as error:  # noqa: BLE001  it is told what became of each
+            except Exception as error:  # noqa: BLE001  the outcome is returned
                 return producer, error
 
     async def _sent(
@@ -172,7 +172,7 @@ async def acknowledged(records: Iterable[Send], sent: Iterable[asyncio.Future[ob
 
 def _note(error: Exception, record: Send) -> None:
     note = f"sending to {record.topic}"
-    if note not in getattr(error, "__notes__", ()):  # all of a request may have one in common
+    if note not in getattr(error, "__notes__", ()):  # the records of a request may share it
         error.add_note(note)
 
 
@@ -247,6 +247,6 @@ class DeadLetters:
     async def _attempted(self, letter: Send) -> Exception | None:
         try:
             await self._outbox.deliver((letter,))
-        except Exception as error:  # noqa: BLE001  whatever it is, the record is not done
+        except Exception as error:  # noqa: BLE001  the record is not done
             return error
         return None

@@ -57,7 +57,7 @@ class RawBatches:
 
 
 @final
-class _LenientBatch(_DefaultRecordBatchPy):  # type: ignore[misc]  # it has no types
+class _LenientBatch(_DefaultRecordBatchPy):  # type: ignore[misc]  # untyped
     _buffer: bytearray
 
     def __iter__(self) -> Self:
@@ -85,7 +85,7 @@ class _Name(str):
 
 
 @final
-class _Batch(BatchBuilder):  # type: ignore[misc]  # likewise
+class _Batch(BatchBuilder):  # type: ignore[misc]  # as above
     """Built in pure Python, which calls `encode` on the name."""
 
     def __init__(self, size: int, *, is_transactional: bool) -> None:

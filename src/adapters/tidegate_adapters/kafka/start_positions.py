@@ -132,7 +132,7 @@ class Beginnings:
         if answer is None:
             answer = self._waiting[partition] = self._loop.create_future()
             if self._question is None or self._question.done():
-                self._question = self._loop.create_task(self._ask())  # it may begin at once, and take what waits
+                self._question = self._loop.create_task(self._ask())  # it may start at once
         found = await asyncio.shield(answer)
         if isinstance(found, BaseException):
             raise found
@@ -185,7 +185,7 @@ class Beginnings:
             position = await ports.offset_at(self._client, partition, self._settings.start_time)
         if position is None and beyond is None:
             position = await self._reset(partition, log, "the group has committed nothing for it")
-            is_first = self._settings.options.get("auto_offset_reset") != "latest"  # the next owner finds that, too
+            is_first = self._settings.options.get("auto_offset_reset") != "latest"  # stable for the next owner
             return position, "" if is_first else None
         if position is None and beyond is not None:
             why = f"the group has committed @{beyond[0]}, and its log ends @{log.end}"

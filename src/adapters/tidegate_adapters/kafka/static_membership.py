@@ -65,7 +65,7 @@ class Seat(NamedTuple):
     member_id: str
 
 
-class _Answer(Response):  # type: ignore[misc]  # it has no types
+class _Answer(Response):  # type: ignore[misc]  # untyped
     API_KEY, API_VERSION, SCHEMA = _HEARTBEAT, 3, HeartbeatResponse_v1.SCHEMA
 
 
@@ -124,7 +124,7 @@ class OwnName:
                 return False
             error = fenced(seat.name, seat.group, self._settings.topics)
             say(logging.ERROR, "%s; all is left to it", error.what)
-            if not self._life.is_called_off:  # a member that was asked to stop ends as it was asked to
+            if not self._life.is_called_off:  # a requested stop has priority
                 self._life.error = self._life.error or error
                 self._life.is_called_off = True
             self._life.tell(NameTaken())

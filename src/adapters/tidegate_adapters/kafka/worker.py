@@ -277,7 +277,7 @@ class Worker:
         """
         check_unit(settings.consumer, "consumer")
         made: Worker = copy(self)
-        if isinstance(self._handlers, Mapping):  # those of other topics have nothing to do
+        if isinstance(self._handlers, Mapping):  # drops handlers of other topics
             made._handlers = {topic: each for topic, each in self._handlers.items() if topic in settings.topics}
         if self._code.is_batch:
             rules = _with_batches(settings.consumer, settings.consumer.partition.window_max)
@@ -302,7 +302,7 @@ class Worker:
         Raises:
             Misuse: A record is malformed, or its topic is not consumed.
         """
-        from tidegate_adapters.kafka.embedded import (  # noqa: PLC0415  which needs this module
+        from tidegate_adapters.kafka.embedded import (  # noqa: PLC0415  circular
             EmbeddedLog,
             EmbeddedRun,
             record_of,

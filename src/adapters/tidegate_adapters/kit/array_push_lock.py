@@ -68,12 +68,12 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 @final
-class LockLost(TidegateError):  # noqa: N818  it says what happened
+class LockLost(TidegateError):  # noqa: N818
     """Another holder has the lock, or may have it: the block is no longer protected."""
 
 
 @final
-class LockBusy(TidegateError):  # noqa: N818  it says what happened
+class LockBusy(TidegateError):  # noqa: N818
     """The lock was not available; the block did not run."""
 
 
@@ -200,7 +200,7 @@ async def _first(claim: str) -> str:
     return claim
 
 
-def _checked(  # noqa: PLR0917  as they are told
+def _checked(  # noqa: PLR0917
     store: object, collection: str, key: str, attempts: int | None, pauses: Pauses, stale: timedelta, margin: timedelta
 ) -> tuple[ClaimedRecord, Duration]:
     check_callable(store, "a store", "hand in Mongo(client, database)")

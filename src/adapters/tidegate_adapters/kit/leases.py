@@ -97,12 +97,12 @@ Asked: TypeAlias = Callable[[Program[object]], Awaitable[object]]
 
 
 @final
-class LeaseLost(TidegateError):  # noqa: N818  it says what happened
+class LeaseLost(TidegateError):  # noqa: N818
     """Another holder has the lease, or may have it: the block is no longer protected."""
 
 
 @final
-class LeaseBusy(TidegateError):  # noqa: N818  it says what happened
+class LeaseBusy(TidegateError):  # noqa: N818
     """The lease was not available in time; the block did not run."""
 
 
@@ -220,7 +220,7 @@ async def lease_async(
         finally:
             if again is not None:
                 again.cancel()
-            for _ in range(ours):  # also where the block has made something else of it
+            for _ in range(ours):  # even if the block swallowed it
                 task.uncancel()
     if tenancy.is_lost:
         raise _lost(key, held.epoch)
@@ -380,7 +380,7 @@ class _Tenancy:
             case Begin(epoch):
                 if not self._epoch.done():
                     self._epoch.set_result(epoch)
-            case StartTimer(duration):  # in the place of the one before
+            case StartTimer(duration):  # replaces the former one
                 if self._timer is not None:
                     self._timer.cancel()
                 self._timer = self._loop.call_later(duration / SECOND, self._wake)
@@ -442,17 +442,17 @@ class _HoldingThread:
         try:
             self._thread.start()
             return self._found.result()
-        except BaseException:  # also where the waiting is interrupted, even for the thread
+        except BaseException:  # even if the wait is interrupted
             self._is_unwanted = True
             if self._started.done():
                 loop, task = self._started.result()
-                with suppress(RuntimeError):  # it has ended by itself
+                with suppress(RuntimeError):  # already ended
                     loop.call_soon_threadsafe(task.cancel)
                 self._released.result()
             raise
 
     def end(self) -> None:
-        if self._thread.is_alive():  # it is not in a process that was forked in the block, which holds nothing
+        if self._thread.is_alive():  # false in a forked child, which holds no lease
             loop, _ = self._started.result()
             loop.call_soon_threadsafe(self._over.set)
             self._released.result()
@@ -465,7 +465,7 @@ class _HoldingThread:
             if self._started.done():
                 raise
             holding.close()
-            self._started.set_exception(error)  # there is no loop to be had
+            self._started.set_exception(error)  # the loop did not start
             self._found.set_exception(error)
 
     async def _hold(self) -> None:
@@ -473,7 +473,7 @@ class _HoldingThread:
         assert task is not None
         self._started.set_result((asyncio.get_running_loop(), task))
         try:
-            if self._is_unwanted:  # whoever wanted it did not see that this has started
+            if self._is_unwanted:  # the waiter gave up before the start
                 return
             async with self._tenancy.held(lambda program: asyncio.to_thread(run, program, self._carried_out)) as held:
                 self._found.set_result(held)

@@ -93,7 +93,7 @@ AsyncSource: TypeAlias = Source | AsyncIterable[Piece]
 
 
 @final
-class PayloadAbsent(TidegateError, KeyError):  # noqa: N818  it says what is so
+class PayloadAbsent(TidegateError, KeyError):  # noqa: N818
     """The key has no payload."""
 
     __str__ = TidegateError.__str__
@@ -254,7 +254,7 @@ class _Intake:
         size = self._settings.chunk_bytes
         while left:
             if isinstance(piece, bytes) and not self._begun and len(left) >= size:
-                self._blocks.append(left[:size])  # no copy: bytes stay as they are
+                self._blocks.append(left[:size])  # no copy: bytes are immutable
                 left = left[size:]
                 continue
             taken = left[: size - len(self._begun)]
@@ -315,7 +315,7 @@ class _Outlet:
 
     def piece(self, data: bytes) -> bytes:
         try:
-            raw = self._unpack(data, min(self._left, THRESHOLD))  # no chunk has more, whatever its record says
+            raw = self._unpack(data, min(self._left, THRESHOLD))  # the limit of any chunk
         except _NotPackedError:
             raise _damaged(self._payload, "a chunk is not what made bytes smaller") from None
         self._left -= len(raw)

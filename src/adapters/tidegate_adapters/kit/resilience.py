@@ -415,7 +415,7 @@ def _find(rules: Rules, collection: str, where: Mapping[str, Any], codec: bson.C
 
     find = _Ask(
         lambda held: held.with_options(codec_options=raw).find_one(where),
-        lambda found: found and found.raw,  # an answer to a program is immutable
+        lambda found: found and found.raw,  # replies to programs are immutable
         is_write=False,
     )
     return _Order(collection, lambda: send(_FIND, Operation.READ, rules.retries), {_FIND.name: find}, ended)
@@ -463,7 +463,7 @@ def _count(rules: Rules, collection: str, key: str, token: str) -> _Order[None]:
     async def counted() -> object:
         try:
             return await increased()
-        except Misuse:  # there is no such counter yet
+        except Misuse:  # the counter is missing
             made = await insert(insert_one(collection, new_counter(key)), there, policy)
         return await increased() if isinstance(made, Done) else made.failure
 
@@ -513,7 +513,7 @@ def _counted(rules: Rules, collection: str, key: str) -> _Order[int]:
     async def counted() -> Sent[int]:
         found = await send(find_one(collection, Eq(ID, key)), Operation.READ, rules.retries)
         if not isinstance(found, Done):
-            return NotDone(found.failure, found.attempts)  # a read does nothing
+            return NotDone(found.failure, found.attempts)  # a read has no effect
         return Done(0 if found.reply is None else counter_of(found.reply).count, found.attempts)
 
     return _Order(collection, counted, {})

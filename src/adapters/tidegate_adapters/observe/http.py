@@ -124,7 +124,7 @@ class _Server(ThreadingHTTPServer):
             for key, _ in found:
                 if key.fileobj is self:
                     self._accept()
-                elif key.fileobj in self._hears:  # it was not let go of just now
+                elif key.fileobj in self._hears:  # not closed just now
                     self._hear(key.fileobj)
             if now_s >= looks_s:
                 self.service_actions()
@@ -183,17 +183,17 @@ class _Server(ThreadingHTTPServer):
         else:
             self.let_go(connection)
 
-    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  nobody asks for it
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  unused
         if len(self.connections) >= _CONNECTIONS_MAX:
             waiting = {each: since for each, since in [*self.connections.items()] if since is not None}
-            if not waiting:  # all are answered just now
+            if not waiting:  # all are being answered
                 self.shutdown_request(request)
                 return
             self.let_go(min(waiting, key=lambda each: waiting[each]))
         self.waits(request)
         self._hears[request] = bytearray()
         self._selector.register(request, EVENT_READ)
-        self._hear(request)  # whoever means to ask has mostly asked by now
+        self._hear(request)  # has probably sent its request
 
     def shutdown_request(self, request: Any) -> None:
         self.connections.pop(request, None)
@@ -264,7 +264,7 @@ def served(
     class Handler(BaseHTTPRequestHandler):
         timeout: ClassVar[float | None] = _PATIENCE_S
         protocol_version = "HTTP/1.1"
-        wbufsize = -1  # an answer is sent as one
+        wbufsize = -1  # send a response as one
         server_version, sys_version = "tidegate", ""
 
         def setup(self) -> None:
@@ -272,7 +272,7 @@ def served(
             self.rfile = BufferedReader(_Heard(server.heard.pop(self.connection), self.rfile.detach()))
 
         def handle_one_request(self) -> None:
-            if self.connection in server.connections:  # it was not let go of meanwhile
+            if self.connection in server.connections:  # not closed meanwhile
                 server.waits(self.connection)
                 super().handle_one_request()
             else:
@@ -291,7 +291,7 @@ def served(
             elif len(length) > 9 or int(length) > _CONTENT_MAX:
                 self._refuse(_TOO_LARGE)
             else:
-                self.wfile.flush()  # who sends `Expect: 100-continue` waits for it
+                self.wfile.flush()  # for `Expect: 100-continue`
                 self._answer(posts, self.rfile.read(int(length)))
 
         def _refuse(self, answer: Answer) -> None:
@@ -319,7 +319,7 @@ def served(
             self.end_headers()
             self.wfile.write(answer.content)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  its name is http.server's
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  http.server's name
             pass
 
     try:
@@ -365,7 +365,7 @@ def is_own_name(header: str) -> bool:
 def _is_ambiguous(headers: Message) -> bool:
     lengths: list[str] = headers.get_all("Content-Length", [])
     is_plain = not headers.defects and not headers.get_payload()
-    is_odd = any(" " in name or "\n" in value for name, value in headers.items())  # or in two lines
+    is_odd = any(" " in name or "\n" in value for name, value in headers.items())  # or two headers
     return is_odd or not is_plain or len(lengths) > 1 or "Transfer-Encoding" in headers
 
 

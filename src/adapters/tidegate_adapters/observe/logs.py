@@ -29,7 +29,7 @@ def log_to(stream: TextIO, form: LogFormat, level: str) -> None:
             handler.setFormatter(_Objects())
         case _:
             assert_never(form)
-    logging.getLogger("aiokafka.conn").setLevel(logging.INFO)  # below, it writes requests, and with them passwords
+    logging.getLogger("aiokafka.conn").setLevel(logging.INFO)  # DEBUG writes requests with passwords
     logging.basicConfig(level=level, handlers=[handler], force=True)
 
 

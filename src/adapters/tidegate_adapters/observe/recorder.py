@@ -58,7 +58,7 @@ _BY_POSITION: Final = ("arguments", "")
 _LABEL_LENGTH: Final = 12
 
 
-def _nothing_more(path: FieldPath, value: object) -> bool:  # noqa: ARG001  the one that hides nothing more
+def _nothing_more(path: FieldPath, value: object) -> bool:  # noqa: ARG001  hides nothing more
     return False
 
 
@@ -112,7 +112,7 @@ class Recorder:
         self._key, self._is_secret = token_bytes(), is_secret
         self._lock, self._count, self._fails = threading.Lock(), 0, False
         try:
-            self._file = open(path, "x", encoding="utf-8", newline="\n", opener=_for_its_owner)  # noqa: SIM115  with an opener, and for the whole run
+            self._file = open(path, "x", encoding="utf-8", newline="\n", opener=_for_its_owner)  # noqa: SIM115  open for the whole run
         except OSError as error:
             raise Misuse(f"cannot record into {path}", why=error.strerror or str(error)) from error
         self._write(lambda _: recording.header(program, kind, self._digest(arguments)))
@@ -209,7 +209,7 @@ class Recorder:
     def _shut(self) -> None:
         try:
             self._file.close()
-        except OSError as error:  # it writes what it could not write before
+        except OSError as error:  # writes the failed rest
             self._stop(error)
 
     def _put(self, line: Callable[[int], str]) -> None:
@@ -218,7 +218,7 @@ class Recorder:
         try:
             self._file.write(line(self._count))
             self._file.flush()
-        except Exception as error:  # noqa: BLE001  the caller's code and values are in it, and the run matters more
+        except Exception as error:  # noqa: BLE001  includes the caller's code; the run matters more
             self._stop(error)
 
     def _stop(self, error: Exception) -> None:

@@ -281,7 +281,7 @@ def run_in(loop: asyncio.AbstractEventLoop) -> Run:
     def run(asked: Coroutine[Any, Any, Any]) -> Any:
         try:
             done = asyncio.run_coroutine_threadsafe(asked, loop)
-        except RuntimeError:  # it is closed
+        except RuntimeError:  # closed
             asked.close()
             raise TimeoutError from None
         try:
