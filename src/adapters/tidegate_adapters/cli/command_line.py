@@ -75,9 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parsed(arguments: list[str], terminal: Terminal) -> Run:
     found: object = cli.main(arguments, prog_name="tidegate", standalone_mode=False, obj=terminal)
-    return (
-        (lambda _: ExitCode.OK) if isinstance(found, int) else cast("Run", found)
-    )  # an int after help or version
+    return (lambda _: ExitCode.OK) if isinstance(found, int) else cast("Run", found)  # an int after help or version
 
 
 def failed(error: TidegateError, arguments: list[str], terminal: Terminal) -> ExitCode:

@@ -290,7 +290,7 @@ def report_on(target: Target, settings: Settings, watch: Watch) -> Report:
 
 
 def in_several(target: Target, how: Exploration, jobs: int, watch: Watch) -> Report:
-    """This process repeats a violation by its seed."""
+    """A violation is repeated by its seed in the calling process."""
     of_all, runs = runs_of(how.plan.seed, how.runs)
     order = Order(target.identity, attrs.evolve(how, seed=of_all))
     tally = in_processes(order, runs, jobs=jobs, proceed=watch)
@@ -356,9 +356,7 @@ def stoppable() -> Generator[Stop]:
             signal.signal(signal.SIGALRM, overdue)
             signal.setitimer(signal.ITIMER_REAL, GRACE_S)
 
-    handled = [
-        number for number in SIGNALS if before[number] is not signal.SIG_IGN
-    ]  # background jobs ignore it
+    handled = [number for number in SIGNALS if before[number] is not signal.SIG_IGN]  # background jobs ignore it
     if threading.current_thread() is not threading.main_thread():
         handled = []  # only in the main thread
     try:

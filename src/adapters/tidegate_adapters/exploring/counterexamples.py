@@ -61,21 +61,15 @@ class Store:
             raise _unwritable(self.directory, error) from error
 
     def save(self, target: Target, trace: Trace, what: str = "") -> Path:
-        """Write the counterexample in all three forms; `what` distinguishes several. Returns the
-        path of the JSON file.
-
-        Raises:
-            Misuse: It cannot be written.
+        """Write the counterexample in all three forms, and return the path of the JSON file; `what`
+        distinguishes several.
         """
         kept = trace if target.is_shipped else attrs.evolve(trace, scenario=target.identity)
         return self.keep(f"{_stem(target)}.{what}" if what else _stem(target), kept, replay_line)
 
     def keep(self, name: str, trace: Trace, replayed_by: Callable[[Path], str]) -> Path:
-        """Write a trace in all three forms under a name; `replayed_by` is the replay command of a
-        file. Returns the path of the JSON file.
-
-        Raises:
-            Misuse: It cannot be written.
+        """Write a trace in all three forms under a name, and return the path of the JSON file;
+        `replayed_by` is the replay command.
         """
         path = self.directory / f"{name}.json"
         try:
@@ -107,7 +101,7 @@ def _stem(target: Target) -> str:
 
 
 def named_apart(name: str, identity: str) -> str:
-    """A file name: the valid part of the name, and a digest of the identity."""
+    """The part of the name that a file name allows, and a digest of the identity."""
     plain = re.sub(r"[^A-Za-z0-9_]+", "-", name).strip("-")[:_STEM_MAX]
     return f"{plain or 'scenario'}-{sha256(identity.encode(errors='surrogatepass')).hexdigest()[:8]}"
 
@@ -136,9 +130,7 @@ def save(path: Path, text: str) -> None:
     data = text.encode()
     try:
         if path.is_dir():
-            raise IsADirectoryError(
-                EISDIR, os.strerror(EISDIR)
-            )  # "." and "/" have no name
+            raise IsADirectoryError(EISDIR, os.strerror(EISDIR))  # "." and "/" have no name
         _write_bytes(path, gzip.compress(data, mtime=0) if path.name.endswith(".gz") else data)
     except OSError as error:
         raise Misuse(f"cannot write {path}", why=error.strerror or str(error)) from error

@@ -1,19 +1,14 @@
 """Repeats recorded runs of programs in child processes, each with another PYTHONHASHSEED: the
 adapter of `SecondProcess`.
 
-The first child starts with the first cases and serves all scenarios of this process. If the order
-of a set may matter, more children follow (`SEEDS`). A child reads pickled messages from stdin and
-ends with it, so it does not outlive this process.
+The first child serves all scenarios of this process. If the order of a set may matter, more
+children follow (`SEEDS`). A child reads pickled messages from stdin and ends with it, so it does
+not outlive this process.
 
-Functions are sent:
-
-    of importable modules           by name; the child imports the module
-    of a file loaded by its path    by name; the child loads the same file, or by value if it cannot
-    of `__main__` and of modules that pytest rewrites, lambdas, closures     by value, with
-        cloudpickle
-
-An object that cannot be sent, such as an open file, gives `Unshipped`. A child that misses its
-deadline is killed.
+Functions of importable modules are sent by name. Those of a file loaded by its path are, too, and
+the child loads the same file. Those of `__main__`, of modules that pytest rewrites, lambdas and
+closures are sent by value, with cloudpickle. An object that cannot be sent, such as an open file,
+gives `Unshipped`. A child that misses its deadline is killed.
 
 Known not to be seen: dependence on hashes in module-level code of `__main__`, which is not executed
 again.
@@ -320,9 +315,7 @@ def _pickler() -> type[pickle.Pickler]:
                 return context_variable, (obj.name, *((context[obj],) if obj in context else ()))
             if isinstance(obj, _LOCK_TYPES):
                 return threading.Lock if isinstance(obj, _LOCK_TYPES[0]) else threading.RLock, ()
-            if not isinstance(
-                obj, (FunctionType, type, ModuleType)
-            ):  # by reference: a program may use `is`
+            if not isinstance(obj, (FunctionType, type, ModuleType)):  # by reference: a program may use `is`
                 return _singletons(type(obj).__module__).get(id(obj), NotImplemented)
             if found := recipe_of(obj):
                 (module, code, names), called = found

@@ -76,9 +76,7 @@ def main() -> None:
     sys.meta_path.append(finder)
     while (message := read_message(requests)) is not None:
         if hasattr(signal, "setitimer"):
-            signal.setitimer(
-                signal.ITIMER_REAL, _WORK_S
-            )  # ends even if a program hangs
+            signal.setitimer(signal.ITIMER_REAL, _WORK_S)  # ends even if a program hangs
         found = [_executed(each, finder) for each in pickle.loads(message)]  # noqa: S301  from our parent
         if hasattr(signal, "setitimer"):
             signal.setitimer(signal.ITIMER_REAL, 0)

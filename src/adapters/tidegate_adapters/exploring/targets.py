@@ -1,18 +1,17 @@
 """Finds the scenarios of a target name.
 
-    transition              a shipped scenario, in its default scope
-    transition@thorough     the same in another scope
-    tests/takeover.py:two   the attribute `two` of the file: a scenario, a function without
-        arguments that makes one or
-        some, or a list or tuple of them
-    shop.scenarios:two      the same in an importable module
-    tests/takeover.py:all[two]   the scenario named `two` in a list, or in the result of a function
-    tests/test_it.py::test_two   the scenario that a test explores with the fixture `sim`; with `#2`
-        the second one
+    transition                   a shipped scenario, in its default scope
+    transition@thorough          the same in another scope
+    tests/takeover.py:two        the attribute `two` of the file: a scenario, a function without
+                                 arguments that makes one or some, or a list or tuple of them
+    shop.scenarios:two           the same in an importable module
+    tests/takeover.py:all[two]   the scenario named `two` in a list, or in a function's result
+    tests/test_it.py::test_two   the scenario that a test explores with the fixture `sim`; with
+                                 `#2` the second one
 
-Traces record the last two forms for a list or a test. A name in a trace is not the user's own
-input, and loading it runs code: so only files beneath the current directory are followed; name any
-other on the command line. Known not to help: a trace that names a script of the user's own project.
+Traces record the last two forms. A name in a trace is not the user's own input, and loading it runs
+code: so only files beneath the current directory are followed; name any other on the command line.
+Known not to help: a trace that names a script of the user's own project.
 """
 
 from __future__ import annotations
@@ -150,11 +149,7 @@ def there(text: str) -> tuple[tuple[Target, ...], tuple[str, ...]]:
 
 
 def attribute(text: str) -> tuple[object, ModuleType]:
-    """The object that `path.py:attr` or `module:attr` names, and its module.
-
-    Raises:
-        Misuse: It does not exist, or its module cannot be loaded.
-    """
+    """The object that `path.py:attr` or `module:attr` names, and its module."""
     match = _ATTRIBUTE.fullmatch(text)
     if match is None or match["name"] is not None:
         raise Misuse(f"{text!r} names nothing in a module", todo="write path.py:attr or module:attr")
@@ -346,9 +341,7 @@ def _can_be_target(value: object, module: ModuleType) -> bool:
         return any(isinstance(item, Scenario) for item in cast("Sequence[object]", value))
     if isfunction(value):
         is_here = value.__module__ == module.__name__ and takes_nothing(value) and not iscoroutinefunction(value)
-        return is_here and Scenario.__name__ in str(
-            value.__annotations__.get("return", Scenario)
-        )  # a string or a type
+        return is_here and Scenario.__name__ in str(value.__annotations__.get("return", Scenario))  # a string or a type
     return isinstance(value, Scenario)
 
 

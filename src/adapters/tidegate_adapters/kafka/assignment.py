@@ -1,11 +1,10 @@
 """A member's partitions: generations, read positions, and whether their topics exist.
 
 Generations count the client's own assignments. A commit names the client's generation at the
-assignment and is never sent under another one, or none; nor once the client has learned that the
-topic is missing.
+assignment. It is not sent under another one or none, nor once the client has learned that the topic
+is missing.
 
-The member asks for each committed position until it gets a reply, and polls the partition only
-AFTER that.
+A partition is polled only AFTER the group has answered with its committed position.
 """
 
 from __future__ import annotations
@@ -144,8 +143,8 @@ class Topics:
     def look(self) -> None:
         """Note deleted topics; rejoin once a topic of that name exists again.
 
-        The broker does not tell the two apart: the old position would skip the first records of the
-        new one. A group leader that has seen the deletion causes a rebalance, too.
+        The broker does not tell the two apart: the old position would skip records of the new one.
+        A group leader that has seen the deletion rebalances, too.
         """
         generations = self._assignment.generations
         known = {part.partition.topic for part in self._life.state.partitions} | {each.topic for each in generations}
@@ -160,7 +159,7 @@ class Topics:
             ports.rejoin(self._client)
 
     def is_gone(self, commit: Commit) -> bool:
-        """Whether the topic was deleted since the assignment; such a commit must not be sent."""
+        """Whether the topic was deleted since the assignment."""
         return self._is_gone(commit.partition, commit.generation)
 
     def _is_gone(self, partition: TopicPartition, generation: int) -> bool:

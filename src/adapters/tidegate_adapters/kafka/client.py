@@ -180,7 +180,7 @@ def client(bootstrap: str, group: str, options: Mapping[str, object]) -> Client:
     """A consumer that neither commits nor resets a position by itself.
 
     Raises:
-        Misuse: An address is missing, or the client rejects the value of an option.
+        Misuse: The client rejects an address or an option.
     """
     for each in bootstrap.split(","):
         if not _ADDRESS.fullmatch(each.strip()):
@@ -195,8 +195,8 @@ def client(bootstrap: str, group: str, options: Mapping[str, object]) -> Client:
 
 
 def producer(bootstrap: str, options: Mapping[str, object]) -> Producer:
-    """A producer that sends each record once per session, to all in-sync replicas; it ignores
-    options of the consumer only.
+    """Sends each record once per session, to all in-sync replicas; ignores options of the consumer
+    only.
     """
     kept = {name: value for name, value in _with_tls(options).items() if name in _OF_BOTH}
     return Producing(aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, **WRITES, **kept))
@@ -269,10 +269,8 @@ def _with_tls(options: Mapping[str, object]) -> dict[str, object]:
 
 
 def check_options(options: Mapping[str, object], others: Iterable[str] = ()) -> None:
-    """Raise Misuse for an unknown option or a value of the wrong type.
-
-    aiokafka checks few: a wrong value causes an obscure Python error, or a client that fetches
-    nothing.
+    """Raise Misuse for an unknown option or a value of the wrong type, which aiokafka often
+    accepts.
     """
     for name, value in options.items():
         if name not in _OPTIONS:
@@ -295,11 +293,8 @@ def check_options(options: Mapping[str, object], others: Iterable[str] = ()) -> 
 async def start(consumer: Client) -> None:
     """Start the client and require that it knows a broker.
 
-    A starting broker may report no brokers. aiokafka accepts that, and fails for good when it
-    searches the coordinator.
-
-    Raises:
-        errors.KafkaConnectionError: No broker answers, or the list is empty.
+    A starting broker may report none. aiokafka accepts that, and fails for good when it searches
+    the coordinator.
     """
     await consumer.start()
     cluster = getattr(getattr(consumer, "_client", None), "cluster", None)
@@ -316,8 +311,8 @@ def has_begun(consumer: Client) -> bool:
 async def committed(consumer: Client, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
     """The group's committed positions, with their metadata.
 
-    aiokafka has no public call for both, and two calls may disagree. Its public call returns no
-    metadata: records are repeated, which is safe.
+    aiokafka has no public call for both, and two calls may disagree. Without metadata records are
+    repeated, which is safe.
     """
     coordinator = cast("_Coordinator | None", getattr(consumer, "_coordinator", None))
     if not hasattr(coordinator, "fetch_committed_offsets"):
@@ -356,8 +351,8 @@ def join_no_more(consumer: Client) -> None:
 
 
 async def ask_coordinator(consumer: Client, request: object) -> int | None:
-    """The error code of the coordinator's reply; None without a reply, 0 if client or broker does
-    not support the request.
+    """The error code of the coordinator's reply; None without a reply, 0 if the request is not
+    supported.
     """
     coordinator: Any = getattr(consumer, "_coordinator", None)
     if not hasattr(coordinator, "_send_req"):
@@ -400,8 +395,7 @@ async def commit(consumer: Client, positions: Mapping[TopicPartition, tuple[int,
     members accepts a request without a generation from any client, which moves the position back.
 
     aiokafka resends a retriable commit ten times a second, for ever and silently; this function
-    raises, and the caller decides. For several partitions aiokafka raises the error of one, without
-    saying which.
+    raises instead. For several partitions aiokafka raises the error of one, without saying which.
 
     Args:
         consumer: The client.
@@ -409,7 +403,7 @@ async def commit(consumer: Client, positions: Mapping[TopicPartition, tuple[int,
         generation: The value of `generation_of` at the assignment; `NO_GENERATION` is refused.
 
     Raises:
-        NOT_OF_ALL: Some of several failed, and it is unknown which: send them one by one.
+        NOT_OF_ALL: Some of several failed: send them one by one.
         errors.KafkaError: The commit failed, or its outcome is unknown.
     """
     coordinator = getattr(consumer, "_coordinator", None)
@@ -456,8 +450,8 @@ async def log_ranges(consumer: Client, partitions: Sequence[TopicPartition]) -> 
     """The offset ranges of several logs, by two requests to each broker; all or none.
 
     For a `read_committed` reader the public call ends a log at the first open transaction, before
-    valid positions. So aiokafka's fetcher asks as a reader of all records, and another client by
-    its `log_ends`, if any.
+    valid positions. So aiokafka's fetcher asks as a reader of all records; another client may have
+    `log_ends`.
     """
     asked = [*map(theirs, partitions)]
     starts = await consumer.beginning_offsets(asked)
@@ -481,11 +475,8 @@ async def _log_ends(consumer: Client, asked: Sequence[object]) -> Mapping[object
 async def fetched_raw(
     consumer: Client, partition: TopicPartition, position: int
 ) -> tuple[bytes, object, object] | None:
-    """The broker's data at a position: record batches, aborted transactions, and the isolation
-    level; None if unsupported.
-
-    Raises:
-        errors.KafkaError: It cannot be read now.
+    """The broker's record batches at a position, aborted transactions, and the isolation level;
+    None if unsupported.
     """
     fetcher, client = getattr(consumer, "_fetcher", None), getattr(consumer, "_client", None)
     if fetcher is None or client is None:
@@ -609,9 +600,8 @@ _AT, _CLOCK = _SET[Instant].values()
 
 
 def _plain_record(received: Received) -> Record:
-    """A record without headers, without the checks, because aiokafka has parsed it.
-
-    The checks take twice as long as the construction, a fifth of the worker's time.
+    """Without the checks, which take twice as long as the construction, a fifth of the worker's
+    time; aiokafka has parsed it.
     """
     made = object.__new__(Record)
     _TOPIC(made, received.topic)

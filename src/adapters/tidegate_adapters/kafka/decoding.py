@@ -2,8 +2,8 @@
 
 aiokafka raises on a header name that is not UTF-8 and does not say for which record. It delivers no
 record of that poll, yet counts those of other partitions as delivered. So the poll loop seeks all
-of them back and reads the partition with such a record here: the same request for it alone, parsed
-by `raw_batches`.
+back, and this module repeats the request for the partition with such a record, parsed by
+`raw_batches`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def read(consumer: Client, partition: TopicPartition, position: int) -> Fo
     """The records that a poll of this partition would fail on; None if it would succeed.
 
     Raises:
-        TidegateError: The client has no way to read it.
+        TidegateError: The client cannot read it.
     """
     if (own := getattr(consumer, "read_raw", None)) is not None:
         return cast("Found | None", await own(partition, position))

@@ -58,7 +58,7 @@ _MORE: Final = SECOND
 
 
 def records_of(file: Path) -> tuple[Record, ...]:
-    """The records of a file of JSON lines, each with offset 0; a log assigns offsets.
+    """The records of a file of JSON lines, with offset 0; a log assigns offsets.
 
     Raises:
         Misuse: The file cannot be read, or a line is not a record.
@@ -84,11 +84,7 @@ def _records(lines: Iterable[str], file: str) -> Iterator[Record]:
 
 
 def record_of(line: object) -> Record:
-    """A record from the fields of a JSON line, with offset 0.
-
-    Raises:
-        Misuse: It is not a record.
-    """
+    """A record from the fields of a JSON line, with offset 0."""
     if not isinstance(line, dict):
         raise Misuse(f"a record is an object, and no {type(line).__name__}", todo=f"its fields: {', '.join(_FIELDS)}")
     fields = cast("dict[str, object]", line)
@@ -176,7 +172,6 @@ class EmbeddedLog(Client):
     """A log with one consumer: `await worker.run(log.connect, log.produce, log.transact)`.
 
     Attributes:
-        positions: The committed positions.
         ends: One past the last offsets.
         sent: The records that the worker sent, in order.
     """
@@ -350,13 +345,11 @@ class Outcome:
 
 @final
 class EmbeddedRun:
-    """A run of a worker on a log, until all is committed, it is stuck, or `stop` is called.
-
-    Attributes:
-        worker: The configured copy that runs; call its `stop`.
+    """A run of a worker on a log, until all is committed, it is stuck, or `stop` of its `worker` is
+    called.
 
     Raises:
-        Misuse: The log holds records of a topic that the worker does not consume.
+        Misuse: The worker does not consume a topic of the log.
     """
 
     def __init__(self, worker: Consuming, log: EmbeddedLog) -> None:

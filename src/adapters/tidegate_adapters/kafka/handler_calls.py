@@ -76,7 +76,6 @@ class UserCode:
     """Calls user code for a member.
 
     Args:
-        tell: Passes an extra event to the worker.
         transactions: Keeps replies until the commit of their records; None to send at once.
     """
 

@@ -24,7 +24,6 @@ class Lifecycle:
     """The lifecycle of one worker.
 
     Attributes:
-        tell: Sends an event to the state machine.
         is_called_off: Whether the worker is stopping.
         error: What `run` raises in the end.
     """

@@ -101,14 +101,8 @@ _STARTS_MAX: Final = 6
 
 @final
 class Member:
-    """A member of a group, bound to the event loop in which it is made.
-
-    Args:
-        client: Not started yet.
-        transact: Makes the transactional producer of a partition, for `exactly_once`.
-
-    Attributes:
-        status: Readable from any thread.
+    """A member of a group, bound to the event loop in which it is made; `status` is readable from
+    any thread.
     """
 
     def __init__(  # noqa: PLR0917
@@ -261,8 +255,8 @@ class Member:
     async def _left(self) -> None:
         """Leave the group and stop the producers concurrently; idempotent.
 
-        Stops that exceed the limit continue alone: an interrupted client considers itself closed,
-        but its tasks keep running.
+        Slow stops continue alone: an interrupted client considers itself closed, but its tasks keep
+        running.
         """
         if self._leave_by_s is None:
             self._leave_by_s = self._loop.time() + self._rules.leave / SECOND
@@ -277,9 +271,7 @@ class Member:
                 raise error
 
     async def _client_stopped(self) -> None:
-        async with (
-            self._name.is_asking
-        ):  # lets a listener finish that the client would wait for
+        async with self._name.is_asking:  # lets a listener finish that the client would wait for
             pass
         await self._client.stop()
 
@@ -309,7 +301,7 @@ class Member:
         """Drain, commit and release; release lost partitions at once.
 
         Raises:
-            CancelledError: Another member has the name: the client does not rejoin.
+            CancelledError: Another member has the name: do not rejoin.
         """
         self._committing.hurry(hurries=True)
         waits = {partition: asyncio.Event() for partition in revoked}
@@ -324,7 +316,9 @@ class Member:
         if not is_lost:
             for wait in waits.values():
                 await wait.wait()
-        is_none = ports.generation_of(self._client) == ports.NO_GENERATION  # it may have lost its generation during the drain
+        is_none = (
+            ports.generation_of(self._client) == ports.NO_GENERATION
+        )  # it may have lost its generation during the drain
         if is_none and await self._name.is_taken():
             raise asyncio.CancelledError  # after any other exception the client would rejoin
 

@@ -10,12 +10,12 @@ record's content.
     handled_records_total        records whose handler returned
     handler_failures_total       handler calls that raised
     retries_total                repeated attempts
-    dead_letters_total           records that failed for good and were skipped or dead-lettered
+    dead_letters_total           failed records, skipped or dead-lettered
     commits_total                by outcome
     removed_offsets_total        removed from the log before the group read them
     observer_failures_total      calls of `observe` and `record` that raised; no labels
     handler_seconds              duration of handlers, by topic, as a histogram
-    sink_open                    whether the circuit of a sink is open or half open; by sink
+    sink_open                    whether a sink's circuit is open or half open; by sink
     sink_waiting_payloads        payloads that wait for a delivery; by sink
     sink_attempts_total          deliveries, by sink and outcome: answered, unanswered
 

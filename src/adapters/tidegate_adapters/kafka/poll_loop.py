@@ -5,8 +5,7 @@ client counts delivered records as read, so the loop seeks back to those of a pa
 yet known.
 
 The client never resets a position: if the broker refuses one, `tidegate.consumer.beginning` decides
-where to resume. So a partition has a provisional position from its assignment until its start
-position is known.
+where to resume.
 """
 
 from __future__ import annotations
@@ -111,9 +110,7 @@ class PollLoop:
         return self._rules.polling(state, tuple(map(ours, self._client.paused())))
 
     async def _poll(self) -> None:
-        """Poll the allowed partitions. If there are none, wait for one, then pause those still
-        held.
-        """
+        """If no partition may be polled, wait for one, then pause those still held."""
         state = await self._life.stepped()
         self._status.polls(state)
         self._measure(state)

@@ -41,8 +41,7 @@ def letter_topic(pattern: str, topic: str) -> str:
 class ClientOptions(TypedDict, total=False):
     """Options of aiokafka's consumer that a file can hold; times are milliseconds.
 
-    `ssl_cafile`, `ssl_certfile`, `ssl_keyfile` and `ssl_password` make an `ssl_context`; without
-    them the system's authorities are trusted.
+    The `ssl_` options make an `ssl_context`; without them the system's authorities are trusted.
     """
 
     client_id: str

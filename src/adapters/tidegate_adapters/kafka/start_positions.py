@@ -30,9 +30,7 @@ from tidegate_adapters.kafka.settings import WorkerSettings
 from tidegate_adapters.kafka.stats import Tallies
 
 Beginning: TypeAlias = tuple[int, str | None]
-"""A position and its metadata; None if it is uncommitted, so that another owner may find another
-one.
-"""
+"""A position and its metadata; None if it is uncommitted, so another owner may find another one."""
 _Found: TypeAlias = tuple[Committed | None, LogRange | None]
 _Answer: TypeAlias = "asyncio.Future[_Found | BaseException]"
 _AT_ONCE_S: Final = 1.0

@@ -95,11 +95,7 @@ class NamedHeartbeat(Request[_Struct]):  # type: ignore[misc]
 
 @final
 class OwnName:
-    """The name of one member, if it has one.
-
-    Attributes:
-        is_asking: Held during the question, in which the client must not stop.
-    """
+    """The name of one member, if it has one; the client must not stop while `is_asking` is held."""
 
     def __init__(self, client: Client, settings: WorkerSettings, life: Lifecycle) -> None:
         self._client, self._settings, self._life = client, settings, life

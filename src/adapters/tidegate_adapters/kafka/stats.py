@@ -36,12 +36,8 @@ OUTCOMES: Final[Mapping[type[object], str]] = {
 
 @final
 class Glance(NamedTuple):
-    """A snapshot of a worker.
-
-    Attributes:
-        ages_s: Seconds since the arrival of the oldest unfinished record.
-        ends: Known log ends.
-        read: Known read positions.
+    """A snapshot of a worker; `ages_s` are the seconds since the arrival of the oldest unfinished
+    record.
     """
 
     state: ConsumerState
@@ -55,12 +51,7 @@ class Glance(NamedTuple):
 
 @final
 class Tallies:
-    """Counters of a worker.
-
-    Attributes:
-        dead_letters: Records that failed for good and were skipped or dead-lettered.
-        removed: Offsets that were removed before the group read them.
-    """
+    """Counters of a worker; `dead_letters` includes skipped records."""
 
     def __init__(self) -> None:
         self.handled: defaultdict[TopicPartition, Handled] = defaultdict(Handled)

@@ -127,7 +127,7 @@ class Worker:
     """Consumes topics as a member of a group.
 
     Args:
-        topics: Names, and patterns that begin with `^`. The client searches for new matching topics
+        topics: Names, and patterns that begin with `^`. The client searches for matching topics
             every
             `metadata_max_age_ms`; patterns do not match the worker's dead-letter topics. Or the
                 handler of each topic:
@@ -135,31 +135,28 @@ class Worker:
         handle: The user's code, called with each record at least once: an async function, or a
             plain one, which runs in a
             thread. It returns None or what to send before the record is done: one or several
-                `Send`. If it raises `Later`,
-            the worker calls it again after that delay; after any other exception `on_failure`
-                decides, and by default stops
-            the record's partition. One for all topics, or one by topic.
+                `Send`. After `Later` the worker
+            calls it again; after any other exception `on_failure` decides, and by default stops the
+                record's partition. One
+            for all topics, or one by topic.
         batch: The most records a handler gets at once, as a list in log order; replaces the rules'
             `window_max`. None for one
-            record without a list. The worker takes the records that wait and does not wait for
-                more. A reply or an exception
-            counts for the whole list, which is retried, skipped and dead-lettered as one. With an
-                order by key a list holds
-            one record of a key.
+            record without a list. The worker does not wait for a full batch. A reply or an
+                exception counts for the whole
+            list. With an order by key a list holds one record of a key.
         decode: Makes the handler's argument of a record; async or not.
         on_failure: Replaces the rules' `failure_policy`.
-        retries: How often a failed record is retried; replaces the rules' `fanout.retries_max`.
+        retries: Retries of a failed record; replaces the rules' `fanout.retries_max`.
         backoff: The delay before a retry; replaces the rules' `backoff`.
-        jitter_ppm: The largest random cut of that delay; replaces the rules'
-            `jitter_ppm`.
+        jitter_ppm: The largest random cut of that delay; replaces the rules' `jitter_ppm`.
         lifespan: Makes an async context manager from the worker. Code before its `yield` runs
             before the client starts, code
             behind it after the worker has left the group.
-        metrics: A registry of prometheus_client, which shows the worker while it runs
+        metrics: A registry of prometheus_client, for the running worker
             (`tidegate_adapters.kafka.metrics`).
         tracer_provider: Makes an OpenTelemetry span for each handler call
             (`tidegate_adapters.observe.tracing`).
-        expected: Estimates how long user code takes with a record. None or an exception means
+        expected: Estimates how long user code takes with a record; None or an exception means
             unknown. A revocation does not
             wait for a record that takes longer than the drain.
         observe: Called with every event of a partition and the state after it, for logs and
@@ -174,12 +171,11 @@ class Worker:
         handle: The user's handlers, as one async function of a record.
 
     Raises:
-        Misuse: no topic, group or handler; a timeout for a plain function; an option that the
-            client does not have; code
-            that is not callable, or async where the worker does not await it; rules that need
-                hooks; dead letters without a
-            topic, or the reverse; a drain longer than the group's timeout; or a stop longer than
-                `grace`.
+        Misuse: no topic, group or handler; a timeout for a plain function; an unknown option; code
+            that is not callable, or
+            async where the worker does not await it; rules that need hooks; dead letters without a
+                topic, or the reverse; a
+            drain longer than the group's timeout; or a stop longer than `grace`.
     """
 
     def __init__(

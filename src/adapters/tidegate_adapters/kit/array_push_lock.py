@@ -13,22 +13,20 @@ This lock's protocol has a claim with a time, which others compare with their cl
 it exceeds the threshold. So the block has the threshold less a margin; then the lock is lost:
 
     an async block        is cancelled, and the `async with` raises `LockLost`
-    a sync block          the next `held.check()` raises it, or the end of the `with`
+    a sync block          raises it at the next `held.check()`, or at its end
     a guarded write       is refused once the claim is gone (law AL5)
     an unreadable claim   of another is logged as an error and cleared as stale
     the end of the block  pulls its own claim only; raises `LockLost` if it was gone
-    an aborted entry      by an error, a cancellation or Ctrl-C, pulls the pushed claim
+    an aborted entry      pulls the pushed claim
 
 Known not to work:
 
     - The limits of the protocol: see `tidegate.invocations.array_push_lock`. Clocks that differ by
       more than the margin
-        allow two holders.
-    - Only a guarded write, and the end of the block, notice that another process cleared the array
-      too early.
-    - If the store does not answer the push, or a cancelled push arrives after the search for
-      claims, the claim stays until
-        it is stale.
+      allow two holders.
+    - Only a guarded write, and the end of the block, notice that the array was cleared too early.
+    - If the store does not answer the push, or a cancelled push arrives late, the claim stays until
+      it is stale.
 """
 
 from __future__ import annotations
@@ -92,11 +90,7 @@ class HeldLock:
         return max(timedelta(0), timedelta(seconds=self._until - time.monotonic()))
 
     def check(self) -> None:
-        """Call it before each protected action, from any thread.
-
-        Raises:
-            LockLost: The lock is lost.
-        """
+        """Call it before each protected action, from any thread; raises LockLost."""
         if not self.left:
             raise _lost(self._lock, "its time is over: others take a claim that old for that of a dead one")
 

@@ -124,11 +124,7 @@ class Held:
         return timedelta(microseconds=found.left if isinstance(found, Leads) and found.epoch == self.epoch else 0)
 
     def check(self) -> None:
-        """Call it before each protected action, from any thread.
-
-        Raises:
-            LeaseLost: The lease is lost.
-        """
+        """Call it before each protected action, from any thread; raises LeaseLost."""
         if not self.left:
             raise _lost(self.key, self.epoch)
 

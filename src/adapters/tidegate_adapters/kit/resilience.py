@@ -11,18 +11,14 @@ It follows "How To Write Resilient MongoDB Applications" (Davis 2016): retry net
 retry a refusal, and offer only operations that are recognised when they arrive twice.
 
     insert        under the caller's id; a duplicate with the same content is a success
-    find_one      a read, by a unique key
-    set_fields    $set of one document, by a unique key
-    upsert        the same; inserts a missing document
-    delete        by a unique key
+    find_one, set_fields, upsert, delete   of one document, by a unique key
     delete_many   all documents that match
     count         adds one, in two steps with a token, exactly once
         (`tidegate.counters.increments`); `sweep` counts what
         callers left behind, `counted` reads
 
 The core decides: `tidegate.retries.resending` (retries and outcome), `tidegate.retries.budget` (how
-many retries) and `tidegate.sinks.circuit_breaker` (whether to try). The policy, the `deadline`, and
-the kit's shared budget and circuit bound each call. Each attempt has a timeout (`attempt`), the
+many retries) and `tidegate.sinks.circuit_breaker` (whether to try). Each attempt has a timeout, the
 most that a lost reply costs. Writes are majority-acknowledged and journaled; reads see
 majority-committed data. `tidegate_adapters.runtime.driver` logs failures.
 
@@ -31,10 +27,8 @@ Known not to work:
     - `NotDone` and `Unknown` describe one call: a document from an earlier call may exist after a
       `NotDone`.
     - The server replaces `Timestamp(0, 0)` by its time, so such a document is not recognised.
-    - An insert whose reply was lost, and whose document another client deleted meanwhile, inserts
-      it again.
-    - A delete that is retried may also delete what others inserted under the same id or filter
-      meanwhile.
+    - An insert whose reply was lost, and whose document another client deleted, inserts it again.
+    - A retried delete may also delete what others inserted under the same id or filter.
     - A cancelled call has an unknown outcome, like `Unknown`; retry it with the same arguments.
     - A token counts once until two sweeps have passed over its counter since its first use.
 """
@@ -710,12 +704,8 @@ class Kit:
     def count(self, collection: str, key: str, token: str) -> Sent[None]:
         """Add one to a counter, exactly once; creates a missing counter.
 
-        Args:
-            collection: The collection of the counters.
-            key: The counter's id.
-            token: A unique id of this increment, for example `str(ObjectId())`; without a dot,
-                because it becomes part of a
-                field name.
+        `token` is a unique id of this increment, for example `str(ObjectId())`, without a dot,
+        because it becomes part of a field name.
 
         Returns:
             `Done` if it is counted; `NotDone` if it never will be; otherwise `Unknown`: the next
@@ -723,7 +713,7 @@ class Kit:
             step was done, and until then the same token can be sent again.
 
         Raises:
-            Misuse: A name is invalid, or the document is not a counter.
+            Misuse: The document is not a counter.
         """
         return at_once(self._calls.count(collection, key, token))
 
