@@ -2,9 +2,8 @@
 
     .tidegate/failures/array_push_lock.late.txt, .json, .html
 
-Writes are atomic: to a temporary file, which is renamed. The first file creates the directory; one
-of ours gets a `.gitignore` of everything. Files are hostile when read: sizes are bounded, and any
-misfit is one clear error.
+Writes are atomic. The first file creates the directory; one of ours gets a `.gitignore` of
+everything. Files are hostile when read: sizes are bounded, and any misfit is one clear error.
 """
 
 from __future__ import annotations
@@ -52,7 +51,6 @@ class Store:
     directory: Path
 
     def check(self) -> None:
-        """Check that files can be written, without leaving one."""
         try:
             there = next(path for path in (self.directory, *self.directory.absolute().parents) if path.exists())
             with tempfile.TemporaryFile(dir=there):

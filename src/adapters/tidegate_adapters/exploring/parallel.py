@@ -64,7 +64,6 @@ class Order:
     how: Exploration
 
     def sampler(self) -> Sampler:
-        """The sampler of the scenario, loaded in this process."""
         from tidegate_adapters.exploring.targets import one  # noqa: PLC0415  imports all that ships
 
         return self.sampler_of(one(self.target).scenario)
@@ -119,8 +118,8 @@ def spread(
 ) -> Tally:
     """Make runs on any executor whose workers can import tidegate and the target.
 
-    `at_once` pieces run concurrently. `proceed` gets the progress and returns whether to continue.
-    `finished` collects pieces.
+    `at_once` pieces run concurrently; `proceed` returns whether to continue; `finished` collects
+    pieces.
 
     Returns:
         The tally of all runs up to the first violation, or until `proceed` returned false.

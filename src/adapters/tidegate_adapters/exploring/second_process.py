@@ -54,10 +54,9 @@ except ImportError:
 SEEDS: Final = ("1", "2", "3", "4", "5", "6", "7", "8")
 """PYTHONHASHSEED of the children; this process's own is skipped."""
 ANSWER_S: Final = 60
-"""The timeout of a message."""
 _CHILDREN_MAX: Final = 24
-"""The most starts without a reply, so that a crashing child is not restarted for ever; a child that
-misses its deadline counts for a third of them.
+"""The most starts without a reply, so that a crashing child is not restarted for ever; a missed
+deadline counts for a third.
 """
 _KEPT: Final = 100
 _ENDED: Final = Unshipped("the second process has ended")
@@ -167,7 +166,6 @@ class Children:
         return found
 
     def close(self) -> None:
-        """End the children, if this process started them."""
         if self.owner == os.getpid():
             for child in self.children.values():
                 child.close()
@@ -383,7 +381,6 @@ def _is_library(name: str, module: ModuleType) -> bool:
 
 
 def _is_found(name: str, module: ModuleType) -> bool:
-    """Whether another process can import the same module by name."""
     if _is_library(name, module):
         return True
     parent = sys.modules.get(name.rpartition(".")[0])

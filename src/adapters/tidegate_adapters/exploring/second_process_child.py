@@ -38,7 +38,6 @@ def write_message(pipe: IO[bytes], message: bytes) -> None:
 
 
 def read_message(pipe: IO[bytes]) -> bytes | None:
-    """The next message; None at the end."""
     size = pipe.read(_SIZE.size)
     return pipe.read(_SIZE.unpack(size)[0]) if len(size) == _SIZE.size else None
 
@@ -65,7 +64,6 @@ def _variant(module: str, code: bytes, names: tuple[tuple[str, object], ...]) ->
 
 
 def main() -> None:
-    """Execute cases and answer until stdin ends."""
     sys.modules["tidegate_adapters.exploring.second_process"] = None  # type: ignore[assignment]  # a child starts no children
     _import_lazily()
     answers, requests = os.fdopen(os.dup(1), "wb"), os.fdopen(os.dup(0), "rb")
@@ -122,8 +120,6 @@ def _executed(message: bytes | None, finder: _Files) -> Answer:
 
 @final
 class _Files:
-    """Finds modules that the parent has loaded by path."""
-
     def __init__(self) -> None:
         self.files: dict[str, str] = {}
 

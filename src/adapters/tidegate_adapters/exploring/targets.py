@@ -137,7 +137,7 @@ def there(text: str) -> tuple[tuple[Target, ...], tuple[str, ...]]:
     """The scenarios of a file, or those that the text names; and functions of the file that may
     make more but lack the annotation.
 
-    Those functions are not called, because they may do anything. Raises as `one`.
+    Those functions are not called: they may do anything.
     """
     if not text.endswith(".py"):
         return _named(text), ()
@@ -241,9 +241,7 @@ def _from_file(file: Path) -> ModuleType:
 
 def _reach(directory: Path) -> None:
     """Make modules beside the target importable, before installed packages but behind the standard
-    library.
-
-    Otherwise a late import of the library, such as `queue`, could load a file beside the target.
+    library, whose late imports, such as `queue`, must not load a file there.
     """
     if str(directory) not in sys.path:
         places = (

@@ -128,7 +128,7 @@ class Assignment:
 
 @final
 class Topics:
-    """The topics of one member, and whether they exist."""
+    """The topics of one member."""
 
     def __init__(self, client: Client, topics: Collection[str], life: Lifecycle, assignment: Assignment) -> None:
         self._client, self._life, self._assignment = client, life, assignment
@@ -144,7 +144,6 @@ class Topics:
         """Note deleted topics; rejoin once a topic of that name exists again.
 
         The broker does not tell the two apart: the old position would skip records of the new one.
-        A group leader that has seen the deletion rebalances, too.
         """
         generations = self._assignment.generations
         known = {part.partition.topic for part in self._life.state.partitions} | {each.topic for each in generations}

@@ -1,8 +1,8 @@
 """Typed wrappers around aiokafka, which ships no types. Only this module touches private parts of
 its client, where there is no public call; without such a part, functions return None or do nothing.
 
-Other modules use its public classes: `decoding` the record parsers, `static_membership` the
-protocol, `raw_batches` the record batches.
+Other modules use public classes: `decoding` the record parsers, `static_membership` the protocol,
+`raw_batches` the record batches.
 """
 
 from __future__ import annotations
@@ -167,7 +167,6 @@ class _Coordinator(Protocol):
 
 
 async def brokers(bootstrap: str) -> int:
-    """The number of brokers in the cluster."""
     asked = AIOKafkaClient(bootstrap_servers=bootstrap)
     try:
         await asked.bootstrap()
@@ -496,7 +495,6 @@ async def fetched_raw(
 
 
 def out_of_range(error: BaseException) -> dict[TopicPartition, int]:
-    """The positions that the broker refused to read, by such an error."""
     told = error.args[0] if isinstance(error, OUT_OF_RANGE) and error.args else None
     return {ours(each): position for each, position in told.items()} if isinstance(told, Mapping) else {}
 
@@ -534,7 +532,6 @@ def absent(consumer: Client, topics: Sequence[str]) -> frozenset[str]:
 
 
 def watch(consumer: Client, look: Callable[[], None]) -> None:
-    """Call a function after each metadata update of a started client."""
     cluster = getattr(getattr(consumer, "_client", None), "cluster", None)
     listen = getattr(cluster, "add_listener", None)
     if listen is not None:
@@ -542,13 +539,11 @@ def watch(consumer: Client, look: Callable[[], None]) -> None:
 
 
 def refresh(consumer: Client) -> None:
-    """Request a metadata update soon."""
     with suppress(AttributeError):
         consumer._client.force_metadata_update()  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def rejoin(consumer: Client) -> None:
-    """Start a rebalance of the group."""
     with suppress(AttributeError):
         consumer._coordinator.request_rejoin()  # type: ignore[attr-defined]  # noqa: SLF001
 

@@ -52,7 +52,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 _FIELDS: Final = ("topic", "partition", "key", "value", "headers")
 _AT_ONCE: Final = 500
-"""Records per poll."""
 _LOOKS_S: Final = 0.02
 _MORE: Final = SECOND
 
@@ -339,7 +338,6 @@ class Outcome:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all records are committed."""
         return self.positions == self.ends
 
 

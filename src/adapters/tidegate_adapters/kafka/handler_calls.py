@@ -9,11 +9,10 @@
                         if there are no hooks
     anything, batches   the handler with a whole window,     the reply of
                         if `batching` says so                `tidegate.consumer.batching`
-    anything            hooks                                their reply, by
-                                                             `tidegate.consumer.worker`
+    anything            hooks                                by `tidegate.consumer.worker`
 
-A handler's reply is sent BEFORE the worker learns that the handler has ended. With transactions the
-reply waits for the one that covers its record, as dead letters do.
+A handler's reply is sent BEFORE the worker learns of its end; with transactions it waits for the
+one that covers its record, as dead letters do.
 """
 
 from __future__ import annotations

@@ -3,10 +3,9 @@
 User code may still have records of an earlier generation of a partition, so each generation has its
 own.
 
-The member recognises a finished record that arrives again (`tidegate.consumer.kept`) by a digest of
-its content. Digests are slow, so they are made only while the partition may be lost before the
-commit: from a stall of the event loop, in which a member sends no heartbeat, until the next
-successful commit.
+The member recognises a finished record that arrives again (`tidegate.consumer.kept`) by a digest.
+Digests are slow, so they are made only while the partition may be lost before the commit: from a
+stall of the event loop, in which a member sends no heartbeat, until the next successful commit.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ class Records:
         return [Undone(*records[offset]) for offset in work.offsets]
 
     def first(self, partition: TopicPartition, generation: int) -> Undone | None:
-        """The oldest record; callable from any thread."""
+        """Callable from any thread."""
         records = self._lives.get((partition, generation), {})
         while True:
             with suppress(RuntimeError):  # concurrent changes by the event loop

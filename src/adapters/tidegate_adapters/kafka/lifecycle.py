@@ -40,7 +40,6 @@ class Lifecycle:
         return self.runtime.state.consumer
 
     async def stepped(self) -> ConsumerState:
-        """The partitions after all events so far."""
         return (await self.runtime.stepped()).consumer
 
     @property

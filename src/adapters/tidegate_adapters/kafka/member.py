@@ -147,7 +147,6 @@ class Member:
         )
         self._watches_ends = tallies is not None
         self._releases: dict[TopicPartition, list[asyncio.Event]] = {}
-        """Revocations that wait for the release of their partition."""
         self._starting: asyncio.Task[None] | None = None
         self._is_started = False
         self._leave_by_s: float | None = None

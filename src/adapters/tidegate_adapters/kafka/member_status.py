@@ -91,7 +91,6 @@ class MemberStatus:
             self._watch = polled(self._watch, now)
 
     async def watch_ends(self) -> None:
-        """Keep reading the log ends of paused partitions, and all read positions."""
         while True:
             await asyncio.sleep(LOOK_AGAIN_S)
             held, found = tuple(map(ours, self._client.paused())), dict[TopicPartition, int]()

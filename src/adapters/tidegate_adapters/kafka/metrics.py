@@ -46,7 +46,7 @@ _NOTHING: Final = Glance(ConsumerState(), (), {}, {})
 
 
 def families(now: Glance = _NOTHING, tallies: Tallies = _NONE) -> Iterator[Metric]:
-    """All metrics of a worker; without arguments, of a worker that does not run."""
+    """Without arguments, the metrics of a worker that does not run."""
     yield from _of_state(now)
     handled = dict(tallies.handled)
     for name, about, counts in (

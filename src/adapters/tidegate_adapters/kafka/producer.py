@@ -8,14 +8,13 @@ All in-sync replicas acknowledge a send BEFORE the record that caused it is done
         write
 
 `tests/integration/kafka_runs.py` tests both with slow and failing sends (the kinds `sends` and
-`letters`). If the worker dies in between, the record is handled and sent again: at least once. An
+`letters`). After a crash in between, the record is handled and sent again: at least once. An
 unanswered send is retried (`tidegate_adapters.sinks.port`); a refused one fails its record. A
 refused dead letter is retried (`tidegate.sinks.letter_writing`) until the partition is revoked; its
-record stays unfinished, so it is not lost.
+record stays unfinished.
 
 A failed send replaces the producer: aiokafka's sequence numbers include unsent records, so each
-later send would be out of order. Other sends that wait for the old producer use the new one and do
-not fail.
+later send would be out of order. Sends that wait for the old producer use the new one.
 """
 
 from __future__ import annotations
@@ -92,7 +91,6 @@ class KafkaSink(Sink[Sequence[Send]]):
     async def _sent(
         self, records: Sequence[Send], producer: Producer | None, sent: list[asyncio.Future[object]] | Exception
     ) -> Failure | None:
-        """A producer that failed to send is not reused."""
         if isinstance(sent, Exception):
             return ports.send_failure(sent)
         try:
@@ -144,7 +142,6 @@ def _size(records: Iterable[Send]) -> int:
 
 
 async def queued(producer: Producer, records: Iterable[Send]) -> list[asyncio.Future[object]]:
-    """Queue records; returns the future of each acknowledgement."""
     found: list[asyncio.Future[object]] = []
     for each in records:
         try:

@@ -1,12 +1,12 @@
 """Finds where partitions start: at the group's committed position, or else as the settings say.
 
-Each owner applies the settings again and may find another place, for example a log end that has
-moved. So such a start has no metadata, and the worker commits it BEFORE it takes records (P16 of
+Each owner may find another place by the settings, for example a log end that has moved. So such a
+start has no metadata, and the worker commits it BEFORE it takes records (P16 of
 `tidegate.consumer.partition`). The same holds for the first remaining record, if the committed one
 was removed.
 
 `tidegate.consumer.beginning` decides whether a committed position is valid. The log range is read
-AFTER the position: a position committed meanwhile could be beyond an older end.
+AFTER the position, which could otherwise be beyond an older end.
 
 Questions of one event loop turn share a request. If it fails, each partition gets its own: one
 topic may be gone, and the client does not say which.
@@ -117,7 +117,6 @@ class Beginnings:
         return log.start, None
 
     def removed(self, partition: TopicPartition, position: int, log: LogRange) -> None:
-        """Log and count offsets that were removed unhandled."""
         what = "%s offsets of %s were removed before group %s read them: its position was @%s, and it goes on @%s, the first that is left"
         group, where = self._settings.group, placed(partition, log.start)
         say(logging.ERROR, what, log.removed(position), partition, group, position, log.start, extra=where)
@@ -125,7 +124,6 @@ class Beginnings:
             self._tallies.removed[partition] += log.removed(position)
 
     async def _committed(self, partition: TopicPartition) -> Committed | None:
-        """Afterwards the log range is known, too."""
         answer = self._waiting.get(partition)
         if answer is None:
             answer = self._waiting[partition] = self._loop.create_future()
@@ -154,7 +152,6 @@ class Beginnings:
                     await self._is_answered({partition: answer}, is_last=True)
 
     async def _is_answered(self, asked: Mapping[TopicPartition, _Answer], *, is_last: bool) -> bool:
-        """On the last attempt an error is an answer, too."""
         found: Mapping[TopicPartition, _Found] | BaseException
         try:
             committed = await ports.committed(self._client, tuple(asked))
@@ -177,7 +174,6 @@ class Beginnings:
         return {}
 
     async def _told(self, partition: TopicPartition, beyond: Committed | None) -> Beginning:
-        """The place from the settings, for a missing position or one beyond the end."""
         log, position = self.logs[partition], self._settings.start_offsets.get(partition)
         if position is None and self._settings.start_time is not None:
             position = await ports.offset_at(self._client, partition, self._settings.start_time)

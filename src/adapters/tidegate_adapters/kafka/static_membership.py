@@ -1,14 +1,12 @@
 """Detects that another member has taken this one's name.
 
 A name (`group_instance_id`; KIP-345) may outlive its process. A process that joins under it takes
-over the old member's place and partitions, without a rebalance. The broker answers
-FENCED_INSTANCE_ID (82) to the old member's named heartbeats and commits, which ends the Java
-client.
+over the old member's partitions, without a rebalance. The broker answers FENCED_INSTANCE_ID (82) to
+the old member's named heartbeats and commits, which ends the Java client.
 
 aiokafka 0.14 sends the name only in joins and syncs: its versions of Heartbeat and OffsetCommit
-have no field for it. So the old member gets UNKNOWN_MEMBER_ID, as after an expired session, rejoins
-and takes the name back, for ever. For code 82 it has no class, and raises
-`KafkaError("UnknownError()")`.
+have no field for it. So the old member gets UNKNOWN_MEMBER_ID, rejoins and takes the name back, for
+ever. For code 82 it has no class, and raises `KafkaError("UnknownError()")`.
 
 So a removed member sends a heartbeat of version 3, under its old identity, BEFORE it rejoins:
 
@@ -17,15 +15,14 @@ So a removed member sends a heartbeat of version 3, under its old identity, BEFO
     NONE, and others       it is a member, or the broker cannot tell: it may continue
 
 A refused member does not rejoin either: after an error aiokafka sends the next JoinGroup at once,
-while the worker still asks for the reason.
+before this question has an answer.
 
 Known not to work:
 
     A late join of a client that gave up takes the name from the next member, which is then fenced.
-    Another member may join between that reply and the join: then it is the older one, and is
+    Another member may join between that reply and the join: it is then the older one, and is
         fenced.
-    If the broker does not answer in time, the member rejoins; a new owner of the name is then
-        fenced.
+    If the broker does not answer in time, the member rejoins and fences a new owner of the name.
 """
 
 from __future__ import annotations

@@ -10,10 +10,9 @@
     SendPosition        send the position, for the group
     CommitTransaction   the producer commits
 
-`tidegate.consumer.commit_pacing` decides when a partition learns of a commit and may begin the next
-one. A reply is kept until its transaction commits, or its generation ends. Once the client's
-generation has changed, no transaction begins and no producer is fenced; the broker's fence covers
-changes unknown here.
+`tidegate.consumer.commit_pacing` decides when a partition may begin the next one. A reply is kept
+until its transaction commits, or its generation ends. Once the client's generation has changed, no
+transaction begins and no producer is fenced; the broker's fence covers changes unknown here.
 """
 
 from __future__ import annotations

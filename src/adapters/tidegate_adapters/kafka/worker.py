@@ -6,18 +6,16 @@ background, with the work done beyond the position; polling never waits for one.
 until in-flight records have ended and are committed, or until the drain time is over. Delivery is
 at least once: user code must tolerate repetition.
 
-This module holds the arguments of a worker and its public life cycle.
-`tidegate_adapters.kafka.member` acts in the group, `handler_calls` and `handlers` call user code,
-and `producer` sends.
+This module holds the arguments and the life cycle. `tidegate_adapters.kafka.member` acts in the
+group, `handler_calls` and `handlers` call user code, and `producer` sends.
 
 User code may raise anything. CancelledError and other exceptions outside `Exception` fail their
 record. After SystemExit and KeyboardInterrupt the worker drains, commits, leaves its group, and
 raises them. An observer or recording that raises is logged, and no record is lost.
 
-Times depend on each other. A revocation drains for `PartitionRules.drain`. The group waits for
-`rebalance_timeout_ms`, by default long enough, from the start of the rebalance, which a member
-notices at its next heartbeat. A stop takes a drain plus up to `leave`, less than `grace`, when the
-supervisor kills the process.
+A revocation drains for `PartitionRules.drain`. The group waits for `rebalance_timeout_ms`, by
+default long enough, from the start of the rebalance, which a member notices at its next heartbeat.
+A stop takes a drain plus up to `leave`, less than `grace`, when the supervisor kills the process.
 """
 
 from __future__ import annotations

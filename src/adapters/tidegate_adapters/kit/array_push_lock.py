@@ -124,7 +124,7 @@ def array_push_lock(
     Raises:
         LockBusy: Others were first at every attempt.
         LockLost: It was lost before the block ended.
-        Misuse: The record is missing, or an argument is invalid.
+        Misuse: The record is missing.
         Failure: The store did not answer, or refused.
     """
     lock, early = _checked(store, collection, key, attempts, pauses, stale, margin)

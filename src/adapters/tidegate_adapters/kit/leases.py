@@ -162,7 +162,6 @@ def lease(
     Raises:
         LeaseBusy: It was not available in time.
         LeaseLost: It was lost before the block ended.
-        Misuse: An argument is invalid.
         Failure: The record could not be created within `pauses`, or the store refuses.
     """
     check_callable(store, "a store", "hand in Mongo(client, database)")
@@ -240,9 +239,6 @@ def leader(
     A term waits for the lease without limit. If the lease is lost, the next `held.check()` ends the
     block, the `with` raises no error, and another term follows under a higher epoch. If the block
     ends by itself, no term follows.
-
-    Raises:
-        Misuse: An argument is invalid; raised on entering a term.
     """
     campaign = _Campaign(key)
     while campaign.goes_on():
@@ -304,8 +300,6 @@ class _Campaign:
 
 @final
 class _Tenancy:
-    """A candidate that holds a lease while a block runs."""
-
     def __init__(
         self, key: str, candidate: Candidate, patience: timedelta | None, collection: str, pauses: Pauses
     ) -> None:
@@ -420,9 +414,8 @@ class _Released(BaseException):
 
 @final
 class _HoldingThread:
-    """Holds a lease in a thread with its own event loop.
-
-    A store request without a reply stays in that thread and does not delay the waiter.
+    """Holds a lease in a thread with its own event loop; a request without a reply stays there and
+    does not delay the waiter.
     """
 
     def __init__(self, tenancy: _Tenancy, handle: Handle) -> None:

@@ -101,12 +101,12 @@ class PayloadAbsent(TidegateError, KeyError):  # noqa: N818
 
 @final
 class PayloadDamaged(TidegateError):  # noqa: N818
-    """The stored bytes are not those that were put; the message shows none of them."""
+    """The stored bytes are not those that were put; the message shows none."""
 
 
 @final
 class PayloadReplaced(TidegateError):  # noqa: N818
-    """The payload was replaced or deleted during a read, and a sweep has removed it."""
+    """The payload was replaced or deleted during a read, and swept."""
 
 
 @final
@@ -225,8 +225,6 @@ _CODECS: Final[Mapping[str, Callable[[], tuple[_Pack, _Unpack]]]] = {"none": _no
 
 @final
 class _Intake:
-    """Blocks read but not stored yet."""
-
     def __init__(self, settings: _Settings) -> None:
         self._pack, _ = _CODECS[settings.codec]()
         self._settings = settings
@@ -266,7 +264,6 @@ class _Intake:
 
     @property
     def tells_size(self) -> bool:
-        """Whether it is known if the payload fits into its record."""
         return self._has_ended or self._length > self._settings.threshold
 
     @property
@@ -421,7 +418,6 @@ class Payloads(_Stored[MongoClient[Any]]):
     Args:
         client: As for `tidegate_adapters.mongo.Mongo`.
         records: The collection of the records, one per key.
-        chunks: The collection of the chunks.
         threshold: The largest payload, in bytes, stored in its record; 15 MiB at most.
         chunk_bytes: The bytes of a chunk before compression; 15 MiB at most.
         codec: "zlib", "zstd" (`pip install 'tidegate[zstd]'`) or "none". Records name their codec,
@@ -429,7 +425,6 @@ class Payloads(_Stored[MongoClient[Any]]):
         attempts: How often to try each step; None for any number.
 
     Raises:
-        Misuse: An argument is invalid.
         MissingExtra: The codec needs one.
     """
 
@@ -445,7 +440,6 @@ class Payloads(_Stored[MongoClient[Any]]):
             source: Read once, from its current place to its end.
 
         Raises:
-            Misuse: An argument is of the wrong type.
             PayloadUnsettled: Too many attempts got no reply; it may be stored.
             UploadAbandoned: A sweep considered the upload dead.
             PayloadDamaged: The existing record cannot be read.

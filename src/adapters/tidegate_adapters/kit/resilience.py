@@ -161,8 +161,6 @@ _RULES: Final = Rules()
 
 @final
 class _Shared:
-    """The state that all calls of a kit share, in any thread."""
-
     def __init__(self, rules: Rules) -> None:
         self.rules: Final = rules
         self._lock = threading.Lock()
@@ -207,7 +205,6 @@ class _Bounds:
         failures: The number of attempts that failed in transit.
         resent: The number of the driver's own retries.
         stopped: Why the call stopped sending.
-        last: The last failure, for people.
     """
 
     def __init__(self, shared: _Shared) -> None:
@@ -270,8 +267,6 @@ class _Bounds:
 @final
 @attrs.frozen
 class _Ask:
-    """A driver call, and how to read its reply or error."""
-
     send: Callable[[Any], Any]
     reply: Callable[[Any], object]
     failed: Callable[[DriverError, Before], Failure] = failure
@@ -634,8 +629,7 @@ class Kit:
 
     Raises:
         Misuse: The client is of the wrong kind, uses unacknowledged writes, or retries writes
-            without reporting it; or the
-            database name is invalid.
+            without reporting it.
     """
 
     def __init__(self, client: MongoClient[Any], database: str, rules: Rules = _RULES) -> None:
@@ -650,7 +644,7 @@ class Kit:
             another document has the id; otherwise `Unknown`.
 
         Raises:
-            Misuse: It has no BSON form, or a timestamp without a time.
+            Misuse: It has a timestamp without a time.
         """
         return at_once(self._calls.insert(collection, document))
 
@@ -732,5 +726,4 @@ class Kit:
 
 
 def _read(sent: Sent[T]) -> Done[T] | NotDone:
-    """A read has no unknown effect."""
     return NotDone(sent.failure, sent.attempts) if isinstance(sent, Unknown) else sent

@@ -38,7 +38,6 @@ from tidegate.model.errors import Misuse
 log: Final = logging.getLogger(__name__)
 
 _PATIENCE_S: Final = 10.0
-"""The timeout for a whole request."""
 _CONNECTIONS_MAX: Final = 32
 _CONTENT_MAX: Final = 64 * 1_024
 _ROUNDS_APART_S: Final = 0.02
@@ -341,7 +340,6 @@ def served(
 
 
 def address(host: str, port: int) -> str:
-    """The URL of the server."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 

@@ -23,13 +23,8 @@ __all__ = ["CollectorRegistry", "Families", "Metric", "counter", "exposed", "gau
 
 @final
 class Families(Collector):
-    """A collector of the metrics of a running application.
-
-    Args:
-        families: Makes the families from the other two; without arguments, those of an idle
-            application.
-        glance: Returns the current state; called from any thread.
-        tallies: The counters.
+    """A collector of the metrics of a running application; without arguments `families` describes
+    an idle one.
     """
 
     def __init__(self, families: Callable[..., Iterator[Metric]], glance: Callable[[], Any], tallies: Any) -> None:
@@ -64,7 +59,6 @@ def shown_in(registry: CollectorRegistry, collector: Collector) -> Iterator[None
 
 
 def exposed(registry: CollectorRegistry, accept: str) -> tuple[str, bytes]:
-    """The content type and content of a scrape, by its Accept header."""
     encoder, content_type = choose_encoder(accept)
     return content_type, encoder(registry)
 

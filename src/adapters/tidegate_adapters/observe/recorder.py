@@ -148,7 +148,6 @@ class Recorder:
         return lambda effect: awaited(effect, handle(effect))
 
     def stepped(self, event: object, commands: Iterable[Effect[object]]) -> None:
-        """Record an event of a reducer and the resulting commands."""
         made = tuple(commands)
         self._write_next(lambda number: recording.handled(number, event, made, self._hide))
 

@@ -81,7 +81,6 @@ _HEADERS: Final = _Headers()
 
 
 def traced(provider: TracerProvider, group: str) -> Around:
-    """Makes the function that wraps handler calls in spans."""
     return partial(_traced, provider.get_tracer("tidegate", __version__), group)
 
 

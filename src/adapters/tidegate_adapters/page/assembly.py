@@ -1,9 +1,9 @@
 r"""The page of a run: one offline HTML file that explains it.
 
-It shows the law, the facts, the commands for a replay, a strip per law, a lane per process, and for
-the chosen step its changes, the state, the alternatives and the dependencies. It stores no states:
-the script rebuilds them from the first state and the patches, as a replay does. Without scripts it
-shows the trace as text.
+It shows the law, the facts, the replay commands, a strip per law, a lane per process, and for the
+chosen step its changes, the state, the alternatives and the dependencies. The script rebuilds
+states from the first one and the patches, as a replay does. Without scripts the page shows the
+trace as text.
 
 A trace is hostile: names, keys and payloads come from the scenario's author, or from recorded data.
 It enters the page in three ways only: as escaped text, as JSON that cannot end its element, and

@@ -138,7 +138,6 @@ class Lane:
         key: Identifies the lane across updates.
         depth: Its indentation below the last lane with less.
         more: The text behind the label, in this tone.
-        is_here: Whether it belongs to the displayed timeline.
     """
 
     key: str
@@ -255,10 +254,8 @@ class Provider(Protocol):
     """Provides the data of a page; called in the event loop of the application."""
 
     async def shown(self, filters: Mapping[str, str]) -> Shown:
-        """The data that match the filters.
-
-        Raises:
-            TidegateError: A filter is invalid, or a server does not answer.
+        """The data that match the filters; raises if one is invalid, or a server does not
+        answer.
         """
         ...
 
