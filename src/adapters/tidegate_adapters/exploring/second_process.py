@@ -5,10 +5,10 @@ The first child serves all scenarios of this process. If the order of a set may 
 children follow (`SEEDS`). A child reads pickled messages from stdin and ends with it, so it does
 not outlive this process.
 
-Functions of importable modules are sent by name. Those of a file loaded by its path are, too, and
-the child loads the same file. Those of `__main__`, of modules that pytest rewrites, lambdas and
-closures are sent by value, with cloudpickle. An object that cannot be sent, such as an open file,
-gives `Unshipped`. A child that misses its deadline is killed.
+Functions of importable modules are sent by name. For a file loaded by its path the child loads the
+same file; if it cannot, they are sent by value, as are those of `__main__` and of modules that
+pytest rewrites, lambdas and closures (with cloudpickle). An object that cannot be sent, such as an
+open file, gives `Unshipped`. A child that misses its deadline is killed.
 
 Known not to be seen: dependence on hashes in module-level code of `__main__`, which is not executed
 again.

@@ -308,10 +308,10 @@ def has_begun(consumer: Client) -> bool:
 
 
 async def committed(consumer: Client, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
-    """The group's committed positions, with their metadata.
+    """The group's committed positions, with their metadata, for both of which aiokafka has no
+    public call.
 
-    aiokafka has no public call for both, and two calls may disagree. Without metadata records are
-    repeated, which is safe.
+    Without metadata records are repeated, which is safe.
     """
     coordinator = cast("_Coordinator | None", getattr(consumer, "_coordinator", None))
     if not hasattr(coordinator, "fetch_committed_offsets"):

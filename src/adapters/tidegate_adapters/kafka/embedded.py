@@ -325,7 +325,6 @@ class Outcome:
     Attributes:
         handled: The number of records whose handler returned.
         failed: The number of exceptions from user code.
-        positions: The committed positions.
         ends: One past the last offsets.
         sent: Handlers' replies and dead letters, in order.
     """

@@ -21,12 +21,7 @@ _TODO_OF_A_SESSION = (
 
 @final
 class Lifecycle:
-    """The lifecycle of one worker.
-
-    Attributes:
-        is_called_off: Whether the worker is stopping.
-        error: What `run` raises in the end.
-    """
+    """The lifecycle of one worker; `error` is what `run` raises in the end."""
 
     def __init__(self, runtime: WorkerRuntime, stop: Callable[[], None]) -> None:
         self.runtime, self._stop = runtime, stop

@@ -159,10 +159,7 @@ class Member:
         """Consume until a stop, a cancellation, an exit of user code, or a fatal error; then drain,
         commit and leave.
 
-        Raises:
-            TidegateError: The member cannot reach a broker, or the client has failed for good.
-            Misuse: Another member has its name.
-            CancelledError, SystemExit, KeyboardInterrupt: As it came, after the drain.
+        Raises as `Worker.run`.
         """
         life = self.life
         try:

@@ -48,8 +48,10 @@ not block others.
 
 @final
 class KafkaSink(Sink[Sequence[Send]]):
-    """Sends records by a producer made on demand. A payload is one handler's reply: its records
-    keep their order within a partition, and one failure repeats all.
+    """Sends records by a producer made on demand.
+
+    A payload is one handler's reply: its records keep their order within a partition, and one
+    failure repeats all.
     """
 
     name = "kafka"

@@ -104,8 +104,8 @@ _OUTBOX: Final = OutboxRules(
         dead_lettering=None,
     ),
 )
-"""An unanswered send is retried without end, because the position waits for it. A refused send
-fails its record.
+"""An unanswered send is retried without end, because the position waits for it; a refused one fails
+its record.
 """
 _NOWHERE: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
 

@@ -1,7 +1,7 @@
 """A worker's statistics: a snapshot, and counters since the start.
 
-Counters are kept per batch, so they cost little per record. `tidegate_adapters.kafka.metrics` reads
-them from another thread; each number is replaced atomically.
+Counters are kept per batch, so they cost little per record. Other threads read them; each number is
+replaced atomically.
 """
 
 from __future__ import annotations

@@ -154,9 +154,8 @@ async def array_push_lock_async(
     stale: timedelta = _STALE,
     margin: timedelta = MARGIN,
 ) -> AsyncGenerator[HeldLock, None]:
-    """`array_push_lock` for an event loop; cancels the block when its time is over.
-
-    Args and Raises as there; `store` is an `AsyncMongo`, or `Embedded().awaited`.
+    """`array_push_lock` for an event loop, with an `AsyncMongo` or `Embedded().awaited`; cancels
+    the block when its time is over.
     """
     lock, early = _checked(store, collection, key, attempts, pauses, stale, margin)
     handle = choosing(documents(store), local_async(), {Note: _noted_async})

@@ -13,9 +13,8 @@ lease is lost.
         async with term as held:                   # again after the lease is lost
             await plan(held.epoch)
 
-The holder is a candidate (`tidegate.leases.election`): it takes the lease when it may, renews it
-beside the block (for a sync block in a thread of its own), and releases it once the block has
-ended.
+The holder is a candidate (`tidegate.leases.election`), for a sync block in a thread of its own. It
+renews the lease beside the block and releases it once the block has ended.
 
 When the lease is lost, an async block is cancelled, again each second until it ends, and the `with`
 raises `LeaseLost`. In a sync block the next `held.check()` raises it. Without replies from the
@@ -187,9 +186,8 @@ async def lease_async(
     holder: str = "holder",
     pauses: Pauses = PAUSES,
 ) -> AsyncGenerator[Held, None]:
-    """`lease` for an event loop; a lost lease cancels the block.
-
-    Args and Raises as there; `store` is an `AsyncMongo`, or `Embedded().awaited`.
+    """`lease` for an event loop, with an `AsyncMongo` or `Embedded().awaited`; a lost lease cancels
+    the block.
     """
     check_callable(store, "a store", "hand in AsyncMongo(client, database)")
     tenancy = _Tenancy(key, Candidate(holder, uuid4().hex, terms), patience, collection, pauses)

@@ -512,10 +512,8 @@ class Payloads(_Stored[MongoClient[Any]]):
         return True
 
     def sweep(self, older_than: timedelta = _DAY) -> Swept:
-        """Remove unreferenced chunks: of replaced or deleted payloads, and of uploads that never
-        ended.
-
-        Call it now and then, from any number of processes.
+        """Remove unreferenced chunks, of replaced or deleted payloads and of dead uploads; call it
+        now and then, from any process.
 
         Args:
             older_than: An upload without a new chunk for so long is dead; replaced chunks stay so
@@ -536,9 +534,7 @@ class Payloads(_Stored[MongoClient[Any]]):
 
 @final
 class AsyncPayloads(_Stored[AsyncMongoClient[Any]]):
-    """`Payloads` for an event loop; reading, compression and checks run in a thread. Args as
-    there.
-    """
+    """`Payloads` for an event loop; reading, compression and checks run in a thread."""
 
     _store_kind = AsyncMongo
 
@@ -569,7 +565,6 @@ class AsyncPayloads(_Stored[AsyncMongoClient[Any]]):
         await self._run(key, program, calls)
 
     async def get(self, key: str) -> bytes:
-        """As `Payloads.get`."""
         _check_key(key)
         gathered, aside = _Gathered(key), _Aside()
 
@@ -599,7 +594,6 @@ class AsyncPayloads(_Stored[AsyncMongoClient[Any]]):
         outlet.end()
 
     async def delete(self, key: str) -> bool:
-        """As `Payloads.delete`."""
         _check_key(key)
         try:
             await self._run(key, delete(self._settings.store, key, uuid4().hex))
@@ -608,7 +602,6 @@ class AsyncPayloads(_Stored[AsyncMongoClient[Any]]):
         return True
 
     async def sweep(self, older_than: timedelta = _DAY) -> Swept:
-        """As `Payloads.sweep`."""
         return await self._run(None, sweep(self._settings.store, _age(older_than)))
 
     async def _run(self, key: str | None, program: Program[_Answer[T]], calls: _Calls = _NO_CALLS) -> T:

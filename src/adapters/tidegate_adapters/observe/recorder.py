@@ -13,9 +13,9 @@ the last one may be incomplete.
 Apparent secrets never reach the file: text and bytes under a name such as `password`, `token` or
 `api_key`, numbers under a name such as `password`, and text with the user part of a URI or
 `secret=...`. Positional arguments of a `Call` have no name, so their text and bytes are never
-written. The caller's `is_secret` hides more; the reply to a `Call` has the name of the call. The
-file has a label instead, equal for equal values within a recording, and unguessable, because its
-key is never written.
+written. The caller's `is_secret` hides more; the reply to a `Call` has its name. The file has a
+label instead, equal for equal values within a recording, and unguessable, because its key is never
+written.
 
 A recorder never fails a run: after an error it logs once and stops. It logs only the type of an
 exception from the caller's code, whose message may hold the secret.

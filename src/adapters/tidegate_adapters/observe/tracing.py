@@ -11,10 +11,9 @@
     children      replies are sent with a `traceparent` that names the span, behind other headers;
                   an existing `traceparent` stays, and dead letters keep that of their record
 
-The span is current during the handler and the send of its reply, so it is the parent of their
-spans. A transaction sends later, with the commit. Each attempt has a span. Spans hold no keys,
-values or other headers of records; exceptions are redacted. If the provider raises, the error is
-logged, and the handler runs without a span.
+The span is current during the handler and the send of its reply; a transaction sends later. Each
+attempt has a span. Spans hold no keys, values or other headers; exceptions are redacted. If the
+provider raises, the error is logged, and the handler runs without a span.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
 r"""The page of a run: one offline HTML file that explains it.
 
-It shows the law, the facts, the replay commands, a strip per law, a lane per process, and for the
-chosen step its changes, the state, the alternatives and the dependencies. The script rebuilds
-states from the first one and the patches, as a replay does. Without scripts the page shows the
-trace as text.
+It shows the law, the facts, the replay commands, a strip per law and a lane per process. For the
+chosen step it shows changes, state, alternatives and dependencies. The script rebuilds states from
+the first one and the patches, as a replay does. Without scripts the page shows the trace as text.
 
 A trace is hostile: names, keys and payloads come from the scenario's author, or from recorded data.
-It enters the page in three ways only: as escaped text, as JSON that cannot end its element, and
-through the script, which sets only text. As a second defence the policy allows only the page's own
-style and script, by hash. Invisible characters, and those that change text direction, are written
-out as `\u202e`, as `tidegate.model.documents.show` does.
+It enters the page in three ways only: as escaped text, as JSON that cannot end its element, and as
+text that the script sets. As a second defence the policy allows only the page's own style and
+script, by hash. Invisible and direction-changing characters are written out as `\u202e`, as in
+`tidegate.model.documents.show`.
 
 Laws
     G1  the page carries the trace: its one JSON element, decoded, is exactly the trace; of a run of
@@ -17,8 +16,8 @@ Laws
         steps, the steps around the violation, and their place.
     G2  no text of a trace becomes markup: elements and attributes are the same for every trace.
     G3  the page runs its own script, applies its own style and loads nothing: the policy names both
-        by their hashes,
-        and there is no other script, no handler, no reference and no address.
+        by their hashes.
+        There is no other script, no handler, no reference and no address.
     G4  without scripts the page shows the story of the trace, character by character, invisible
         ones written out.
     G5  the page of a trace is always the same text, and it has a UTF-8 form.

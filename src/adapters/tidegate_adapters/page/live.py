@@ -1,7 +1,7 @@
 """A page that shows a running application and lets operators act: tables, timelines, actions.
 
-The application provides values (`Shown`, `Story`) and executes actions (`Provider`); layout, access
-and updates are the same for all. The page polls every second or two, and changes only what differs.
+The application provides values (`Shown`, `Story`) and executes actions (`Provider`). The page polls
+every second or two, and changes only what differs.
 
     GET  /          the page: its own script and style, without data
     POST /enter     takes the token, and sets a cookie
@@ -11,13 +11,13 @@ and updates are the same for all. The page polls every second or two, and change
     POST /act       runs an action: {"action": "retry", "given": {"key": ...}}
 
 The data is hostile: names, ids and errors come from users. It travels as JSON, and the script sets
-only text; as a second defence the policy allows only the page's own script and style.
+only text. As a second defence the policy allows only the page's own script and style.
 
 Laws, with `tests/integration/test_live_page.py`
     LP1  With a token, a client that does not know it reads no data and runs no action.
-    LP2  No action runs for another site: a request carries a header of the page's own, and a
-         browser that sends its
-         origin names this one.
+    LP2  No action runs for another site: a request carries a header of the page's own. A browser
+         that sends its origin
+         names this one.
     LP3  Without a token, the server answers only under this machine's own names: another site
          cannot use one.
     LP4  The page listens on other addresses than this machine's own only with a token.

@@ -32,9 +32,7 @@ def frame(name: str) -> Template:
 
 
 def policy(style: str, script: str, *more: str) -> str:
-    """The content security policy: the page's own script and style by hash, no loading, and
-    `more`.
-    """
+    """The content security policy: own script and style by hash, no loading, and `more`."""
     rules = ("default-src 'none'", f"style-src {_digest(style)}", f"script-src {_digest(script)}", "base-uri 'none'")
     return "; ".join((*rules, *more))
 
