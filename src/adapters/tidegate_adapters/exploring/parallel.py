@@ -57,7 +57,7 @@ class Order:
 
     Attributes:
         target: The scenario: its name, or `path.py:attr` relative to the workers' directory.
-        how: The seed, the policies, the length of the runs, and the faults.
+        how: The parameters of the runs.
     """
 
     target: str

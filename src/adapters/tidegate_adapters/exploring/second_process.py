@@ -260,7 +260,7 @@ def _is_too_deep(answer: Unshipped) -> bool:
     return answer.why.startswith("RecursionError")
 
 
-# --- what is sent -------------------------------------------------------------------------------------------------------
+# --- pickling -------------------------------------------------------------------------------------
 
 
 def _packed(cases: Sequence[Case], *, by_value: bool) -> tuple[list[bytes | None], list[Answer]]:
@@ -349,9 +349,7 @@ _LOOKED_AT: Final[set[str]] = set()
 
 @contextmanager
 def _pickled_by_value(*, by_value: bool) -> Iterator[dict[str, str]]:
-    """Send functions of some modules by value in the block; yields the files that the child
-    loads.
-    """
+    """Send functions by value in the block; yields the files that the child loads."""
     for name in sys.modules.keys() - _LOOKED_AT:
         _LOOKED_AT.add(name)
         module = sys.modules.get(name)

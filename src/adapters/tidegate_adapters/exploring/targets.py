@@ -68,9 +68,9 @@ def select(
 
     Args:
         texts: Names, `path.py:attr` or `module:attr`.
-        expression: Only scenarios whose name contains it.
-        scope: The default scope of shipped scenarios; without texts, only scenarios that have it.
-        only: Only scenarios of this kind.
+        expression: A part of the name.
+        scope: The default scope of shipped scenarios; without texts, a scope that they must have.
+        only: The kind.
         is_sample: Without texts, only the first design and specimen of each family.
 
     Raises:
@@ -100,7 +100,7 @@ def one(text: str) -> Target:
 
     Raises:
         Misuse: There is none, or more than one, or it cannot be loaded.
-        CodeRaisedError: The user's function that makes it raised.
+        CodeRaisedError: The user's function raised.
     """
     match _named(text):
         case (only,):
@@ -149,7 +149,6 @@ def there(text: str) -> tuple[tuple[Target, ...], tuple[str, ...]]:
 
 
 def attribute(text: str) -> tuple[object, ModuleType]:
-    """The object that `path.py:attr` or `module:attr` names, and its module."""
     match = _ATTRIBUTE.fullmatch(text)
     if match is None or match["name"] is not None:
         raise Misuse(f"{text!r} names nothing in a module", todo="write path.py:attr or module:attr")

@@ -500,9 +500,8 @@ def out_of_range(error: BaseException) -> dict[TopicPartition, int]:
 
 
 def position_seen(consumer: Client, partition: TopicPartition) -> int | None:
-    """The offset that the client reads next.
-
-    It passes control markers and records of aborted transactions without a delivery.
+    """The offset that the client reads next, past control markers and records of aborted
+    transactions.
     """
     with suppress(AssertionError, AttributeError, KeyError):  # as in `end_seen`
         return cast("int", consumer._subscription.subscription.assignment.state_value(theirs(partition)).position)  # type: ignore[attr-defined]  # noqa: SLF001
@@ -680,9 +679,8 @@ _OF_THE_PRODUCER: Final = (
 
 
 def send_failure(error: Exception) -> Failure:
-    """A refusal, or a record that the client cannot encode, is never retried.
-
-    A missing topic counts as refused, though aiokafka considers it retriable.
+    """A refusal, or a record that the client cannot encode, is never retried; nor is a missing
+    topic, which aiokafka would retry.
     """
     is_answer = isinstance(error, errors.BrokerResponseError) and not isinstance(error, _OF_THE_PRODUCER)
     is_unanswered = isinstance(error, (errors.KafkaError, OSError, TimeoutError)) and not is_answer

@@ -55,10 +55,8 @@ Estimate: TypeAlias = Callable[[Record], timedelta | None]
 
 @final
 class Code(NamedTuple):
-    """The user's code.
-
-    `is_batch`: `handle` takes the records of a window together. `hooks` serves the rules' other
-    requests; no worker has any yet, a pipeline will.
+    """The user's code. `hooks` serves the rules' other requests; no worker has any yet, a pipeline
+    will.
     """
 
     handle: Called

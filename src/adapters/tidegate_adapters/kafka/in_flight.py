@@ -60,7 +60,7 @@ class Records:
         return self._knows and (self._has_stood or self._clock() > self._turned_s + _STANDS_S)
 
     def turned(self) -> None:
-        """Note a round of the poll loop; several pass per second unless the event loop stalls."""
+        """Several rounds of the poll loop pass per second unless the event loop stalls."""
         self._has_stood, self._turned_s = self._is_in_danger, self._clock()
 
     def begin(self, partition: TopicPartition, generation: int) -> None:

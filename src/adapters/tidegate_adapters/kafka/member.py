@@ -153,7 +153,7 @@ class Member:
         """The deadline to leave, on the loop's clock, once leaving has begun."""
         self._leaving: list[asyncio.Future[None]] = []
 
-    # --- its life -------------------------------------------------------------------------------------------------------
+    # --- life cycle -------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Consume until a stop, a cancellation, an exit of user code, or a fatal error; then drain,
@@ -275,7 +275,7 @@ class Member:
     def _left_s(self) -> float:
         return self._rules.leave / SECOND if self._leave_by_s is None else self._leave_by_s - self._loop.time()
 
-    # --- what the group says --------------------------------------------------------------------------------------------
+    # --- rebalances -------------------------------------------------------------------------------
 
     async def _assigned(self, assigned: Collection[TopicPartition]) -> None:
         """Partitions stay paused until their start positions are known."""

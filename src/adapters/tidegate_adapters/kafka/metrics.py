@@ -7,7 +7,7 @@ record's content.
     failed_records               with a standing failure
     oldest_record_age_seconds    since the delivery of the oldest unfinished record
     held_partitions              without fetches, by reason (`tidegate.consumer.health.Cause`)
-    handled_records_total        records whose handler returned
+    handled_records_total        records with a finished handler
     handler_failures_total       handler calls that raised
     retries_total                repeated attempts
     dead_letters_total           failed records, skipped or dead-lettered
@@ -19,8 +19,8 @@ record's content.
     sink_waiting_payloads        payloads that wait for a delivery; by sink
     sink_attempts_total          deliveries, by sink and outcome: answered, unanswered
 
-A scrape computes gauges from the worker's state; counters are kept per batch
-(`tidegate_adapters.kafka.stats`). Names, units and suffixes follow Prometheus' recommendations.
+A scrape computes gauges; counters are kept per batch (`tidegate_adapters.kafka.stats`). Names
+follow Prometheus' recommendations.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The poll loop of a member.
 
-The state machine asks for records (`Fetch`), and its rules' `polling` chooses partitions. The
+The state machine requests records (`Fetch`), and its rules' `polling` chooses partitions. The
 client counts delivered records as read, so the loop seeks back to those of a partition that is not
 yet known.
 
@@ -169,7 +169,7 @@ class PollLoop:
         offsets = tuple([each.offset for each in received])
         self._life.tell(Fetched(partition, generation, offsets, keys, again, is_anew))
 
-    # --- what cannot be read as it is -----------------------------------------------------------------------------------
+    # --- undecodable records, refused positions ---------------------------------------------------
 
     async def _read_on(
         self, polled: Sequence[TopicPartition], lives: Mapping[TopicPartition, int], error: Exception

@@ -20,8 +20,8 @@ from aiokafka.record.legacy_records import LegacyRecordBatch
 from tidegate.model.records import Send
 
 _LENGTH, _MAGIC, _OVERHEAD = slice(8, 12), 16, 12
-"""The places of a batch's length and format version, and the size of the bytes before what the
-length counts.
+"""The fields of a batch's length and format version, and the size of the bytes before the counted
+ones.
 """
 _HEADERS_SINCE: Final = 2
 _BATCH_SIZE: Final = 16_384

@@ -320,9 +320,9 @@ class Worker:
             transact: Makes the transactional producers, one per partition.
 
         Raises:
-            Misuse: the client rejects the value of an option, `metrics_port` is taken, the registry
-                shows another worker, the
-                worker has run already, or another worker has taken its `group_instance_id`.
+            Misuse: the client rejects an option, `metrics_port` is taken, the registry shows
+                another worker, the worker has run
+                already, or another worker has taken its `group_instance_id`.
             TidegateError: the worker cannot reach a broker at the start, or the client has failed
                 for good.
             Exception: what `lifespan` raises.

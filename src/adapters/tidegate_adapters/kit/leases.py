@@ -110,7 +110,7 @@ class Held:
     """A lease that is held.
 
     Attributes:
-        epoch: Its fencing token, higher than all before it. Pass it to whatever the lease protects.
+        epoch: Its fencing token, higher than all before it; pass it to the protected resource.
     """
 
     def __init__(self, key: str, epoch: int, leads: Callable[[], Leads | DoesNotLead]) -> None:
@@ -219,7 +219,7 @@ async def lease_async(
         raise _lost(key, held.epoch)
 
 
-# --- term after term ----------------------------------------------------------------------------------------------------
+# --- terms ----------------------------------------------------------------------------------------
 
 
 def leader(
@@ -293,7 +293,7 @@ class _Campaign:
         self._is_on = True
 
 
-# --- behind both --------------------------------------------------------------------------------------------------------
+# --- implementation -------------------------------------------------------------------------------
 
 
 @final
@@ -412,8 +412,8 @@ class _Released(BaseException):
 
 @final
 class _HoldingThread:
-    """Holds a lease in a thread with its own event loop; a request without a reply stays there and
-    does not delay the waiter.
+    """Holds a lease in a thread with its own event loop, where unanswered requests do not delay the
+    waiter.
     """
 
     def __init__(self, tenancy: _Tenancy, handle: Handle) -> None:

@@ -89,7 +89,7 @@ Source: TypeAlias = Piece | BinaryIO | Iterable[Piece]
 AsyncSource: TypeAlias = Source | AsyncIterable[Piece]
 
 
-# --- what goes wrong ----------------------------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------
 
 
 @final
@@ -162,7 +162,7 @@ def _refusal(refused: Refused, key: str | None) -> TidegateError:
     )
 
 
-# --- how bytes are made smaller -----------------------------------------------------------------------------------------
+# --- compression ----------------------------------------------------------------------------------
 
 _Pack: TypeAlias = Callable[[Piece], bytes]
 _Unpack: TypeAlias = Callable[[bytes, int], bytes]
@@ -220,7 +220,7 @@ def _none() -> tuple[_Pack, _Unpack]:
 _CODECS: Final[Mapping[str, Callable[[], tuple[_Pack, _Unpack]]]] = {"none": _none, "zlib": _zlib, "zstd": _zstd}
 
 
-# --- what is handed in --------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 @final
@@ -297,7 +297,7 @@ def _pieces(source: object) -> Iterator[object]:
     )
 
 
-# --- what is handed out -------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 @final
@@ -342,7 +342,7 @@ class _Gathered:
         return self._buffer.getvalue()
 
 
-# --- the two ------------------------------------------------------------------------------------------------------------
+# --- public classes -------------------------------------------------------------------------------
 
 
 @final

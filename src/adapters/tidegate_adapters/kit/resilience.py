@@ -156,7 +156,7 @@ class Rules:
 _RULES: Final = Rules()
 
 
-# --- what bounds a call -------------------------------------------------------------------------------------------------
+# --- limits ---------------------------------------------------------------------------------------
 
 
 @final
@@ -197,14 +197,12 @@ def _now() -> Instant:
 
 @final
 class _Bounds:
-    """The limits of one call. An effect beyond them is refused, so the program ends with what it
-    knows.
+    """The limits of one call; an effect beyond them is refused.
 
     Attributes:
         may_count: A step of an increment was done, or may have been.
         failures: The number of attempts that failed in transit.
         resent: The number of the driver's own retries.
-        stopped: Why the call stopped sending.
     """
 
     def __init__(self, shared: _Shared) -> None:
@@ -261,7 +259,7 @@ class _Bounds:
         return False
 
 
-# --- what is asked of the driver ----------------------------------------------------------------------------------------
+# --- driver calls ---------------------------------------------------------------------------------
 
 
 @final
@@ -288,10 +286,8 @@ def _failing(client: MongoClient[Any] | AsyncMongoClient[Any], ask: _Ask) -> Gen
 @final
 @attrs.frozen
 class _Order(Generic[T]):
-    """A call of the kit: its program, and the program's driver calls.
-
-    Attributes:
-        ended: Maps the program's result or refusal to the outcome.
+    """A call of the kit: its program, and the program's driver calls. `ended` maps the result to
+    the outcome.
     """
 
     collection: str
@@ -676,7 +672,7 @@ class Kit:
         return at_once(self._calls.upsert(collection, key, fields, by=by))
 
     def delete(self, collection: str, key: object, *, by: str = "_id") -> Sent[int]:
-        """Delete the document of a key, possibly also one inserted under it meanwhile.
+        """Delete the document of a key.
 
         Returns:
             `Done` if it is gone, with the number that the last attempt deleted; `NotDone`, or
@@ -698,16 +694,13 @@ class Kit:
     def count(self, collection: str, key: str, token: str) -> Sent[None]:
         """Add one to a counter, exactly once; creates a missing counter.
 
-        `token` is a unique id of this increment, for example `str(ObjectId())`, without a dot,
-        because it becomes part of a field name.
+        `token` is a unique id of this increment, for example `str(ObjectId())`, without a dot: it
+        becomes part of a field name.
 
         Returns:
             `Done` if it is counted; `NotDone` if it never will be; otherwise `Unknown`: the next
                 sweep counts it if its first
             step was done, and until then the same token can be sent again.
-
-        Raises:
-            Misuse: The document is not a counter.
         """
         return at_once(self._calls.count(collection, key, token))
 

@@ -23,7 +23,7 @@ class Handled:
     """The handler calls of a partition.
 
     Attributes:
-        done: Records whose handler returned.
+        done: Finished records.
         failed: Calls that raised.
         counts: By the buckets of `BOUNDS_S`; the last one is above all bounds.
     """

@@ -7,9 +7,8 @@ Idle connections block no other. A connection gets a thread once its header has 
 exist; a new one replaces the one that has waited longest. A request has ten seconds in all. Crowds
 of connections are read in at most fifty rounds per second.
 
-The server refuses a request whose end is ambiguous (RFC 9112, section 11.2: request smuggling), and
-closes its connection: a Transfer-Encoding, several lengths, a GET with a body, or an unreadable
-header.
+The server refuses ambiguous requests (RFC 9112, section 11.2: request smuggling) and closes their
+connections: a Transfer-Encoding, several lengths, a GET with a body, or an unreadable header.
 """
 
 from __future__ import annotations
@@ -97,9 +96,7 @@ class _Heard(RawIOBase):
 
 
 class _Server(ThreadingHTTPServer):
-    """A client may leave before the response. The server closes remaining connections at its end,
-    because browsers keep them open.
-    """
+    """Remaining connections are closed at its end, because browsers keep them open."""
 
     request_queue_size = 128
 

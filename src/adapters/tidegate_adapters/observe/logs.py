@@ -35,7 +35,7 @@ def log_to(stream: TextIO, form: LogFormat, level: str) -> None:
 
 @final
 class _Lines(logging.Formatter):
-    """The traceback is indented, so that it cannot look like a log line."""
+    """Indents tracebacks, so that they cannot imitate a log line."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{_at(record)} {record.levelname:<7} {record.name}: {one_line(redacted(record.getMessage()))}"

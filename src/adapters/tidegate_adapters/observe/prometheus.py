@@ -39,7 +39,7 @@ class Families(Collector):
 
 @contextmanager
 def shown_in(registry: CollectorRegistry, collector: Collector) -> Iterator[None]:
-    """Register the collector until the block ends; it is called from any thread.
+    """Register the collector until the block ends; any thread may call it.
 
     Raises:
         Misuse: The registry has another one of its kind.
@@ -69,7 +69,7 @@ def gauge(name: str, about: str, labels: tuple[str, ...], rows: Iterable[tuple[o
 
 
 def counter(name: str, about: str, labels: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> Metric:
-    """A counter family, whose name gets the suffix `_total`."""
+    """A counter family, named with the suffix `_total`."""
     return _filled(CounterMetricFamily(name, about, labels=labels), rows)
 
 

@@ -134,7 +134,7 @@ def current(
 
 
 def _children(reply: object, span: Span) -> object:
-    """The reply, whose sends name the span as their parent unless they name another."""
+    """The sends of a reply name the span as their parent unless they name another."""
     added = tuple((name, value.encode("ascii")) for name, value in carried(set_span_in_context(span)).items())
 
     def child(each: object) -> object:

@@ -59,7 +59,7 @@ TOKEN_MIN: Final = 16
 T = TypeVar("T")
 
 
-# --- what is shown ------------------------------------------------------------------------------------------------------
+# --- data -----------------------------------------------------------------------------------------
 
 
 @final
@@ -68,7 +68,6 @@ class Action:
     """A button.
 
     Attributes:
-        given: The arguments.
         key: A keyboard shortcut in a chosen row; "" for none.
         asks: A confirmation; "" for none.
     """
@@ -177,12 +176,8 @@ def packed(spans: Sequence[Span], most: int) -> tuple[tuple[Span, ...], ...]:
 @final
 @attrs.frozen
 class Table:
-    """A table.
-
-    Attributes:
-        empty: The text of an empty table.
-        actions: Actions on all matching data.
-        note: For example the number of omitted rows.
+    """A table, with `actions` on all matching data and a `note`, such as the number of omitted
+    rows.
     """
 
     name: str
@@ -294,7 +289,7 @@ def run_in(loop: asyncio.AbstractEventLoop) -> Run:
 
 _PATIENCE_S: Final = 20.0
 
-# --- where, and for whom ------------------------------------------------------------------------------------------------
+# --- access ---------------------------------------------------------------------------------------
 
 
 def check_filters(filters: Mapping[str, str], names: Collection[str]) -> None:
