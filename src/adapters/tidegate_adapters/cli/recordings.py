@@ -1,9 +1,9 @@
 """`tidegate replay RECORDING TARGET`: executes a production run again, with today's program.
 
     shop/jobs.py:claim      a function without arguments that makes a run of the program, with its
-        original arguments
-    shop/worker.py:orders   a `ConsumerRules`, or a `WorkerRules` made of it: the reducer of a Kafka
-        worker
+                            original arguments
+    shop/worker.py:orders   a `ConsumerRules`, or a `WorkerRules` made of it: the reducer of a
+                            Kafka worker
 
 Replies and events may be of tidegate's classes, and of those that the target's module has or
 imports.

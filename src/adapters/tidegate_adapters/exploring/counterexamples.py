@@ -99,7 +99,6 @@ def _stem(target: Target) -> str:
 
 
 def named_apart(name: str, identity: str) -> str:
-    """The part of the name that a file name allows, and a digest of the identity."""
     plain = re.sub(r"[^A-Za-z0-9_]+", "-", name).strip("-")[:_STEM_MAX]
     return f"{plain or 'scenario'}-{sha256(identity.encode(errors='surrogatepass')).hexdigest()[:8]}"
 
@@ -142,7 +141,7 @@ def _unwritable(directory: Path, error: OSError) -> Misuse:
     )
 
 
-# --- reading ------------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def read(path: Path) -> Trace:

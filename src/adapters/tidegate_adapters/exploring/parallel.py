@@ -8,8 +8,7 @@ of workers, and any `concurrent.futures.Executor` will do:
     with processes(4) as executor:
         tally = spread(executor, order, range(100_000), at_once=8)
 
-    with Client("tcp://scheduler:8786") as client:                        # Dask, the extra
-        tidegate[dask]
+    with Client("tcp://scheduler:8786") as client:  # Dask, the extra tidegate[dask]
         tally = spread(client.get_executor(), order, range(1_000_000), at_once=200)
 
 Dask repeats the pieces of a lost worker. A lost process breaks its pool; `in_processes` starts
@@ -72,7 +71,7 @@ class Order:
         return Sampler(scenario.bounded(self.how.faults, self.how.faults_max), self.how.plan, random.Random)
 
 
-# --- in a worker --------------------------------------------------------------------------------------------------------
+# --- in a worker ----------------------------------------------------------------------------------
 
 STOP: list[Event] = []
 """In a worker process: set after an interrupt."""
@@ -104,7 +103,7 @@ def made(order: Order, runs: range) -> Tally:
         return sampler(order).tally(runs, lambda _: not is_stopped())
 
 
-# --- sharing out --------------------------------------------------------------------------------------------------------
+# --- sharing out ----------------------------------------------------------------------------------
 
 
 def spread(

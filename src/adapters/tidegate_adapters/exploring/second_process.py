@@ -66,7 +66,7 @@ _COMMAND: Final = (
 _BY_VALUE: Final = "pip install 'tidegate[cli]', which brings cloudpickle; or move it to a module that can be imported"
 
 
-# --- this process -------------------------------------------------------------------------------------------------------
+# --- this process ---------------------------------------------------------------------------------
 
 
 @cache
@@ -264,7 +264,7 @@ def _is_too_deep(answer: Unshipped) -> bool:
 
 
 def _packed(cases: Sequence[Case], *, by_value: bool) -> tuple[list[bytes | None], list[Answer]]:
-    """Each case as bytes, with the files of its modules; or None and the reason."""
+    """Each case as bytes, with its modules' files; or None and the reason."""
     messages: list[bytes | None] = []
     answers: list[Answer] = []
     for case in cases:
@@ -332,7 +332,6 @@ _LOCK_TYPES: Final = (type(threading.Lock()), type(threading.RLock()))
 
 @cache
 def _singletons(module: str) -> dict[int, str]:
-    """The names, by id, of instances of its own classes in a user's module."""
     found = sys.modules.get(module)
     if found is None or module in ("__main__", "builtins") or module in _MODULES or not _is_found(module, found):
         return {}

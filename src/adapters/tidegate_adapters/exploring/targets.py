@@ -208,7 +208,7 @@ def _unknown(text: str) -> Misuse:
     )
 
 
-# --- loading ------------------------------------------------------------------------------------------------------------
+# --- loading --------------------------------------------------------------------------------------
 
 
 def _loaded(module: str) -> ModuleType:
@@ -268,7 +268,7 @@ def _is_here(path: Path) -> bool:
     return path.resolve().is_relative_to(Path.cwd())
 
 
-# --- from a value to scenarios ------------------------------------------------------------------------------------------
+# --- from a value to scenarios --------------------------------------------------------------------
 
 
 def _scenarios(value: object, base: str, module: ModuleType) -> tuple[Target, ...]:

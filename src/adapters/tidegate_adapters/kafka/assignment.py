@@ -32,7 +32,7 @@ from tidegate_adapters.runtime.handlers import is_pattern
 ASK_AGAIN: Final = Exponential(SECOND // 10, cap=5 * SECOND)
 """The delay before asking for a position again, or restarting the client."""
 _LONG: Final = 5
-"""The failure count whose delay is about the time between two heartbeats."""
+"""A failure count, whose delay is about a heartbeat interval."""
 LOOK_AGAIN_S: Final = 1.0
 """Without it, the client refreshes its metadata only every five minutes."""
 

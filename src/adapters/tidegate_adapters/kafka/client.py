@@ -303,7 +303,6 @@ async def start(consumer: Client) -> None:
 
 
 def has_begun(consumer: Client) -> bool:
-    """Whether the start has gone too far to repeat it."""
     return getattr(consumer, "_fetcher", None) is not None
 
 

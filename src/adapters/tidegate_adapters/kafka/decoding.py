@@ -22,7 +22,7 @@ from tidegate_adapters.kafka.raw_batches import RawBatches
 
 
 class Found(NamedTuple):
-    """Records from the position on, some undecodable by the client, and the next offset."""
+    """Records, some undecodable by the client, and the next offset."""
 
     records: tuple[Received, ...]
     stop: int

@@ -5,8 +5,8 @@ One member owns all partitions, each call succeeds, and no data outlives the pro
 covers faults. The log keeps what the worker sends. Each line of the file is a JSON record, whose
 offset is its place in its partition:
 
-    {"topic": "orders", "partition": 0, "key": "ann", "value": "5 apples", "headers": [["trace",
-        "7f"]]}
+    {"topic": "orders", "partition": 0, "key": "ann", "value": "5 apples",
+     "headers": [["trace", "7f"]]}
 
 Only `topic` is required. A key, value or header value is text (as UTF-8), `{"base64": "/9j/4A=="}`,
 or null.
@@ -130,7 +130,7 @@ def _bytes(given: object) -> bytes | None:
             )
 
 
-# --- the log ------------------------------------------------------------------------------------------------------------
+# --- the log --------------------------------------------------------------------------------------
 
 
 @final
@@ -314,7 +314,7 @@ class _Transacting(TransactionalProducer):
         self._log.positions.update(self._positions)
 
 
-# --- a run --------------------------------------------------------------------------------------------------------------
+# --- a run ----------------------------------------------------------------------------------------
 
 
 @final

@@ -224,7 +224,6 @@ class UserCode:
                 )
 
     def _done(self, work: Work, offsets: Collection[int]) -> None:
-        """With hooks, the member finds finished records by itself."""
         if self._rules.is_plain:
             self._records.done(work, offsets)
 

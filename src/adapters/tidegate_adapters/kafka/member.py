@@ -150,7 +150,7 @@ class Member:
         self._starting: asyncio.Task[None] | None = None
         self._is_started = False
         self._leave_by_s: float | None = None
-        """The deadline to leave, on the loop's clock, once leaving has begun."""
+        """The deadline to leave, on the loop's clock."""
         self._leaving: list[asyncio.Future[None]] = []
 
     # --- life cycle -------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ class Member:
             say(logging.ERROR, "expected failed at %s @%s", record.of, record.offset, error=error, extra=where)
             return InFlight(record.offset, age)
 
-    # --- commands -------------------------------------------------------------------------------------------------------
+    # --- commands ---------------------------------------------------------------------------------
 
     def _begin(self, command: ShutdownCommand) -> Job | None:
         match command:
@@ -404,7 +404,7 @@ class Member:
             case _:
                 return event_for(command, as_failure(reply))
 
-    # --- observers ------------------------------------------------------------------------------------------------------
+    # --- observers --------------------------------------------------------------------------------
 
     def _follow(self, event: ShutdownEvent, state: WorkerState, _: Sequence[ShutdownCommand]) -> None:
         if isinstance(event, Lost | Assigned):

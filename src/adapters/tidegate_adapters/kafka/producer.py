@@ -2,10 +2,8 @@
 
 All in-sync replicas acknowledge a send BEFORE the record that caused it is done:
 
-    handled -> sent -> done       `runtime.CallEach.then`: the reply is reported after the send
-        (RT9)
-    failed -> written -> done     the partition requests `DeliverRecords`, whose reply follows the
-        write
+    handled -> sent -> done       `runtime.CallEach.then`: the reply is reported after it (RT9)
+    failed -> written -> done     the partition requests `DeliverRecords`; its reply follows
 
 `tests/integration/kafka_runs.py` tests both with slow and failing sends (the kinds `sends` and
 `letters`). After a crash in between, the record is handled and sent again: at least once. An

@@ -29,7 +29,7 @@ _PLAIN: Final = 0
 
 
 def batch_of(record: Send, *, is_transactional: bool = False) -> Any:
-    """A batch for aiokafka's producer that keeps the bytes of header names."""
+    """Keeps the bytes of header names."""
     batch = _Batch(_BATCH_SIZE, is_transactional=is_transactional)
     headers = [(_Name(name), value) for name, value in record.headers]
     batch.append(timestamp=None, key=record.key, value=record.value, headers=headers)

@@ -161,14 +161,12 @@ class WorkerSettings:
         undecodable: The policy for a record that `decode` rejects, or with a header name that is
             not UTF-8.
         start_time: A partition without a committed position starts at the first record that is not
-            older. Without it the
-            option `auto_offset_reset` decides: "earliest" (here the default), "latest" or "none",
-                an error. A group with a
-            committed position resumes at the first remaining record from there on.
+            older. Without it the option `auto_offset_reset` decides: "earliest" (here the default),
+            "latest" or "none", an error. A group with a committed position resumes at the first
+            remaining record from there on.
         start_offsets: The same, at an offset, for some partitions.
         dead_letter: The dead-letter topic, in which `{topic}` stands for the record's; None for
-            none. See
-            `tidegate.sinks.dead_records` for the content.
+            none. See `tidegate.sinks.dead_records` for the content.
         stalled_after: A partition with unfinished work and no progress for so long makes the worker
             unhealthy.
         metrics_port: The port of `/metrics` and `/health`; 0 for any free port, None for no server.
@@ -176,10 +174,8 @@ class WorkerSettings:
         leave: How long leaving the group may take after the drain.
         grace: Time from the stop until the process is killed; a drain and leaving must take less.
         exactly_once: Handlers' replies and dead letters go into one Kafka transaction with the
-            position that covers their
-            record: a `read_committed` reader sees the replies of each record once. All members of
-                the group must set it
-            (`tidegate.consumer.transactions`).
+            position that covers their record: a `read_committed` reader sees the replies of each
+            record once. All members of the group must set it (`tidegate.consumer.transactions`).
         observer_failures_max: An observer or recording with so many consecutive failures is not
             called again; None for never.
     """

@@ -39,11 +39,7 @@ _AT_ONCE_S: Final = 1.0
 
 @final
 class Beginnings:
-    """The start positions of one member.
-
-    Attributes:
-        logs: The last known log ranges.
-    """
+    """The start positions of one member."""
 
     def __init__(self, client: Client, settings: WorkerSettings, tallies: Tallies | None = None) -> None:
         self._client, self._settings, self._tallies = client, settings, tallies

@@ -3,7 +3,7 @@
 
     effect              execution
     Fence               make a producer under the partition's transactional id, which fences the
-        former owner
+                        former owner
     ReadPosition        read the group's committed position
     BeginTransaction    the producer begins one
     SendAnswers         send the replies for these records, and wait for acknowledgements

@@ -126,37 +126,30 @@ class Worker:
 
     Args:
         topics: Names, and patterns that begin with `^`. The client searches for matching topics
-            every
-            `metadata_max_age_ms`; patterns do not match the worker's dead-letter topics. Or the
-                handler of each topic:
-            `{"orders": ship, "^audit[.].*": keep}`.
+            every `metadata_max_age_ms`; patterns do not match the worker's dead-letter topics. Or
+            the handler of each topic: `{"orders": ship, "^audit[.].*": keep}`.
         handle: The user's code, called with each record at least once: an async function, or a
-            plain one, which runs in a
-            thread. It returns None or what to send before the record is done: one or several
-                `Send`. After `Later` the worker
-            calls it again; after any other exception `on_failure` decides, and by default stops the
-                record's partition. One
-            for all topics, or one by topic.
+            plain one, which runs in a thread. It returns None or what to send before the record is
+            done: one or several `Send`. After `Later` the worker calls it again; after any other
+            exception `on_failure` decides, and by default stops the record's partition. One for all
+            topics, or one by topic.
         batch: The most records a handler gets at once, as a list in log order; replaces the rules'
-            `window_max`. None for one
-            record without a list. The worker does not wait for a full batch. A reply or an
-                exception counts for the whole
-            list. With an order by key a list holds one record of a key.
+            `window_max`. None for one record without a list. The worker does not wait for a full
+            batch. A reply or an exception counts for the whole list. With an order by key a list
+            holds one record of a key.
         decode: Makes the handler's argument of a record; async or not.
         on_failure: Replaces the rules' `failure_policy`.
         retries: Retries of a failed record; replaces the rules' `fanout.retries_max`.
         backoff: The delay before a retry; replaces the rules' `backoff`.
         jitter_ppm: The largest random cut of that delay; replaces the rules' `jitter_ppm`.
         lifespan: Makes an async context manager from the worker. Code before its `yield` runs
-            before the client starts, code
-            behind it after the worker has left the group.
+            before the client starts, code behind it after the worker has left the group.
         metrics: A registry of prometheus_client, for the running worker
             (`tidegate_adapters.kafka.metrics`).
         tracer_provider: Makes an OpenTelemetry span for each handler call
             (`tidegate_adapters.observe.tracing`).
         expected: Estimates how long user code takes with a record; None or an exception means
-            unknown. A revocation does not
-            wait for a record that takes longer than the drain.
+            unknown. A revocation does not wait for a record that takes longer than the drain.
         observe: Called with every event of a partition and the state after it, for logs and
             metrics.
         record: Called with every event and the commands that follow:
@@ -170,10 +163,9 @@ class Worker:
 
     Raises:
         Misuse: no topic, group or handler; a timeout for a plain function; an unknown option; code
-            that is not callable, or
-            async where the worker does not await it; rules that need hooks; dead letters without a
-                topic, or the reverse; a
-            drain longer than the group's timeout; or a stop longer than `grace`.
+            that is not callable, or async where the worker does not await it; rules that need
+            hooks; dead letters without a topic, or the reverse; a drain longer than the group's
+            timeout; or a stop longer than `grace`.
     """
 
     def __init__(
@@ -321,8 +313,8 @@ class Worker:
 
         Raises:
             Misuse: the client rejects an option, `metrics_port` is taken, the registry shows
-                another worker, the worker has run
-                already, or another worker has taken its `group_instance_id`.
+                another worker, the worker has run already, or another worker has taken its
+                `group_instance_id`.
             TidegateError: the worker cannot reach a broker at the start, or the client has failed
                 for good.
             Exception: what `lifespan` raises.

@@ -517,8 +517,7 @@ class Payloads(_Stored[MongoClient[Any]]):
 
         Args:
             older_than: An upload without a new chunk for so long is dead; replaced chunks stay so
-                long for readers. By the
-                server's clock.
+                long for readers. By the server's clock.
 
         Raises:
             PayloadUnsettled: Too many attempts got no reply; call it again.

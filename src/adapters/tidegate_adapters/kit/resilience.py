@@ -11,11 +11,11 @@ It follows "How To Write Resilient MongoDB Applications" (Davis 2016): retry net
 retry a refusal, and offer only operations that are recognised when they arrive twice.
 
     insert        under the caller's id; a duplicate with the same content is a success
-    find_one, set_fields, upsert, delete   of one document, by a unique key
+    find_one, set_fields, upsert, delete
+                  one document, by a unique key
     delete_many   all documents that match
     count         adds one, in two steps with a token, exactly once
-        (`tidegate.counters.increments`); `sweep` counts what
-        callers left behind, `counted` reads
+                  (`tidegate.counters.increments`); `sweep` counts leftovers, `counted` reads
 
 The core decides: `tidegate.retries.resending` (retries and outcome), `tidegate.retries.budget` (how
 many retries) and `tidegate.sinks.circuit_breaker` (whether to try). Each attempt has a timeout, the
@@ -504,7 +504,7 @@ def _counted(rules: Rules, collection: str, key: str) -> _Order[int]:
     return _Order(collection, counted, {})
 
 
-# --- the kit ------------------------------------------------------------------------------------------------------------
+# --- the kit --------------------------------------------------------------------------------------
 
 _SENT: Final = (*get_args(StoreOperation), Call)
 
@@ -620,8 +620,7 @@ class Kit:
 
     Args:
         client: Best from `tidegate_adapters.mongo.connect`. Make one kit for each client and
-            database: its calls share the
-            retry budget and the circuit.
+            database: its calls share the retry budget and the circuit.
 
     Raises:
         Misuse: The client is of the wrong kind, uses unacknowledged writes, or retries writes
@@ -636,8 +635,7 @@ class Kit:
 
         Returns:
             `Done` if it is there, also from an earlier call; `NotDone` if this call has not
-                inserted it, for example because
-            another document has the id; otherwise `Unknown`.
+                inserted it, for example because another document has the id; otherwise `Unknown`.
 
         Raises:
             Misuse: It has a timestamp without a time.
@@ -685,9 +683,8 @@ class Kit:
 
         Returns:
             `Done` if all are gone, with the number that the last attempt deleted; `NotDone` if none
-                was deleted; or `Unknown`,
-            also if the server refuses a filter with an expression (`$expr`, `$where`), which may
-                fail halfway.
+                was deleted; or `Unknown`, also if the server refuses a filter with an expression
+                (`$expr`, `$where`), which may fail halfway.
         """
         return at_once(self._calls.delete_many(collection, where))
 
@@ -699,8 +696,8 @@ class Kit:
 
         Returns:
             `Done` if it is counted; `NotDone` if it never will be; otherwise `Unknown`: the next
-                sweep counts it if its first
-            step was done, and until then the same token can be sent again.
+                sweep counts it if its first step was done, and until then the same token can be
+                sent again.
         """
         return at_once(self._calls.count(collection, key, token))
 

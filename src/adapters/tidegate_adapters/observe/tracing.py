@@ -153,7 +153,7 @@ def carried(context: Context | None = None) -> dict[str, str]:
 
 
 def creator_of(traceparent: str | None) -> SpanContext:
-    """The span of a `traceparent`; an invalid one if it names none."""
+    """An invalid span if the `traceparent` names none."""
     context = NOTHING if traceparent is None else _PROPAGATOR.extract({PARENT: traceparent}, NOTHING)
     return get_current_span(context).get_span_context()
 

@@ -12,12 +12,10 @@ script, by hash. Invisible and direction-changing characters are written out as 
 
 Laws
     G1  the page carries the trace: its one JSON element, decoded, is exactly the trace; of a run of
-        more than STEPS_MAX
-        steps, the steps around the violation, and their place.
+        more than STEPS_MAX steps, the steps around the violation, and their place.
     G2  no text of a trace becomes markup: elements and attributes are the same for every trace.
     G3  the page runs its own script, applies its own style and loads nothing: the policy names both
-        by their hashes.
-        There is no other script, no handler, no reference and no address.
+        by their hashes. There is no other script, no handler, no reference and no address.
     G4  without scripts the page shows the story of the trace, character by character, invisible
         ones written out.
     G5  the page of a trace is always the same text, and it has a UTF-8 form.

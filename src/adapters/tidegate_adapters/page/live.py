@@ -5,8 +5,8 @@ every second or two, and changes only what differs.
 
     GET  /          the page: its own script and style, without data
     POST /enter     takes the token, and sets a cookie
-    GET  /state     the data, by filters: {"schema": "tidegate/live@1", "title": ..., "tables":
-        [...]}
+    GET  /state     the data, by filters:
+                    {"schema": "tidegate/live@1", "title": ..., "tables": [...]}
     GET  /story     the timeline of a row: ?key=...
     POST /act       runs an action: {"action": "retry", "given": {"key": ...}}
 
@@ -16,8 +16,7 @@ only text. As a second defence the policy allows only the page's own script and 
 Laws, with `tests/integration/test_live_page.py`
     LP1  With a token, a client that does not know it reads no data and runs no action.
     LP2  No action runs for another site: a request carries a header of the page's own. A browser
-         that sends its origin
-         names this one.
+         that sends its origin names this one.
     LP3  Without a token, the server answers only under this machine's own names: another site
          cannot use one.
     LP4  The page listens on other addresses than this machine's own only with a token.
@@ -368,7 +367,7 @@ def _same(one: str, other: str) -> bool:
     return hmac.compare_digest(one.encode("utf-8", "surrogateescape"), other.encode())
 
 
-# --- the page -----------------------------------------------------------------------------------------------------------
+# --- the page -------------------------------------------------------------------------------------
 
 
 def live_page() -> str:

@@ -16,7 +16,7 @@ _EXPORT: Final = re.compile(r"(?m)^export ")
 
 @cache
 def script_of(modules: tuple[str, ...]) -> str:
-    """One strict script; modules use only those before them, and their names are distinct."""
+    """Modules use only those before them, and their names are distinct."""
     texts = (_asset(f"{name}.js") for name in modules)
     return '\n"use strict";\n' + "".join(_EXPORT.sub("", _IMPORT.sub("", text)) for text in texts)
 
