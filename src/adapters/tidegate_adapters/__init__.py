@@ -1,1 +1,3 @@
-"""Whatever touches the world: drivers, files, terminals and clocks, each behind an extra of its own."""
+"""Adapters to the outside world: drivers, files, terminals and clocks, each behind its own
+extra.
+"""

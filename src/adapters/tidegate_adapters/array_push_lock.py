@@ -1,3 +1,3 @@
-"""The short path of `tidegate_adapters.kit.array_push_lock`."""
+"""Short path of `tidegate_adapters.kit.array_push_lock`."""
 
 from tidegate_adapters.kit.array_push_lock import *  # noqa: F403  everything public

@@ -1,3 +1,3 @@
-"""The short path of `tidegate_adapters.testing.black_pipe`."""
+"""Short path of `tidegate_adapters.testing.black_pipe`."""
 
 from tidegate_adapters.testing.black_pipe import *  # noqa: F403  everything public

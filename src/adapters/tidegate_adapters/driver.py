@@ -1,3 +1,3 @@
-"""The short path of `tidegate_adapters.runtime.driver`."""
+"""Short path of `tidegate_adapters.runtime.driver`."""
 
 from tidegate_adapters.runtime.driver import *  # noqa: F403  everything public

@@ -1,3 +1,3 @@
-"""The short path of `tidegate_adapters.kit.leases`."""
+"""Short path of `tidegate_adapters.kit.leases`."""
 
 from tidegate_adapters.kit.leases import *  # noqa: F403  everything public

@@ -1,3 +1,3 @@
-"""The short path of `tidegate_adapters.kit.payloads`."""
+"""Short path of `tidegate_adapters.kit.payloads`."""
 
 from tidegate_adapters.kit.payloads import *  # noqa: F403  everything public

@@ -1,3 +1,3 @@
-"""The short path of `tidegate_adapters.kit.resilience`."""
+"""Short path of `tidegate_adapters.kit.resilience`."""
 
 from tidegate_adapters.kit.resilience import *  # noqa: F403  everything public

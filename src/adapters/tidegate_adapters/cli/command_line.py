@@ -1,7 +1,7 @@
-"""One call of the command line: how any error becomes a message and an exit code.
+"""Runs one command line, and turns any error into a message and an exit code.
 
-Parsing is apart from doing: click turns arguments into a call, which `main` then makes. So a command is not run inside of
-click, and what it raises is not mistaken for an error of the command line.
+click only parses the arguments into a call, which `main` makes, so a command's errors are not
+mistaken for click's.
 """
 
 from __future__ import annotations
@@ -36,27 +36,20 @@ SCHEMAS: Final[dict[str, dict[str, object]]] = {
     "doctor": {"schema": "tidegate/doctor@1"},
     "completion": {"schema": "tidegate/completion@1"},
 }
-"""How the JSON answer of each command begins when it fails."""
+"""The first fields of each command's JSON answer, for failures."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Args:
-        argv: The arguments after the command's name; None for those of this process.
-
-    Returns:
-        The exit code, see `tidegate.exit_codes`.
-    """
+    """Run the command line; returns the exit code, see `tidegate.exit_codes`."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     out: TextIO = sys.stdout
     err: TextIO = sys.stderr
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a name that cannot be shown is not a reason to fail
+        sys.stdout.reconfigure(errors="backslashreplace")  # an unprintable name must not fail
     terminal = Terminal(out, err, os.environ)
     try:
         run = parsed(arguments, terminal)
-        with redirect_stdout(err):  # a user's module may print; the answer is ours
+        with redirect_stdout(err):  # a user's module may print
             code = run(terminal)
         out.flush()
     except click.exceptions.NoArgsIsHelpError as usage:
@@ -72,28 +65,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return failed(error, arguments, terminal)
     except KeyboardInterrupt:
         return failed(StoppedError("interrupted"), arguments, terminal)
-    except BrokenPipeError:  # whoever reads stdout has left, as `head` does
+    except BrokenPipeError:  # the reader has left, like `head`
         discard(out)
         return ExitCode.BROKEN_PIPE
-    except Exception as error:  # noqa: BLE001  whatever it is, it is reported in one way
+    except Exception as error:  # noqa: BLE001  reported in one way
         return failed(raised(error, "internal error"), arguments, terminal)
     return code
 
 
 def parsed(arguments: list[str], terminal: Terminal) -> Run:
-    """What the arguments ask for.
-
-    Raises:
-        click.UsageError: They do not fit.
-    """
     found: object = cli.main(arguments, prog_name="tidegate", standalone_mode=False, obj=terminal)
-    return (
-        (lambda _: ExitCode.OK) if isinstance(found, int) else cast("Run", found)
-    )  # an int: help or version was printed
+    return (lambda _: ExitCode.OK) if isinstance(found, int) else cast("Run", found)  # an int after help or version
 
 
 def failed(error: TidegateError, arguments: list[str], terminal: Terminal) -> ExitCode:
-    """Tell the error, with `--json` also as the answer."""
+    """Report the error, with `--json` also as the answer."""
     if "--json" in arguments:
         command = next((each for each in arguments if each in SCHEMAS), "")
         terminal.answer(
@@ -109,5 +95,5 @@ def misused(usage: click.UsageError) -> Misuse:
 
 
 def discard(out: TextIO) -> None:
-    """Send nowhere what is left, or the interpreter complains when it flushes at its end."""
+    """Without it the interpreter's final flush fails."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())

@@ -1,4 +1,4 @@
-"""Commands, their options and help. A command answers a call that `command_line.main` makes."""
+"""Commands, their options and help. A command returns a call, which `command_line.main` makes."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 CLI: Final = "tidegate_adapters.cli"
 SCOPES: Final = ("default", "thorough", "large")
 ONLY: Final = {"designs": "design", "specimens": "specimen"}
-"""The scopes and kinds of the simulator, in words, for `--help` must not load it."""
+"""Text, because `--help` must not load the simulator."""
 
 
 class How(TypedDict):
-    """The options of `explore` that say how a scenario is explored: see `tidegate.sim.exploration`."""
+    """The options of `explore` for one scenario: see `tidegate.sim.exploration`."""
 
     runs: int | None
     seed: str | None
@@ -237,7 +237,7 @@ def explore(
             raise click.UsageError(f"{option} does not fit: {why}", ctx)
 
     def run(terminal: Terminal) -> ExitCode:
-        from tidegate_adapters.cli.exploring import (  # noqa: PLC0415  so that --help is quick
+        from tidegate_adapters.cli.exploring import (  # noqa: PLC0415  keeps --help quick
             Settings,
             beginning,
             draw_states,
@@ -262,8 +262,7 @@ def explore(
 
 
 def exploration(how: How) -> Exploration:
-    """What the options say of the search or the random runs, as one value."""
-    from tidegate.sim.exploration import Exploration  # noqa: PLC0415  so that --help is quick
+    from tidegate.sim.exploration import Exploration  # noqa: PLC0415  keeps --help quick
     from tidegate.sim.faults import Fault  # noqa: PLC0415
     from tidegate.sim.policies import policies  # noqa: PLC0415
     from tidegate.sim.search import Reductions  # noqa: PLC0415
@@ -348,7 +347,7 @@ def replay(
             raise click.UsageError(f"{option} does not fit: {why}", ctx)
 
     def run(terminal: Terminal) -> ExitCode:
-        from tidegate_adapters.cli.replaying import How, replay_one  # noqa: PLC0415  so that --help is quick
+        from tidegate_adapters.cli.replaying import How, replay_one  # noqa: PLC0415  keeps --help quick
 
         how = How(until, is_stepwise, goes_on, states_max, timeout)
         return replay_one(trace, target, how, terminal, is_json=is_json)
@@ -372,7 +371,6 @@ FORMATS: Final = ("text", "json", "mermaid", "perfetto", "itf", "dot", "html")
 
 
 def form(**default: Any) -> Option:
-    """The form in which a trace is shown."""
     text = "In which form; dot: what happens before what."
     return click.option("--format", "form", type=click.Choice(FORMATS), help=text, **default)
 
@@ -448,7 +446,7 @@ trace.command(
 @common
 def shrink(*, trace: Path, target: str | None, budget: int, timeout: float, no_store: bool, is_json: bool) -> Run:
     def run(terminal: Terminal) -> ExitCode:
-        from tidegate_adapters.cli.shrinking import shrink_one  # noqa: PLC0415  so that --help is quick
+        from tidegate_adapters.cli.shrinking import shrink_one  # noqa: PLC0415  keeps --help quick
 
         return shrink_one(
             trace, target, budget=budget, seconds=timeout, store=not no_store, terminal=terminal, is_json=is_json
@@ -478,7 +476,7 @@ def shrink(*, trace: Path, target: str | None, budget: int, timeout: float, no_s
 @common
 def check_determinism(*, targets: tuple[str, ...], runs: int, is_json: bool) -> Run:
     def run(terminal: Terminal) -> ExitCode:
-        from tidegate_adapters.cli.determinism import check_all  # noqa: PLC0415  so that --help is quick
+        from tidegate_adapters.cli.determinism import check_all  # noqa: PLC0415  keeps --help quick
         from tidegate_adapters.exploring.targets import select  # noqa: PLC0415
 
         return check_all(select(targets), runs, terminal, is_json=is_json)
@@ -544,7 +542,7 @@ def config() -> None: ...
 @common
 def config_show(*, target: str, config: Path | None, settings: tuple[str, ...], origin: bool, is_json: bool) -> Run:
     def run(terminal: Terminal) -> ExitCode:
-        from tidegate_adapters.shell.application import Told, show_settings  # noqa: PLC0415  so that --help is quick
+        from tidegate_adapters.shell.application import Told, show_settings  # noqa: PLC0415  keeps --help quick
 
         return show_settings(Told(target, config, settings), terminal, with_origin=origin, is_json=is_json)
 
@@ -577,7 +575,7 @@ cli.command(
 @common
 def completion(*, shell: str, is_json: bool) -> Run:
     def run(terminal: Terminal) -> ExitCode:
-        from click.shell_completion import get_completion_class  # noqa: PLC0415  so that --help is quick
+        from click.shell_completion import get_completion_class  # noqa: PLC0415  keeps --help quick
 
         made = get_completion_class(shell)
         assert made is not None, "one of those above"

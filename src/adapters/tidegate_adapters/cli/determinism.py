@@ -1,7 +1,7 @@
-"""`tidegate check-determinism`: is a program's every decision the same, whenever and wherever it runs?
+"""`tidegate check-determinism`: does a program decide the same whenever and wherever it runs?
 
-Each scenario is executed twice here and four times in fresh processes, two of which have the same PYTHONHASHSEED; what
-differs first is shown.
+Each scenario runs twice here and four times in fresh processes, two of them with the same
+PYTHONHASHSEED; the first difference is shown.
 """
 
 from __future__ import annotations
@@ -32,17 +32,7 @@ _FRESH: Final = "import sys; from tidegate_adapters.cli.determinism import print
 
 
 def check_all(targets: Sequence[Target], runs: int, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Check the programs of scenarios.
-
-    Args:
-        targets: The scenarios.
-        runs: How many schedules each is executed along.
-        terminal: Where it is shown.
-        is_json: Answer with one JSON object.
-
-    Raises:
-        TidegateError: There is none, or one cannot be executed.
-    """
+    """Check programs along `runs` schedules each."""
     if not targets:
         raise NothingSelectedError("no scenario is selected", todo="tidegate list shows what ships")
     found = _checked(targets, runs)
@@ -62,7 +52,7 @@ def check_all(targets: Sequence[Target], runs: int, terminal: Terminal, *, is_js
 
 
 def _checked(targets: Sequence[Target], runs: int) -> dict[str, tuple[Difference, Cause] | None]:
-    """What differs between executions of each target, and why, most likely."""
+    """Differences between executions of each target, and their likely causes."""
     children = [_begun(targets, runs, hash_seed) for hash_seed in _HASH_SEEDS]
     try:
         here, again = ([_here_executed(target, runs) for target in targets] for _ in range(2))
@@ -93,7 +83,6 @@ def _here_executed(target: Target, runs: int) -> Runs:
 
 
 def _begun(targets: Sequence[Target], runs: int, hash_seed: str) -> subprocess.Popen[str]:
-    """A process that does the same."""
     environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", _FRESH, str(runs), *(target.identity for target in targets)]
     pipe = subprocess.PIPE
@@ -101,21 +90,16 @@ def _begun(targets: Sequence[Target], runs: int, hash_seed: str) -> subprocess.P
 
 
 def _ended(targets: Sequence[Target], child: subprocess.Popen[str]) -> list[Runs]:
-    """What the process tells.
-
-    Raises:
-        CodeRaisedError: It fails there, although it has not here.
-    """
     out, err = child.communicate()
     if child.returncode:
         last = err.strip().rpartition("\n")[2]
         names = ", ".join(target.identity for target in targets)
         raise CodeRaisedError(f"{names} cannot be executed in a process of its own", why=last)
-    return [from_plain(each) for each in json.loads(out.rpartition("\n")[2])]  # what a module prints stands before
+    return [from_plain(each) for each in json.loads(out.rpartition("\n")[2])]  # after a module's own output
 
 
 def print_runs(runs: str, *identities: str) -> None:
-    """What a fresh process does: executes, and tells on the last line of stdout."""
+    """In the fresh process: the last line of stdout is the result."""
     found = [_here_executed(one(identity), int(runs)) for identity in identities]
     sys.stdout.write("\n" + json.dumps(list(map(to_plain, found))))
 

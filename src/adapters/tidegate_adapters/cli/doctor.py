@@ -1,6 +1,6 @@
-"""`tidegate doctor`: what is here, what is missing and how it comes, and whether the servers answer.
+"""`tidegate doctor`: installed and missing extras, and whether the servers answer.
 
-No secret is shown: of a server's address nothing at all, and of a message no more than its kind.
+It shows no secret: nothing of a server's address, and only the kind of an error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OF_AN_EXTRA: Final = re.compile(r"(?P<package>[\w.-]+).*extra == ['\"](?P<extra
 @final
 @attrs.frozen
 class _Finding:
-    """What was looked at, what was found, and what to do; None for `ok`: it may be missing."""
+    """A check, its result, and a fix; `ok` is None for an optional one."""
 
     what: str
     found: str
@@ -36,13 +36,6 @@ class _Finding:
 
 
 def check(terminal: Terminal, environ: Mapping[str, str] = os.environ, *, is_json: bool) -> ExitCode:
-    """Tell what is here.
-
-    Args:
-        terminal: Where it is shown.
-        environ: Where the servers are named.
-        is_json: Answer with one JSON object.
-    """
     findings = (
         _Finding("tidegate", tidegate.__version__),
         _Finding("python", f"{platform.python_version()} on {platform.system()}"),
@@ -67,7 +60,6 @@ def check(terminal: Terminal, environ: Mapping[str, str] = os.environ, *, is_jso
 
 
 def _extras() -> tuple[_Finding, ...]:
-    """Each package that an extra brings."""
     try:
         needed = requires("tidegate") or []
     except PackageNotFoundError:
@@ -87,14 +79,14 @@ def _server(what: str, address: str | None, variable: str, ask: Callable[[str], 
         return _Finding(what, f"not asked: {variable} is not set", None)
     try:
         return _Finding(what, ask(address))
-    except Exception as error:  # noqa: BLE001  whatever a driver raises: there is no answer; its message may hold the address
+    except Exception as error:  # noqa: BLE001  any driver error; its message may hold the address
         return _Finding(
             what, f"no answer: {type(error).__name__}", ok=False, todo=f"is {variable} right, and the server up?"
         )
 
 
 def _mongodb(uri: str) -> str:
-    from pymongo import MongoClient  # noqa: PLC0415  who has no server needs no driver
+    from pymongo import MongoClient  # noqa: PLC0415  optional driver
 
     with MongoClient[dict[str, object]](uri, serverSelectionTimeoutMS=int(_ANSWERS_S * 1000)) as client:
         hello = client.admin.command("hello")
@@ -107,7 +99,7 @@ def _mongodb(uri: str) -> str:
 
 
 def _kafka(bootstrap: str) -> str:
-    from tidegate_adapters.kafka.client import brokers  # noqa: PLC0415  who has no server needs no driver
+    from tidegate_adapters.kafka.client import brokers  # noqa: PLC0415  optional driver
 
     count = asyncio.run(asyncio.wait_for(brokers(bootstrap), _ANSWERS_S))
     return f"{count} broker{'' if count == 1 else 's'}"

@@ -1,7 +1,7 @@
-"""`tidegate explore`: one scenario after the other, each reported and stored as soon as it is done.
+"""`tidegate explore`: explores scenarios one by one, and reports and stores each result at once.
 
-The collector of cycles sleeps while a search runs: a search makes millions of small values and no cycles worth collecting
-before its end, and it is 15 to 60 % quicker so.
+The cyclic garbage collector is off during a search, which makes millions of small values and few
+cycles, and runs 15 to 60 % faster.
 """
 
 from __future__ import annotations
@@ -51,29 +51,20 @@ from tidegate_adapters.exploring.targets import Target, one
 from tidegate_adapters.shell.terminal import Terminal, error_json
 
 Say: TypeAlias = Callable[..., None]
-"""Tells a line of the result, as `Terminal.say` does."""
 BEYOND_RUNS: Final = 1_000
-"""Random runs that go on where a bound stops an exhaustive search: some seconds at most."""
+"""Random runs after a bounded exhaustive search: some seconds at most."""
 BEYOND_STEPS: Final = 1_000
 SCENARIO_S: Final = 0.4
-"""How long a scenario that ships takes in its default scope, on average."""
+"""The average for a shipped scenario in its default scope."""
 GRACE_S: Final = 5.0
-"""How long a search, or the telling of what it has found, may go on after the first signal."""
+"""The limit after the first signal, for search and report."""
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 @final
 @attrs.frozen
 class Settings:
-    """What the command was asked to do with each scenario.
-
-    Attributes:
-        how: How it is explored.
-        timeout_s: How many seconds that may take; None for any number.
-        shrinks: Shrink what random runs find.
-        jobs: In how many processes.
-        junit_xml: Where to write what was found as JUnit's XML; None for nowhere.
-    """
+    """The options for each scenario."""
 
     how: Exploration
     timeout_s: float | None = None
@@ -85,15 +76,7 @@ class Settings:
 @final
 @attrs.frozen
 class Outcome:
-    """All that was found, and why it ended where it did.
-
-    Attributes:
-        results: Of the scenarios that were explored, in order.
-        selected: How many there were to explore.
-        seed: Of the random runs; None where nothing was sampled.
-        error: What ended it, if an error did.
-        stopped: What ended it, if a signal did.
-    """
+    """All results, and the error or signal that ended them."""
 
     results: tuple[Result, ...]
     selected: int
@@ -103,7 +86,7 @@ class Outcome:
 
     @property
     def code(self) -> ExitCode:
-        """An expectation that is not met weighs more than one that is unknown."""
+        """A broken expectation outweighs an unknown one."""
         if self.stopped is not None and (self.error is None or isinstance(self.error, StoppedError)):
             return self.stopped
         if self.error is not None:
@@ -123,7 +106,6 @@ class Outcome:
         return answer if self.error is None else {**answer, "error": error_json(self.error)}
 
     def to_lines(self) -> tuple[str, ...]:
-        """What is printed below the lines of the scenarios."""
         if not self.results:
             return ()
         counterexamples = (line for result in self.results for line in stories(result))
@@ -139,23 +121,11 @@ def explore_all(
     is_json: bool,
     quiet: bool,
 ) -> ExitCode:
-    """Explore the targets, and tell what was found.
-
-    Args:
-        targets: What was selected; each is taken out when its turn comes.
-        settings: How each is explored.
-        store: Where counterexamples go; None for nowhere.
-        terminal: Where it is printed.
-        is_json: Answer with one JSON object.
-        quiet: Show no progress.
-
-    Raises:
-        TidegateError: Nothing was explored.
-    """
+    """Explore the targets, and report the results."""
     if store is not None:
         store.check()
     if settings.junit_xml is not None:
-        save(settings.junit_xml, junit((), None))  # whoever cannot write it is told before all the work
+        save(settings.junit_xml, junit((), None))  # fail before all the work
     if settings.how.runs and settings.how.seed is None:
         drawn = attrs.evolve(settings.how, seed=str(secrets.randbelow(2**32)))
         settings = attrs.evolve(settings, how=drawn)
@@ -173,12 +143,6 @@ def explore_all(
 
 
 def beginning(number: int, *, is_sample: bool) -> str:
-    """What is explored where no target is named, and about how long it takes.
-
-    Args:
-        number: How many scenarios that ship.
-        is_sample: There are more, which `--all` explores.
-    """
     more = "; --all explores every scenario that ships" if is_sample else ""
     return f"exploring {number} scenarios, about {number * SCENARIO_S:.0f} s{more}"
 
@@ -186,7 +150,7 @@ def beginning(number: int, *, is_sample: bool) -> str:
 def explored_all(
     targets: list[Target], settings: Settings, store: Store | None, terminal: Terminal, say: Say, *, quiet: bool
 ) -> Outcome:
-    """Explore the targets until one raises an error or a signal comes; each is dropped then, for it has become large."""
+    """Each target is freed afterwards, because it has grown large."""
     selected, width = len(targets), max(len(one_line(target.scenario.name)) for target in targets)
     seed = settings.how.seed if settings.how.runs else None
     results: list[Result] = []
@@ -218,7 +182,6 @@ def explored_all(
 def explored(
     target: Target, settings: Settings, store: Store | None, stop: Stop, terminal: Terminal, *, quiet: bool
 ) -> Result:
-    """Explore one target and store its counterexample."""
     name = target.scenario.name
     with shown(name, terminal, quiet=quiet) as show:
         telling = show if quiet else foretelling(show, name, terminal, settings.how.states_max)
@@ -227,7 +190,6 @@ def explored(
 
 
 def timed(target: Target, settings: Settings, watch: Watch) -> tuple[Report, float]:
-    """The report on a target, and how many seconds it took."""
     began = monotonic()
     with uncollected():
         report = search(target, settings, watch)
@@ -248,12 +210,10 @@ def stored(
 def explored_apart(
     targets: list[Target], settings: Settings, store: Store | None, stop: Stop, terminal: Terminal, *, quiet: bool
 ) -> Iterator[Result]:
-    """Explore the targets in several processes, each in one of them; reported in their order. None is left but after a signal.
+    """Explore targets in several processes, and report in order. Targets remain only after a
+    signal.
 
-    A process that dies breaks its pool; another one goes on with what was not finished.
-
-    Raises:
-        WorkersLostError: They die again and again.
+    A process that dies breaks its pool; another pool takes the unfinished targets.
     """
     finished: dict[str, tuple[Report, float]] = {}
     for _ in range(POOLS_MAX):
@@ -283,12 +243,10 @@ def explored_apart(
 
 
 def timed_apart(identity: str, settings: Settings) -> tuple[Report, float]:
-    """What a worker process does with a target."""
     return timed(one(identity), settings, Watch(lambda _: None, is_stopped, settings.timeout_s))
 
 
 def shrunk(result: Result, target: Target, settings: Settings, store: Store | None, stop: Stop) -> Result:
-    """The result with a shrunk counterexample beside it, which is stored, too."""
     assert result.report.trace is not None
     left = AFTER_RUNS_S if settings.timeout_s is None else max(0.0, settings.timeout_s - result.seconds)
 
@@ -308,11 +266,6 @@ def shrunk(result: Result, target: Target, settings: Settings, store: Store | No
 
 
 def search(target: Target, settings: Settings, watch: Watch) -> Report:
-    """The report on the target.
-
-    Raises:
-        TidegateError: Its programs use tidegate wrongly, or code of the user's raised an error outside of them.
-    """
     scenario = f"scenario {one_line(target.scenario.name)}"
     try:
         report = report_on(target, settings, watch)
@@ -337,7 +290,7 @@ def report_on(target: Target, settings: Settings, watch: Watch) -> Report:
 
 
 def in_several(target: Target, how: Exploration, jobs: int, watch: Watch) -> Report:
-    """Random runs in several processes; what they find, this one finds again by its seed."""
+    """A violation is repeated by its seed in the calling process."""
     of_all, runs = runs_of(how.plan.seed, how.runs)
     order = Order(target.identity, attrs.evolve(how, seed=of_all))
     tally = in_processes(order, runs, jobs=jobs, proceed=watch)
@@ -345,11 +298,7 @@ def in_several(target: Target, how: Exploration, jobs: int, watch: Watch) -> Rep
 
 
 def draw_states(targets: Sequence[Target], how: Exploration, path: Path) -> None:
-    """Draw the states of the only target, those nearest to the beginning, as far as people look at them.
-
-    Raises:
-        Misuse: There are more targets, or the file cannot be written.
-    """
+    """Draw the states nearest to the initial one."""
     if len(targets) != 1:
         raise Misuse(f"--dot draws one scenario, and {len(targets)} are selected", todo="name one TARGET")
     save(path, attempt(targets[0].scenario.bounded(how.faults, how.faults_max), dot))
@@ -371,50 +320,45 @@ def result_json(result: Result) -> dict[str, object]:
     }
 
 
-# --- when a search ends before its end ----------------------------------------------------------------------------------
+# --- interrupts -----------------------------------------------------------------------------------
 
 
 @final
 @attrs.define
 class Stop:
-    """Whether the user, or the system, wants an end, and with which exit code."""
+    """Whether a signal requests the end, and the exit code."""
 
     code: ExitCode | None = None
 
 
 @final
 class OverdueError(KeyboardInterrupt):
-    """A signal came a while ago, and whatever is under way does not ask for signals; no code that is run takes it for its own."""
+    """Aborts code that ignores an earlier signal; user code must not catch it."""
 
 
-def overdue(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  what signal handlers are given
+def overdue(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  the signature of signal handlers
     raise OverdueError
 
 
 @contextmanager
 def stoppable() -> Generator[Stop]:
-    """Catch signals: the first one ends the search after its step, a second one of its kind does what it always does.
+    """The first signal ends the search after its step; a second one has its default effect.
 
-    What is not at its end `GRACE_S` after the first one, such as to tell of a long counterexample, is ended there.
-
-    Raises:
-        OverdueError: That came to pass.
+    Code that still runs `GRACE_S` after the first one, for example a long report, is aborted.
     """
     stop = Stop()
     before = {number: signal.getsignal(number) for number in SIGNALS}
 
-    def caught(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  what signal handlers are given
+    def caught(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  the signature of signal handlers
         stop.code = ExitCode(128 + number)
         signal.signal(number, before[signal.Signals(number)])
         if hasattr(signal, "setitimer"):  # not on Windows
             signal.signal(signal.SIGALRM, overdue)
             signal.setitimer(signal.ITIMER_REAL, GRACE_S)
 
-    handled = [
-        number for number in SIGNALS if before[number] is not signal.SIG_IGN
-    ]  # a job in the background ignores it
+    handled = [number for number in SIGNALS if before[number] is not signal.SIG_IGN]  # background jobs ignore it
     if threading.current_thread() is not threading.main_thread():
-        handled = []  # only the main thread may
+        handled = []  # only in the main thread
     try:
         for number in handled:
             signal.signal(number, caught)
@@ -428,7 +372,7 @@ def stoppable() -> Generator[Stop]:
 
 @final
 class Watch:
-    """Shows how far a search has come, and answers whether to go on."""
+    """Shows the progress of a search, and returns whether to continue."""
 
     def __init__(self, show: Show, is_stopped: Callable[[], bool], timeout_s: float | None) -> None:
         self.show, self.is_stopped, self.timeout_s = show, is_stopped, timeout_s
@@ -453,5 +397,5 @@ def uncollected() -> Generator[None]:
     finally:
         if was_enabled:
             gc.enable()
-            gc.collect()  # a finished search is one large cycle; what was there before it is not looked through
+            gc.collect()  # a finished search is one large cycle
         gc.unfreeze()

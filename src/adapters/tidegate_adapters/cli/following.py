@@ -1,4 +1,4 @@
-"""A search of a target follows a trace, and what is said where it cannot."""
+"""Replays a trace in a search of a target."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ T = TypeVar("T")
 
 
 def replayed(trace: Trace, target: Target, run: Callable[[Search], T]) -> T:
-    """What a search of the target does with the trace."""
     try:
         return replaying(trace, target.scenario, run)
     except TidegateError as error:

@@ -1,6 +1,6 @@
-"""What `tidegate explore` found, in the XML that the servers of continuous integration read.
+"""The results of `tidegate explore` as JUnit XML.
 
-A scenario is a test case: a broken expectation is a failure, and what is not known an error, as is what ended it all.
+A broken expectation is a failure; an unknown one, or the error that ended the run, is an error.
 """
 
 from __future__ import annotations
@@ -15,12 +15,6 @@ from tidegate_adapters.cli.lines import Result, broken
 
 
 def junit(results: Sequence[Result], error: TidegateError | None) -> str:
-    """One suite, as text.
-
-    Args:
-        results: What was found.
-        error: What ended it; None for nothing.
-    """
     suite = Element("testsuite", name="tidegate")
     for result in results:
         _add_case(suite, result)

@@ -1,4 +1,4 @@
-"""What an exploration found, as lines: one for each scenario, and what a reader does next."""
+"""The results of an exploration as lines, and the next commands."""
 
 from __future__ import annotations
 
@@ -22,14 +22,7 @@ _STORY_LINES_MAX: Final = 80
 @final
 @attrs.frozen(eq=False)
 class Result:
-    """A report, and what only the caller knows.
-
-    Attributes:
-        report: What was found.
-        seconds: How long it took.
-        saved: Where the counterexample lies as JSON, if there is one and it was stored.
-        smaller: The same counterexample in fewer steps, where it came from random runs.
-    """
+    """A report, its duration, and the files of its counterexample."""
 
     report: Report
     seconds: float
@@ -42,18 +35,12 @@ class Result:
 
     @property
     def is_open(self) -> bool:
-        """Is it unknown whether the expectation is met?"""
         return self.report.verdict is Verdict.INCONCLUSIVE
 
 
 def summed_up(result: Result, width: int) -> tuple[Span, ...]:
-    """The one line of a scenario: expectation, verdict, states, transitions, depth, seconds, laws, faults fired and how many a run may have.
-
-    Then how a law is broken, why it is not known, what was not merged, and that time was bounded, where it was.
-
-    Args:
-        result: What was found.
-        width: Of the widest name.
+    """The line of a scenario; more lines give the broken law, why a verdict is unknown, unmerged
+    states, and bounds of time.
     """
     report = result.report
     expected = "clean" if report.expect is None else "violated"
@@ -84,7 +71,6 @@ def _mark(result: Result) -> Styled:
 
 
 def broken(result: Result) -> str:
-    """The law that is broken, and whether it is the one that was expected."""
     report = result.report
     if report.trace is None:
         return "" if report.expect is None or result.is_open else f"expected to be broken: {report.expect}"
@@ -98,17 +84,16 @@ def _unmerged(report: Report) -> str:
 
 
 def _bounded(report: Report) -> str:
-    """Which moves of the clock bound what was seen, and why; relative time bounds nothing."""
+    """Relative time bounds nothing."""
     return report.time if report.time.startswith("absolute") else ""
 
 
 def shrunk_line(result: Result) -> str:
-    """What has become of a counterexample of random runs."""
     return "" if result.smaller is None else f"         {result.smaller.shrunk}"
 
 
 def stories(result: Result) -> tuple[str, ...]:
-    """A counterexample that nobody expected, in full unless it is long; first as it was found, then shrunk."""
+    """Unexpected counterexamples, in full unless long; as found, then shrunk."""
     if result.report.trace is None or result.is_met:
         return ()
     found = _story(result.report.trace)
@@ -122,7 +107,6 @@ def _story(trace: Trace) -> tuple[str, ...]:
 
 
 def written(results: Sequence[Result]) -> tuple[str, ...]:
-    """Where the counterexamples are, and how one is replayed."""
     saved = [path for result in results for path in (result.saved, result.smaller and result.smaller.saved) if path]
     if not saved:
         return ()
@@ -136,7 +120,6 @@ def written(results: Sequence[Result]) -> tuple[str, ...]:
 
 
 def ended(results: Sequence[Result], selected: int) -> str:
-    """The last line."""
     met = sum(result.is_met for result in results)
     unsure = sum(result.is_open and not result.is_met for result in results)
     parts = [f"{selected} scenario{'' if selected == 1 else 's'}", f"{met} as expected"]

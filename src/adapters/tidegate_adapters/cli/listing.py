@@ -1,4 +1,4 @@
-"""`tidegate list` and `tidegate diagram`: what ships, or stands in a file, in words and as a picture."""
+"""`tidegate list` and `tidegate diagram`: scenarios that ship, or those of a file."""
 
 from __future__ import annotations
 
@@ -17,16 +17,7 @@ from tidegate_adapters.shell.terminal import Terminal
 
 
 def list_all(texts: Sequence[str], terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Tell name, kind, expectation, scopes and summary of scenarios; of a specimen also its source.
-
-    Args:
-        texts: Targets, and files with scenarios; none for all that ship.
-        terminal: Where it is shown.
-        is_json: Answer with one JSON object.
-
-    Raises:
-        TidegateError: There is no such scenario, or it cannot be loaded.
-    """
+    """Print scenarios; of a specimen also its source."""
     rows: list[_Row] = []
     for text in texts or CATALOGUE:
         if text in CATALOGUE:
@@ -60,14 +51,14 @@ class _Row(TypedDict):
 
 
 def _shipped(ships: Shipped | Specimen) -> _Row:
-    """Of a specimen, the faulty program is not made."""
+    """The faulty program of a specimen is not made."""
     law, of, source = (ships.law, ships.of, ships.source) if isinstance(ships, Specimen) else (None, None, None)
     row = _row(ships.name, Kind.DESIGN if law is None else Kind.SPECIMEN, law, ships.summary)
     return {**row, "scopes": list(ships.scopes), "of": of, "source": source}
 
 
 def _found(target: Target) -> _Row:
-    """What does not ship has but one scope, and no name for it."""
+    """A user's scenario has one unnamed scope."""
     if target.identity in CATALOGUE:
         return _shipped(CATALOGUE[target.identity])
     return _row(target.identity, target.scenario.kind, target.scenario.expect, target.scenario.summary)
@@ -81,13 +72,12 @@ def _row(name: str, kind: Kind, law: str | None, summary: str) -> _Row:
         "law": law,
         "scopes": [],
         "summary": summary,
-        "of": None,  # the design that it is a variant of
+        "of": None,  # the design that it varies
         "source": None,  # where the bug was seen
     }
 
 
 def draw(name: str, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Draw the table of that name."""
     drawn = mermaid({"invocation": INVOCATION}[name])
     if is_json:
         terminal.answer({"schema": "tidegate/diagram@1", "name": name, "mermaid": drawn, "ok": True})

@@ -15,7 +15,7 @@ STATUSES: Final = (
     "registered", "concurrency_controlled", "rerouted", "pending", "pending_recovery", "running", "running_recovery", "paused",
     "killed", "retry", "success", "failed", "cancelled", "concurrency_controlled_final",
 )  # fmt: skip
-"""Those of `tidegate.invocations.invocation`, for `--help` must not load it."""
+"""Text, because `--help` must not load `tidegate.invocations.invocation`."""
 FILTERS: Final = together(
     filtering("--id", "ids", multiple=True, metavar="ID", help="With this id."),
     filtering("--task", "tasks", multiple=True, metavar="NAME", help="Of this task; of all without it."),
@@ -28,7 +28,6 @@ FILTERS: Final = together(
     filtering("--made-from", metavar="TIME", help="Made then or later."),
     filtering("--made-before", metavar="TIME", help=f"Made before. {A_TIME}"),
 )
-"""Which invocations are meant."""
 COMMANDS: Final = Commands(
     ORCHESTRATOR,
     "Tasks on MongoDB: run an app, ask how its invocations stand, and have them end, wait, or run again.\n\n"
@@ -120,7 +119,6 @@ for name, command, text in (
 
 
 def unnamed(given: dict[str, Any]) -> str | None:
-    """What is wrong where nothing is named."""
     return None if given["tasks"] or given["queues"] else "name a task, or a --queue"
 
 

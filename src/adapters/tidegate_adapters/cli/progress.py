@@ -1,4 +1,4 @@
-"""How far a search has come: a live line on a terminal, else a plain line now and then."""
+"""The progress of a search: a live line on a terminal, else a plain line now and then."""
 
 from __future__ import annotations
 
@@ -18,19 +18,13 @@ Show: TypeAlias = Callable[[Progress], None]
 _REFRESHES_PER_S: Final = 4
 _PLAIN_INTERVAL_S: Final = 15.0
 _COLUMNS: Final = 80
-"""Of a terminal that does not say."""
+"""For a terminal without a known width."""
 _ERASE_TO_END: Final = "\x1b[K"
 
 
 @contextmanager
 def shown(title: str, terminal: Terminal, *, quiet: bool) -> Generator[Show]:
-    """Show progress on stderr until the block ends.
-
-    Args:
-        title: What is being explored.
-        terminal: Where it is shown.
-        quiet: Show nothing.
-    """
+    """Show progress on stderr until the block ends."""
     if quiet:
         yield lambda _: None
     elif terminal.err.isatty() and terminal.environ.get("TERM") != "dumb":
@@ -64,13 +58,13 @@ def _live(title: str, terminal: Terminal) -> Generator[Show]:
 
 def _columns(terminal: Terminal) -> int:
     said = terminal.environ.get("COLUMNS", "")
-    with suppress(OSError):  # no terminal after all
+    with suppress(OSError):  # not a terminal
         return int(said) if said.isdecimal() else get_terminal_size(terminal.err.fileno()).columns or _COLUMNS
     return _COLUMNS
 
 
 def foretelling(show: Show, title: str, terminal: Terminal, states_max: int) -> Show:
-    """Show it, and warn as soon as more states are expected than may be seen, or something grows that may have no end."""
+    """Warn as soon as the search is expected to exceed `states_max` or may be infinite."""
     is_said = False
     is_warned = False
 
@@ -92,7 +86,7 @@ def foretelling(show: Show, title: str, terminal: Terminal, states_max: int) -> 
 
 
 def sparse(title: str, terminal: Terminal, clock: Callable[[], float] = monotonic) -> Show:
-    """A line for whoever reads a log: one in 15 s."""
+    """A line for a log, every 15 s."""
     began = last = clock()
 
     def show(progress: Progress) -> None:

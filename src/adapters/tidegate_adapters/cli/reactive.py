@@ -12,7 +12,7 @@ from tidegate_adapters.shell.options import A_TIME, ASKED, duration, filtering, 
 from tidegate_adapters.shell.runtimes import REACTIVE
 
 STATUSES: Final = ("pending", "processing", "processing_dirty", "completed", "failed")
-"""`TaskStatus` in words, for `--help` must not load it."""
+"""Text, because `--help` must not load `TaskStatus`."""
 FILTERS: Final = together(
     filtering("--task", "tasks", multiple=True, metavar="NAME", help="Of this task; of all without it."),
     filtering("--status", "statuses", multiple=True, type=click.Choice(STATUSES), help="In this status."),
@@ -27,7 +27,6 @@ FILTERS: Final = together(
     filtering("--due-from", metavar="TIME", help="Due, or with a lease that ends, then or later."),
     filtering("--due-before", metavar="TIME", help=f"Likewise before. {A_TIME}"),
 )
-"""Which records are meant."""
 COMMANDS: Final = Commands(
     REACTIVE,
     "Reactive tasks on MongoDB: run an app, ask how its tasks stand, and have them run again.\n\n"

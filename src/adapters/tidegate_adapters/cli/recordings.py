@@ -1,9 +1,12 @@
-"""`tidegate replay RECORDING TARGET`: a run of production is executed again, by the program as it is today.
+"""`tidegate replay RECORDING TARGET`: executes a production run again, with today's program.
 
-    shop/jobs.py:claim      a function without arguments that makes a new run of the program, with the arguments it had
-    shop/worker.py:orders   a `ConsumerRules`, or a `WorkerRules` made of it: the reducer of a Kafka worker
+    shop/jobs.py:claim      a function without arguments that makes a run of the program, with its
+                            original arguments
+    shop/worker.py:orders   a `ConsumerRules`, or a `WorkerRules` made of it: the reducer of a
+                            Kafka worker
 
-The classes that replies and events may be of are tidegate's own, and those that the target's module has or imports.
+Replies and events may be of tidegate's classes, and of those that the target's module has or
+imports.
 """
 
 from __future__ import annotations
@@ -34,18 +37,7 @@ _OURS = (documents, drain, effects, fanout, instants, operations, worker, comman
 
 
 def execute_again(path: Path, text: str, target: str | None, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Execute a recorded run again.
-
-    Args:
-        path: The file of the recording.
-        text: What is in it.
-        target: The program or the reducer; nothing leads to it but the user's own word.
-        terminal: Where it is shown.
-        is_json: Answer with one JSON object.
-
-    Raises:
-        TidegateError: It is not a recording, or there is no such target, or they do not fit.
-    """
+    """Execute a recorded run again; only the user, not the recording, names the target."""
     recording = _read_at(path, text)
     if target is None:
         raise Misuse(
@@ -110,14 +102,13 @@ def again(recording: Recording, target: str) -> Executed:
 
 
 def _rules_of(value: object) -> WorkerRules | None:
-    """The rules of a worker, or of what says them; None if it is neither."""
     match value:
         case WorkerRules():
             return value
         case ConsumerRules():
             return WorkerRules(value)
         case _:
-            told = getattr(value, "settings", None)  # a Worker, which needs the driver of Kafka
+            told = getattr(value, "settings", None)  # a Worker
             return told.rules if isinstance(told, WorkerSettings) else None
 
 
@@ -131,7 +122,6 @@ def _of(rules: WorkerRules) -> Callable[[WorkerState, object], ShutdownStep]:
 
 
 def _run_of(make: object, target: str, module: ModuleType) -> Program[object]:
-    """A new run of the program."""
     todo = "name a function without arguments that returns program(...), or a Worker, a ConsumerRules or WorkerRules"
     if callable(make) and not takes_nothing(make):
         raise Misuse(f"{target} takes arguments, and a recording holds a digest of them only", todo=todo)

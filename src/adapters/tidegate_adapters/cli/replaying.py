@@ -1,4 +1,4 @@
-"""`tidegate replay`: take the recorded decisions again, in the scenario as it is today."""
+"""`tidegate replay`: repeats the recorded decisions in today's scenario."""
 
 from __future__ import annotations
 
@@ -27,20 +27,16 @@ from tidegate_adapters.exploring.targets import Target, one, recorded
 from tidegate_adapters.shell.terminal import Terminal, error_json
 
 _RECORDING_BEGINS: Final = 100
-"""How many bytes tell whether it is a recording."""
 
 
 @final
 @attrs.frozen
 class How:
-    """How a trace is replayed.
+    """The options of a replay.
 
     Attributes:
-        until: Stop after this step; None for the last one.
-        is_stepwise: Show one step after the other, with all that it changes, and wait in between on a terminal.
-        goes_on: Explore on from the last step, or from the one before a divergence.
-        states_max: How many states that may see.
-        timeout_s: How many seconds it may take; None for any number.
+        is_stepwise: Show each step with its changes, and wait in between on a terminal.
+        goes_on: Explore from the last step, or from the one before a divergence.
     """
 
     until: int | None = None
@@ -51,18 +47,7 @@ class How:
 
 
 def replay_one(path: Path, text: str | None, how: How, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Replay the trace in a file.
-
-    Args:
-        path: A trace as JSON, or a page that holds one.
-        text: The target to replay it in; None for the one that the trace names.
-        how: How far, and what then.
-        terminal: Where it is shown.
-        is_json: Answer with one JSON object.
-
-    Raises:
-        TidegateError: There is no such trace or scenario, or they cannot be replayed.
-    """
+    """Replay the trace in a file, in the target `text` or the one in the trace."""
     data = bytes_of(path)
     if is_recording(data[:_RECORDING_BEGINS].decode(errors="replace")):
         if how != How(states_max=how.states_max):
@@ -97,7 +82,6 @@ def replay_one(path: Path, text: str | None, how: How, terminal: Terminal, *, is
 
 
 def _cut(trace: Trace, until: int | None, path: Path) -> Trace:
-    """The trace up to that step."""
     if until is None or until == len(trace.steps):
         return trace
     if until > len(trace.steps):
@@ -108,7 +92,6 @@ def _cut(trace: Trace, until: int | None, path: Path) -> Trace:
 
 
 def _step_through(trace: Trace, terminal: Terminal) -> None:
-    """Show one step after the other; on a terminal the reader says when."""
     width = max(len(mover.name) for mover in trace.movers)
     waits = sys.stdin.isatty() and terminal.out.isatty()
     number = 1
@@ -131,7 +114,6 @@ def _change_line(change: PatchOperation) -> str:
 
 
 def _explore_on(trace: Trace, target: Target, how: How, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Explore what lies beyond the trace."""
     with stoppable() as stop, uncollected(), shown(target.scenario.name, terminal, quiet=is_json) as show:
         watch = Watch(show, lambda: stop.code is not None, how.timeout_s)
         beyond = replayed(trace, target, lambda search: explored_on(trace, search, how.states_max, watch))

@@ -1,7 +1,7 @@
-"""`tidegate shrink`, and what follows when random runs find something: the same failure in fewer steps.
+"""`tidegate shrink`, and the shrinking after random runs: the same failure in fewer steps.
 
-The run as it was found is stored and shown first. Shrinking is bounded by replays and by time, and its result is a file of
-its own beside the other one: `NAME.shrunk.json`, `.txt` and `.html`, which also holds the run that it came from.
+The original run is stored and shown first. Replays and time bound the shrinking. Its result has
+files of its own: `NAME.shrunk.json`, `.txt` and `.html`, which also hold the original run.
 """
 
 from __future__ import annotations
@@ -27,19 +27,13 @@ from tidegate_adapters.exploring.targets import one, recorded
 from tidegate_adapters.shell.terminal import Terminal
 
 AFTER_RUNS_S: Final = 1.0
-"""How long shrinking may take that nobody asked for."""
+"""The time limit of automatic shrinking."""
 
 
 @final
 @attrs.frozen(eq=False)
 class Smaller:
-    """A shrunk counterexample.
-
-    Attributes:
-        trace: Its run, which holds the one that it came from.
-        shrunk: What was done.
-        saved: Where it lies as JSON, if it was stored.
-    """
+    """A shrunk counterexample, which holds the original run."""
 
     trace: Trace
     shrunk: Shrunk
@@ -66,19 +60,7 @@ def smaller(
     seconds: float = AFTER_RUNS_S,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> Smaller:
-    """Shrink a counterexample and store it.
-
-    Args:
-        trace: The counterexample.
-        scenario: Where it was recorded.
-        keep: Stores a trace; None: it is not stored.
-        replays_max: How many candidates may be run.
-        seconds: How long it may take.
-        is_stopped: Whether the user has had enough.
-
-    Raises:
-        TidegateError: It cannot be shrunk, or not stored.
-    """
+    """Shrink a counterexample and store it."""
     began = monotonic()
     try:
         small, shrunk = shrink(
@@ -98,20 +80,7 @@ def smaller(
 def shrink_one(
     path: Path, text: str | None, *, budget: int, seconds: float, store: bool, terminal: Terminal, is_json: bool
 ) -> ExitCode:
-    """Shrink the trace in a file.
-
-    Args:
-        path: A trace as JSON, or a page that holds one.
-        text: The target that it belongs to; None for the one that the trace names.
-        budget: How many candidates may be run.
-        seconds: How long it may take.
-        store: Write the result beside the file.
-        terminal: Where it is shown.
-        is_json: Answer with one JSON object.
-
-    Raises:
-        TidegateError: There is no such trace or scenario, or it breaks no law.
-    """
+    """Shrink the trace in a file, in the target `text` or the one in the trace."""
     trace = read(path)
     target = recorded(trace.scenario) if text is None else one(text)
     outcome = replayed(trace, target, lambda search: followed(trace, search).outcome)

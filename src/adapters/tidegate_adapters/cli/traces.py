@@ -1,4 +1,4 @@
-"""`tidegate trace`: a stored trace shown, written in another form, compared, or taken out of a page."""
+"""`tidegate trace`: shows, converts, compares or extracts a stored trace."""
 
 from __future__ import annotations
 
@@ -41,24 +41,12 @@ _EXPORTS: Final[dict[str, _Export]] = {
     "dot": happens_before,
     "html": lambda trace: page(trace, "trace.json"),
 }
-"""What a trace can be written as."""
 
 
 def show(path: Path, form: str, out: Path | None, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Write a trace in another form, to a file or to stdout.
-
-    Args:
-        path: A trace as JSON, also compressed, or a page that holds one.
-        form: One of `EXPORTS`.
-        out: Where to; None for stdout. Compressed if its name ends with `.gz`.
-        terminal: Where it is shown.
-        is_json: Answer with one JSON object.
-
-    Raises:
-        Misuse: There is no such trace, or the file cannot be written.
-    """
+    """Write a trace in another form, to a file or to stdout."""
     trace = read(path)
-    is_looked_at = form == "text" and out is None and terminal.out.isatty()  # a pipe or a file gets every line whole
+    is_looked_at = form == "text" and out is None and terminal.out.isatty()  # a pipe or file gets whole lines
     written = text(trace, _EVENT_MAX) if is_looked_at else _EXPORTS[form](trace)
     if out is not None:
         save(out, written)
@@ -73,17 +61,7 @@ def show(path: Path, form: str, out: Path | None, terminal: Terminal, *, is_json
 
 
 def diff(path: Path, other: Path | None, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Tell where two runs part: of two traces, or of one and its nearest passing run.
-
-    Args:
-        path: A trace.
-        other: Another one; None for the nearest passing run of the first.
-        terminal: Where it is shown.
-        is_json: Answer with one JSON object.
-
-    Raises:
-        Misuse: There is no such trace, or it has no passing run beside it.
-    """
+    """Print where two traces diverge, or one and its nearest passing run."""
     left = read(path)
     if other is not None:
         right = read(other)
@@ -120,17 +98,7 @@ def _difference_json(found: RunDifference) -> dict[str, object]:
 
 
 def extract(path: Path, out: Path | None, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Take the trace out of a page, or out of a compressed file.
-
-    Args:
-        path: A page, or a trace.
-        out: Where to; None for the name of the page with `.json`.
-        terminal: Where it is shown.
-        is_json: Answer with one JSON object.
-
-    Raises:
-        Misuse: There is no trace in it, or the file cannot be written, or it is there already.
-    """
+    """Extract the trace of a page, or of a compressed file; never overwrites a file."""
     target = path.with_suffix(".json") if out is None else out
     if out is None and target.exists():
         raise Misuse(f"{target} is there already", todo="choose another file with -o")

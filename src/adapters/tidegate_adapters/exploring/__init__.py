@@ -1,1 +1,1 @@
-"""From what a user names to scenarios, their runs in several processes, and counterexamples as files."""
+"""Finds a user's scenarios, runs them in several processes, and stores counterexamples."""

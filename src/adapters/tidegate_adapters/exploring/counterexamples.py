@@ -1,10 +1,9 @@
-"""Counterexamples as files: each as text, as JSON that is replayed, and as a page.
+"""Counterexamples as files: text, JSON for replays, and a page.
 
     .tidegate/failures/array_push_lock.late.txt, .json, .html
 
-A file is there whole or not at all: it is written beside its place and then renamed. The directory is made with the first
-file, and a directory that is ours has a `.gitignore` of everything. What is read back is hostile: it is bounded, and
-whatever does not fit is one clear error.
+Writes are atomic. The first file creates the directory; one of ours gets a `.gitignore` of
+everything. Files are hostile when read: sizes are bounded, and any misfit is one clear error.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from tidegate_adapters.page.assembly import page
 
 if TYPE_CHECKING:
     from tidegate_adapters.exploring.targets import (
-        Target,  # with all that ships, which who stores a trace need not import
+        Target,  # imports all that ships
     )
 
 _TRACE_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -52,11 +51,6 @@ class Store:
     directory: Path
 
     def check(self) -> None:
-        """Leave nothing behind, and find out whether files could be written.
-
-        Raises:
-            Misuse: They could not.
-        """
         try:
             there = next(path for path in (self.directory, *self.directory.absolute().parents) if path.exists())
             with tempfile.TemporaryFile(dir=there):
@@ -65,35 +59,15 @@ class Store:
             raise _unwritable(self.directory, error) from error
 
     def save(self, target: Target, trace: Trace, what: str = "") -> Path:
-        """Write the counterexample of a target in all three forms.
-
-        Args:
-            target: What was explored.
-            trace: The counterexample.
-            what: Which one it is, where there is more than one.
-
-        Returns:
-            The path of the JSON file.
-
-        Raises:
-            Misuse: It cannot be written.
+        """Write the counterexample in all three forms, and return the path of the JSON file; `what`
+        distinguishes several.
         """
         kept = trace if target.is_shipped else attrs.evolve(trace, scenario=target.identity)
         return self.keep(f"{_stem(target)}.{what}" if what else _stem(target), kept, replay_line)
 
     def keep(self, name: str, trace: Trace, replayed_by: Callable[[Path], str]) -> Path:
-        """Write a trace in all three forms, under this name.
-
-        Args:
-            name: Of the files, without an ending.
-            trace: What is written.
-            replayed_by: The command that replays a file.
-
-        Returns:
-            The path of the JSON file.
-
-        Raises:
-            Misuse: It cannot be written.
+        """Write a trace in all three forms under a name, and return the path of the JSON file;
+        `replayed_by` is the replay command.
         """
         path = self.directory / f"{name}.json"
         try:
@@ -114,19 +88,17 @@ class Store:
 
 
 def replay_line(path: Path) -> str:
-    """The command that replays the trace, to paste into a shell."""
     return f"tidegate replay {shlex.quote(str(path))}"
 
 
 def _stem(target: Target) -> str:
-    """A name for files: what ships has its own; a user's scenario may have any name, so a digest keeps it apart."""
+    """A user's scenario may have any name, so a digest makes the file name unique."""
     if target.is_shipped:
         return target.identity
     return named_apart(target.scenario.name, target.identity)
 
 
 def named_apart(name: str, identity: str) -> str:
-    """A name for files: what of the name a file may have, and a digest of the identity."""
     plain = re.sub(r"[^A-Za-z0-9_]+", "-", name).strip("-")[:_STEM_MAX]
     return f"{plain or 'scenario'}-{sha256(identity.encode(errors='surrogatepass')).hexdigest()[:8]}"
 
@@ -147,7 +119,7 @@ def _write_bytes(path: Path, data: bytes) -> None:
 
 
 def save(path: Path, text: str) -> None:
-    """Write a file of the user's choice, compressed if its name says so; the same text makes the same bytes.
+    """Write a file, compressed if its name says so; deterministic.
 
     Raises:
         Misuse: It cannot be written.
@@ -155,9 +127,7 @@ def save(path: Path, text: str) -> None:
     data = text.encode()
     try:
         if path.is_dir():
-            raise IsADirectoryError(
-                EISDIR, os.strerror(EISDIR)
-            )  # a path such as "." or "/" has no name beside which to write
+            raise IsADirectoryError(EISDIR, os.strerror(EISDIR))  # "." and "/" have no name
         _write_bytes(path, gzip.compress(data, mtime=0) if path.name.endswith(".gz") else data)
     except OSError as error:
         raise Misuse(f"cannot write {path}", why=error.strerror or str(error)) from error
@@ -171,20 +141,19 @@ def _unwritable(directory: Path, error: OSError) -> Misuse:
     )
 
 
-# --- reading ------------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def read(path: Path) -> Trace:
-    """The trace in the file: JSON, or a page that holds it.
+    """Read the trace of a JSON file or a page.
 
     Raises:
-        Misuse: There is no trace in it that this version can read.
+        Misuse: It holds no trace that this version can read.
     """
     return trace_in(path, bytes_of(path))
 
 
 def trace_in(path: Path, data: bytes) -> Trace:
-    """The trace in what the file holds."""
     try:
         return decoded(_found_in(data.decode()))
     except Misuse as error:
@@ -212,7 +181,7 @@ def bytes_of(path: Path) -> bytes:
 
 
 def _unpacked(path: Path, data: bytes) -> bytes:
-    """What was compressed, as far as a trace may be large: a small file may hold any number of zeros."""
+    """A small file may hold any number of zeros, so decompression is bounded."""
     unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
         found = unpacking.decompress(data, _TRACE_BYTES_MAX + 1)
@@ -228,7 +197,6 @@ _TRACES: Final = "traces are the .json and .html files that tidegate explore wri
 
 
 def _found_in(text: str) -> object:
-    """The JSON of the text, or of the trace that the page embeds."""
     if not text.lstrip().startswith("<"):
         return json.loads(text)
     return next(_embedded(text), None)

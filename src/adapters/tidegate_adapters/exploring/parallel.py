@@ -1,21 +1,21 @@
 """Random runs, and whole scenarios, in several processes or on several machines.
 
-What is shared out is a value: pieces of run numbers, and tallies that merge (`tidegate.sim.tally`). A worker receives the name
-of a target and makes the scenario itself, for programs cannot be sent. So the answer is the same whatever the number of
-workers and whichever is quicker, and any `concurrent.futures.Executor` will do:
+Workers get run numbers and return tallies that merge (`tidegate.sim.tally`). Programs cannot be
+sent, so a worker loads the scenario by name. So the result does not depend on the number or speed
+of workers, and any `concurrent.futures.Executor` will do:
 
     order = Order("small_lock@large", Exploration(seed="7"))
     with processes(4) as executor:
         tally = spread(executor, order, range(100_000), at_once=8)
 
-    with Client("tcp://scheduler:8786") as client:                        # Dask, the extra tidegate[dask]
+    with Client("tcp://scheduler:8786") as client:  # Dask, the extra tidegate[dask]
         tally = spread(client.get_executor(), order, range(1_000_000), at_once=200)
 
-A worker of Dask that is lost loses nothing, for its pieces are made again elsewhere. A lost process breaks its pool; then
-`in_processes` begins another one, with what was finished.
+Dask repeats the pieces of a lost worker. A lost process breaks its pool; `in_processes` starts
+another one and keeps finished pieces.
 
-Known not to work: targets in files, on machines that do not have the file at the same path. One exhaustive search in
-several processes, for states are numbered as they are met.
+Known not to work: targets in files that a machine does not have at the same path. One exhaustive
+search in several processes, because states are numbered in order of discovery.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ T = TypeVar("T")
 Proceed: TypeAlias = Callable[[Progress], bool]
 
 ASKED_S: Final = 0.2
-"""How often the caller is asked whether to go on."""
 SAMPLERS_KEPT: Final = 2
 POOLS_MAX: Final = 3
 
@@ -53,42 +52,36 @@ POOLS_MAX: Final = 3
 @final
 @attrs.frozen
 class Order:
-    """What workers are asked for.
+    """The task of the workers.
 
     Attributes:
-        target: What finds the scenario: its name, or `path.py:attr` as seen from the directory where workers run.
-        how: The seed, the policies and the length of the runs, and which faults may strike.
+        target: The scenario: its name, or `path.py:attr` relative to the workers' directory.
+        how: The parameters of the runs.
     """
 
     target: str
     how: Exploration
 
     def sampler(self) -> Sampler:
-        """What makes the runs, of the scenario as it is loaded here.
-
-        Raises:
-            TidegateError: It cannot be loaded.
-        """
-        from tidegate_adapters.exploring.targets import one  # noqa: PLC0415  with all that ships
+        from tidegate_adapters.exploring.targets import one  # noqa: PLC0415  imports all that ships
 
         return self.sampler_of(one(self.target).scenario)
 
     def sampler_of(self, scenario: Scenario) -> Sampler:
-        """What makes the runs of the scenario."""
         return Sampler(scenario.bounded(self.how.faults, self.how.faults_max), self.how.plan, random.Random)
 
 
-# --- in a worker --------------------------------------------------------------------------------------------------------
+# --- in a worker ----------------------------------------------------------------------------------
 
 STOP: list[Event] = []
-"""In a worker process: set when the user has had enough."""
+"""In a worker process: set after an interrupt."""
 
 
 TURN: Final = Lock()
 
 
 def begin(stop: Event) -> None:
-    """A worker learns of an interrupt from its parent, which has something to keep."""
+    """Workers ignore interrupts: the parent, which has results to keep, sets `stop`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     STOP.append(stop)
     gc.disable()
@@ -100,17 +93,17 @@ def is_stopped() -> bool:
 
 @lru_cache(SAMPLERS_KEPT)
 def sampler(order: Order) -> Sampler:
-    """What was learned in one piece serves the next."""
+    """Cached, because later pieces use what earlier ones learned."""
     return order.sampler()
 
 
 def made(order: Order, runs: range) -> Tally:
-    """Make a piece of the runs. Threads take turns, for programs and what was learned of them are of the whole process."""
+    """Threads take turns, because programs and the sampler are shared by the process."""
     with TURN:
         return sampler(order).tally(runs, lambda _: not is_stopped())
 
 
-# --- sharing out --------------------------------------------------------------------------------------------------------
+# --- sharing out ----------------------------------------------------------------------------------
 
 
 def spread(
@@ -122,22 +115,16 @@ def spread(
     proceed: Proceed = lambda _: True,
     finished: dict[range, Tally] | None = None,
 ) -> Tally:
-    """Make runs on any executor.
+    """Make runs on any executor whose workers can import tidegate and the target.
 
-    Args:
-        executor: Where they are made; its workers can import tidegate and find the target.
-        order: What is run.
-        runs: Their numbers.
-        at_once: How many pieces are under way at any time.
-        proceed: Receives the progress; answers whether to go on.
-        finished: Pieces that were made before; those that are made now are added.
+    `at_once` pieces run concurrently; `proceed` returns whether to continue; `finished` collects
+    pieces.
 
     Returns:
-        The tally of all runs up to the first that breaks a law; or of those that were made until `proceed` said no.
+        The tally of all runs up to the first violation, or until `proceed` returned false.
 
     Raises:
         BrokenExecutor: The executor lost its workers.
-        TidegateError: The target cannot be loaded, or its programs use tidegate wrongly.
     """
     finished = {} if finished is None else finished
     parts = pieces(runs)
@@ -151,7 +138,7 @@ def spread(
                 part = todo.pop(0)
                 under_way[executor.submit(made, order, part)] = part
             waiting = [future for future, part in under_way.items() if part.start < end]
-            if not waiting:  # whatever is still under way comes after a run that broke a law
+            if not waiting:  # later runs do not matter after a violation
                 break
             done, _ = wait(waiting, timeout=ASKED_S, return_when=FIRST_COMPLETED)
             for future in done:
@@ -183,11 +170,7 @@ def progress(finished: dict[range, Tally], runs: int) -> Progress:
 
 @contextmanager
 def processes(jobs: int) -> Iterator[Executor]:
-    """So many processes; whatever ends the block ends them, too, after the runs that they are at.
-
-    Args:
-        jobs: How many.
-    """
+    """A pool of processes, which the end of the block ends after their current runs."""
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=begin, initargs=(stop,)) as executor:
@@ -199,17 +182,10 @@ def processes(jobs: int) -> Iterator[Executor]:
 
 
 def in_processes(order: Order, runs: range, *, jobs: int, proceed: Proceed = lambda _: True) -> Tally:
-    """Make runs in several processes of this machine.
-
-    Args:
-        order: What is run.
-        runs: Their numbers.
-        jobs: How many processes.
-        proceed: Receives the progress; answers whether to go on.
+    """As `spread`, in several local processes.
 
     Raises:
         WorkersLostError: They die.
-        TidegateError: The target cannot be loaded, or its programs use tidegate wrongly.
     """
     finished: dict[range, Tally] = {}
     for _ in range(POOLS_MAX):

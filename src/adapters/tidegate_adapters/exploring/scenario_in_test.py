@@ -1,7 +1,7 @@
-"""The scenario that a test explores with the fixture `sim`: it is made inside of the test, so the test is run up to there.
+"""Finds the scenario that a test explores with the fixture `sim`, by running the test up to there.
 
-`tests/test_takeover.py::test_it[5]` is the first that it explores, with `#2` at the end the second one. What pytest prints is
-kept back; where nothing is found, what it said of errors is told.
+`tests/test_takeover.py::test_it[5]` is its first exploration; a final `#2` means the second.
+Pytest's output is captured; errors are reported if there is no such scenario.
 """
 
 from __future__ import annotations
@@ -19,18 +19,14 @@ from tidegate.model.errors import MissingExtra, Misuse
 from tidegate.sim.scenario import Scenario
 
 TEST: Final = re.compile(r"(?P<file>.+?\.py)::(?P<test>.+?)(?:#(?P<number>[1-9][0-9]{0,5}))?", re.DOTALL)
-"""How a test names its scenario."""
-
 SOUGHT: Final = "tidegate_sought"
-"""Under which name the fixture finds what is sought."""
-
 _SAID_MAX: Final = 5
 
 
 @final
 @attrs.define
 class Sought:
-    """A scenario that somebody seeks in a test: which of those that it explores, counted from 0, and then the scenario."""
+    """The index of the requested exploration, from 0, and then its scenario."""
 
     place: int
     scenario: Scenario | None = None
@@ -39,18 +35,13 @@ class Sought:
 def scenario_in(identity: str) -> Scenario:
     """The scenario that the test explores.
 
-    Args:
-        identity: What `TEST` matches.
-
     Raises:
-        Misuse: There is no such test, or it comes to no such exploration.
-        MissingExtra: There is no pytest.
-        KeyboardInterrupt: It was interrupted.
+        Misuse: The test does not exist, or makes no such exploration.
     """
     match = TEST.fullmatch(identity)
     assert match is not None, "who calls has looked"
     try:
-        import pytest  # noqa: PLC0415  only who seeks in a test needs it
+        import pytest  # noqa: PLC0415  rarely needed
     except ImportError as error:
         raise MissingExtra("a scenario in a test", "pytest", error) from error
 
@@ -59,7 +50,7 @@ def scenario_in(identity: str) -> Scenario:
             config.pluginmanager.register(sought, SOUGHT)
 
     sought = Sought(int(match["number"] or 1) - 1)
-    alone = ["-n0"] if find_spec("xdist") else []  # a worker of pytest-xdist would find it in another process
+    alone = ["-n0"] if find_spec("xdist") else []  # pytest-xdist would run it in another process
     with redirect_stdout(StringIO()) as out, redirect_stderr(out):
         test = f"{Path(match['file']).resolve()}::{match['test']}"
         code = pytest.main(["-p", "no:cacheprovider", *alone, test], plugins=[Seeking()])

@@ -1,15 +1,17 @@
-"""Executes recorded runs of programs in child processes, each with another PYTHONHASHSEED: the adapter of `SecondProcess`.
+"""Repeats recorded runs of programs in child processes, each with another PYTHONHASHSEED: the
+adapter of `SecondProcess`.
 
-The first child begins with the first cases and stays for all scenarios of this process; where the order of a set may matter,
-several more do (`SEEDS`). A child reads pickled messages from its stdin and ends with it, so it does not outlive this process.
+The first child serves all scenarios of this process. If the order of a set may matter, more
+children follow (`SEEDS`). A child reads pickled messages from stdin and ends with it, so it does
+not outlive this process.
 
-What is sent:
-    functions of importable modules     by name; the child imports the module
-    functions of a file that was loaded by its path     by name; the child loads the same file, or by value if it cannot
-    functions of `__main__` and of modules that pytest rewrites, lambdas, closures     by value, if cloudpickle is installed
-What cannot be sent, such as an open file, is answered by `Unshipped`. A child that does not answer in time is killed.
+Functions of importable modules are sent by name. For a file loaded by its path the child loads the
+same file; if it cannot, they are sent by value, as are those of `__main__` and of modules that
+pytest rewrites, lambdas and closures (with cloudpickle). An object that cannot be sent, such as an
+open file, gives `Unshipped`. A child that misses its deadline is killed.
 
-Known not to be seen: what is worked out by hash in the module `__main__`, outside of functions, for it is not executed again.
+Known not to be seen: dependence on hashes in module-level code of `__main__`, which is not executed
+again.
 """
 
 from __future__ import annotations
@@ -50,14 +52,13 @@ except ImportError:
     cloudpickle = None
 
 SEEDS: Final = ("1", "2", "3", "4", "5", "6", "7", "8")
-"""PYTHONHASHSEED of the children; this process's own is left out."""
+"""PYTHONHASHSEED of the children; this process's own is skipped."""
 ANSWER_S: Final = 60
-"""How long a child may take for a message."""
 _CHILDREN_MAX: Final = 24
-"""How many children are begun with no answer in between: one that ends again and again is not begun for ever; one that does
-not answer counts for a third of them."""
+"""The most starts without a reply, so that a crashing child is not restarted for ever; a missed
+deadline counts for a third.
+"""
 _KEPT: Final = 100
-"""How many answers that nobody has waited for are kept."""
 _ENDED: Final = Unshipped("the second process has ended")
 _COMMAND: Final = (
     "import sys; sys.path[:] = sys.argv[1:]; from tidegate_adapters.exploring.second_process_child import main; main()"
@@ -65,7 +66,7 @@ _COMMAND: Final = (
 _BY_VALUE: Final = "pip install 'tidegate[cli]', which brings cloudpickle; or move it to a module that can be imported"
 
 
-# --- this process -------------------------------------------------------------------------------------------------------
+# --- this process ---------------------------------------------------------------------------------
 
 
 @cache
@@ -75,7 +76,7 @@ def second_process() -> Children:
 
 @final
 class Children:
-    """The child processes of this process, by their hash seeds."""
+    """The child processes of this process, by hash seed."""
 
     def __init__(self) -> None:
         self.owner = os.getpid()
@@ -89,13 +90,12 @@ class Children:
         return monotonic()
 
     def execute(self, cases: Sequence[Case], *, is_thorough: bool) -> Callable[[], Sequence[Answer]]:
-        """Begin to execute the cases, see `SecondProcess`."""
-        if self.owner != os.getpid():  # after a fork: the children are the parent's, which ends them
+        if self.owner != os.getpid():  # after a fork the children are the parent's
             self.inherited.append(self.children)
             self.owner, self.children = os.getpid(), {}
         first, *others = [seed for seed in SEEDS if seed != os.environ.get("PYTHONHASHSEED")]
         messages, unshipped = _packed(cases, by_value=False)
-        if left := [nth for nth, message in enumerate(messages) if message is None]:  # now, before what they hold grows
+        if left := [nth for nth, message in enumerate(messages) if message is None]:  # before they grow
             for nth, message, answer in zip(left, *_packed([cases[nth] for nth in left], by_value=True), strict=True):
                 messages[nth], unshipped[nth] = message, answer
         child = self.child(first)
@@ -104,12 +104,13 @@ class Children:
         def wait() -> Sequence[Answer]:
             sent, answers = messages, _merged(unshipped, child.answer(number))
             if not child.is_over:
-                self.begun = 0  # those that have ended before were of other causes
+                self.begun = 0  # earlier ends had other causes
             differing = [nth for nth, each in enumerate(answers) if isinstance(each, Mismatch)]
             by_seed = [[answers[nth] for nth in differing], *self.answers_of(others, [sent[nth] for nth in differing])]
             alike = [nth for nth, *all_ in zip(differing, *by_seed, strict=True) if all_.count(all_[0]) == len(all_)]
-            # Where all seeds agree with each other and not with this process, it is no seed that differs: a setting that
-            # was made at run time, or a file that has changed since. So what this process has is sent.
+            # If all seeds agree with each other but not with this process, the cause is not the
+            # seed: a setting changed at run time, or a changed file. So send this process's objects
+            # by value.
             if failed := sorted(
                 {
                     *alike,
@@ -133,12 +134,11 @@ class Children:
         return wait
 
     def answers_of(self, seeds: Sequence[str], messages: Sequence[bytes | None]) -> list[list[Answer]]:
-        """What the children of these seeds answer, who work side by side."""
         if not messages:
             return []
-        end_s = monotonic() + ANSWER_S  # of all together: they work side by side
+        end_s = monotonic() + ANSWER_S  # for all together
         found: dict[str, list[Answer]] = {}
-        for _ in range(2):  # one that has ended since it was last asked is begun anew
+        for _ in range(2):  # restart one that has ended
             asked = [
                 (seed, child, child.send(messages))
                 for seed in seeds
@@ -166,7 +166,6 @@ class Children:
         return found
 
     def close(self) -> None:
-        """End the children, if they are this process's own."""
         if self.owner == os.getpid():
             for child in self.children.values():
                 child.close()
@@ -178,17 +177,16 @@ def _merged(answers: Sequence[Answer], others: Sequence[Answer]) -> list[Answer]
 
 
 def _begun(seed: str) -> subprocess.Popen[bytes] | None:
-    """A new child process; None where none can be started here."""
     try:
         path = [each or os.getcwd() for each in sys.path]  # noqa: PTH109  as Python does
         return subprocess.Popen(  # noqa: S603  our own code
-            # -B: a file of the user's may change within a second, and a stale .pyc of it would be taken for it
+            # -B: a user's file may change within a second, and a stale .pyc would be loaded
             [sys.executable, "-B", *["-O"] * sys.flags.optimize, "-c", _COMMAND, *path],
             env=os.environ | {"PYTHONHASHSEED": seed},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for this process
+            start_new_session=True,  # Ctrl-C is for the parent
         )
     except (OSError, TypeError, ValueError):
         return None
@@ -196,7 +194,7 @@ def _begun(seed: str) -> subprocess.Popen[bytes] | None:
 
 @final
 class _Child:
-    """One child process. Messages are answered in their order; answers that nobody waits for are dropped."""
+    """Answers messages in order; unread replies are dropped."""
 
     def __init__(self, seed: str) -> None:
         self.sent = self.read = 0
@@ -220,7 +218,7 @@ class _Child:
             return self.sent
 
     def drop_answers(self) -> None:
-        """Read what nobody has waited for, so that the child does not wait for this process."""
+        """Read unread replies, so that the child does not block."""
         while self.read < self.sent and not self.is_over:
             self.receive()
 
@@ -244,7 +242,6 @@ class _Child:
             self.answers[self.read] = pickle.loads(message)  # noqa: S301  from our own child
 
     def close(self) -> None:
-        """End it; one that is at work is killed."""
         self.is_over = True
         if self.process is None:
             return
@@ -259,15 +256,15 @@ class _Child:
 
 
 def _is_too_deep(answer: Unshipped) -> bool:
-    """Is it nested so deeply, such as a mock, that a copy by value fails as well?"""
+    """A deeply nested object, such as a mock, cannot be sent by value either."""
     return answer.why.startswith("RecursionError")
 
 
-# --- what is sent -------------------------------------------------------------------------------------------------------
+# --- pickling -------------------------------------------------------------------------------------
 
 
 def _packed(cases: Sequence[Case], *, by_value: bool) -> tuple[list[bytes | None], list[Answer]]:
-    """Each case as bytes, with the files of the modules that it needs; None where that cannot be, and why."""
+    """Each case as bytes, with its modules' files; or None and the reason."""
     messages: list[bytes | None] = []
     answers: list[Answer] = []
     for case in cases:
@@ -277,7 +274,7 @@ def _packed(cases: Sequence[Case], *, by_value: bool) -> tuple[list[bytes | None
                 _PICKLER(buffer, pickle.HIGHEST_PROTOCOL).dump(case)
             messages.append(pickle.dumps((files, buffer.getvalue())))
             answers.append(None)
-        except Exception as error:  # noqa: BLE001  whatever an object of the user's raises when it is pickled
+        except Exception as error:  # noqa: BLE001  a user object's pickling
             remedy = "" if cloudpickle else f"; {_BY_VALUE}"
             why = (str(error).splitlines() or [type(error).__name__])[0]
             held = ", ".join(f"`{label}`" for label in _unsendable(case))
@@ -287,7 +284,6 @@ def _packed(cases: Sequence[Case], *, by_value: bool) -> tuple[list[bytes | None
 
 
 def _unsendable(case: Case) -> Iterator[str]:
-    """The globals, closure variables and arguments that cannot be sent."""
     for label, held in reached(case.birth if isinstance(case, ProgramCase) else case.function).held():
         try:
             _PICKLER(io.BytesIO(), pickle.HIGHEST_PROTOCOL).dump(held)
@@ -296,8 +292,6 @@ def _unsendable(case: Case) -> Iterator[str]:
 
 
 class _PlainPickler(pickle.Pickler):
-    """Sends by reference what is not a value."""
-
     def reducer_override(self, obj: Any) -> Any:
         return packed(obj) if isinstance(obj, RelativeInstant) else NotImplemented
 
@@ -306,8 +300,8 @@ def _pickler() -> type[pickle.Pickler]:
     if cloudpickle is None:
         return _PlainPickler
 
-    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it ships no types
-        """Sends what has a state of its own in this process as it begins: caches, context variables, locks."""
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # untyped
+        """Sends caches, context variables and locks in their initial state."""
 
         def reducer_override(self, obj: Any) -> Any:
             if isinstance(obj, RelativeInstant):
@@ -319,16 +313,14 @@ def _pickler() -> type[pickle.Pickler]:
                 return context_variable, (obj.name, *((context[obj],) if obj in context else ()))
             if isinstance(obj, _LOCK_TYPES):
                 return threading.Lock if isinstance(obj, _LOCK_TYPES[0]) else threading.RLock, ()
-            if not isinstance(
-                obj, (FunctionType, type, ModuleType)
-            ):  # by reference, for a program may compare it with `is`
+            if not isinstance(obj, (FunctionType, type, ModuleType)):  # by reference: a program may use `is`
                 return _singletons(type(obj).__module__).get(id(obj), NotImplemented)
             if found := recipe_of(obj):
                 (module, code, names), called = found
                 return variant_again, (module, marshal.dumps(code), names, called)
             reduced = super().reducer_override(obj)
             if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == 6:  # a class by value
-                reduced[2][0].setdefault("__qualname__", obj.__qualname__)  # which cloudpickle leaves out
+                reduced[2][0].setdefault("__qualname__", obj.__qualname__)  # cloudpickle omits it
             return reduced
 
     return Pickler
@@ -340,7 +332,6 @@ _LOCK_TYPES: Final = (type(threading.Lock()), type(threading.RLock()))
 
 @cache
 def _singletons(module: str) -> dict[int, str]:
-    """The names of instances that an importable module of the user's holds, of its own classes, by their ids."""
     found = sys.modules.get(module)
     if found is None or module in ("__main__", "builtins") or module in _MODULES or not _is_found(module, found):
         return {}
@@ -350,15 +341,14 @@ def _singletons(module: str) -> dict[int, str]:
 
 _PICKLER: Final = _pickler()
 _MODULES: Final[dict[str, str | None]] = {}
-"""Modules of the user's that the child does not find by their names: their files, or None where they are sent by value."""
+"""User modules that the child cannot import by name: their files, or None to send by value."""
 _FOUND: Final[set[str]] = set()
-"""Modules of the user's that it finds."""
 _LOOKED_AT: Final[set[str]] = set()
 
 
 @contextmanager
 def _pickled_by_value(*, by_value: bool) -> Iterator[dict[str, str]]:
-    """Functions of some modules are sent by value in the block; yields the files of those that the child loads."""
+    """Send functions by value in the block; yields the files that the child loads."""
     for name in sys.modules.keys() - _LOOKED_AT:
         _LOOKED_AT.add(name)
         module = sys.modules.get(name)
@@ -379,26 +369,26 @@ def _pickled_by_value(*, by_value: bool) -> Iterator[dict[str, str]]:
 
 
 def _is_library(name: str, module: ModuleType) -> bool:
-    """Is it of the standard library, an installed package, or tidegate? `__main__` is cloudpickle's concern."""
+    """A module of the standard library, an installed package, or tidegate; cloudpickle handles
+    `__main__`.
+    """
     file = getattr(module, "__file__", None)
     is_ours = name.partition(".")[0] in ("tidegate", "tidegate_adapters", "__main__", "__mp_main__")
     return is_ours or file is None or "site-packages" in file or file.startswith(os.path.dirname(os.__file__))  # noqa: PTH120
 
 
 def _is_found(name: str, module: ModuleType) -> bool:
-    """Does another process import the same module by its name?"""
     if _is_library(name, module):
         return True
     parent = sys.modules.get(name.rpartition(".")[0])
     try:
         spec = PathFinder.find_spec(name, getattr(parent, "__path__", None))
-    except Exception:  # noqa: BLE001  of whatever finds modules
+    except Exception:  # noqa: BLE001  any module finder
         spec = None
     return spec is not None and spec.origin == module.__file__ and not _is_rewritten(module)
 
 
 def _is_rewritten(module: ModuleType) -> bool:
-    """Does pytest change its code?"""
     return type(getattr(module, "__loader__", None)).__module__.startswith("_pytest")
 
 

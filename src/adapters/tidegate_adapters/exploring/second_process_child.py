@@ -1,7 +1,8 @@
-"""What a child process of `tidegate_adapters.exploring.second_process` does: it executes recorded runs, and answers with what differs.
+"""The child process of `tidegate_adapters.exploring.second_process`: repeats recorded runs, and
+reports differences.
 
-It starts for every process that explores, so it imports little: the package `tidegate.sim` is executed as soon as something asks
-for a name of it.
+Each exploring process starts one, so it imports little: the package `tidegate.sim` runs on the
+first access to one of its names.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 _SIZE: Final = struct.Struct(">Q")
 _WORK_S: Final = 120
-"""How long it may take for a message."""
 _PACKAGE: Final = "tidegate.sim"
 
 
@@ -38,13 +38,11 @@ def write_message(pipe: IO[bytes], message: bytes) -> None:
 
 
 def read_message(pipe: IO[bytes]) -> bytes | None:
-    """The next message; None at the end."""
     size = pipe.read(_SIZE.size)
     return pipe.read(_SIZE.unpack(size)[0]) if len(size) == _SIZE.size else None
 
 
 def cached(function: Callable[..., object], maxsize: int | None, typed: bool) -> Callable[..., object]:
-    """A cache of functools, with nothing in it."""
     return lru_cache(maxsize, typed)(function)
 
 
@@ -53,7 +51,7 @@ def context_variable(name: str, *value: object) -> ContextVar[object]:
 
 
 def variant_again(module: str, code: bytes, names: tuple[tuple[str, object], ...], name: str) -> object:
-    """What is called so in a variant of a module; the variant itself for no name."""
+    """The object of that name in a variant of a module; the variant itself without a name."""
     found: object = _variant(module, code, names)
     return getattr(found, name) if name else found
 
@@ -66,7 +64,6 @@ def _variant(module: str, code: bytes, names: tuple[tuple[str, object], ...]) ->
 
 
 def main() -> None:
-    """Execute cases and answer until stdin ends."""
     sys.modules["tidegate_adapters.exploring.second_process"] = None  # type: ignore[assignment]  # a child starts no children
     _import_lazily()
     answers, requests = os.fdopen(os.dup(1), "wb"), os.fdopen(os.dup(0), "rb")
@@ -77,9 +74,7 @@ def main() -> None:
     sys.meta_path.append(finder)
     while (message := read_message(requests)) is not None:
         if hasattr(signal, "setitimer"):
-            signal.setitimer(
-                signal.ITIMER_REAL, _WORK_S
-            )  # it ends, although a program does not and the parent has died
+            signal.setitimer(signal.ITIMER_REAL, _WORK_S)  # ends even if a program hangs
         found = [_executed(each, finder) for each in pickle.loads(message)]  # noqa: S301  from our parent
         if hasattr(signal, "setitimer"):
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -88,14 +83,16 @@ def main() -> None:
 
 @final
 class _Lazy(ModuleType):
-    """A package whose own code is executed when a name of it is needed; its modules can be imported before."""
+    """A package whose code runs on the first access to a name; its modules can be imported
+    before.
+    """
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("__") and name != "__all__":
             raise AttributeError(name)
         spec = cast("ModuleSpec", self.__spec__)
         assert spec.loader is not None
-        self.__class__ = ModuleType  # type: ignore[assignment]  # from now on it is like any other
+        self.__class__ = ModuleType  # type: ignore[assignment]  # now an ordinary module
         spec.loader.exec_module(self)
         return getattr(self, name)
 
@@ -117,18 +114,15 @@ def _executed(message: bytes | None, finder: _Files) -> Answer:
         finder.files, content = pickle.loads(message)  # noqa: S301
         case: Case = pickle.loads(content)  # noqa: S301
         return case.execute()
-    except BaseException as error:  # noqa: BLE001  whatever a module of the user's raises, or what makes a program
+    except BaseException as error:  # noqa: BLE001  any error of user modules
         return Unshipped(f"{type(error).__name__}: {error}")
 
 
 @final
 class _Files:
-    """Finds modules that the parent has loaded by their paths."""
-
     def __init__(self) -> None:
         self.files: dict[str, str] = {}
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG002
-        """The module of that name, if it is one of them."""
         file = self.files.get(name)
         return None if file is None else spec_from_file_location(name, file)

@@ -1,16 +1,17 @@
-"""From what a user writes to the scenarios that it names.
+"""Finds the scenarios of a target name.
 
-    transition              a scenario that ships, in its default scope
-    transition@thorough     the same in another scope
-    tests/takeover.py:two   what the file calls `two`: a scenario, a function without arguments that makes one or some,
-                            or a list or tuple of those
-    shop.scenarios:two      the same in a module that can be imported from here
-    tests/takeover.py:all[two]   the one scenario named `two` in a list, or in what a function makes
-    tests/test_it.py::test_two   what the test explores with the fixture `sim`; with `#2` the second one
+    transition                   a shipped scenario, in its default scope
+    transition@thorough          the same in another scope
+    tests/takeover.py:two        the attribute `two` of the file: a scenario, a function without
+                                 arguments that makes one or some, or a list or tuple of them
+    shop.scenarios:two           the same in an importable module
+    tests/takeover.py:all[two]   the scenario named `two` in a list, or in a function's result
+    tests/test_it.py::test_two   the scenario that a test explores with the fixture `sim`; with
+                                 `#2` the second one
 
-The last forms are what a trace records where a target is a list, or a test. A name that a trace records is not the user's own word,
-and to load it is to run code: so it is followed only to files beneath the current directory, and anything else must be
-named on the command line. Known not to help: a trace that names a script of the user's own project.
+Traces record the last two forms. A name in a trace is not the user's own input, and loading it runs
+code: so only files beneath the current directory are followed; name any other on the command line.
+Known not to help: a trace that names a script of the user's own project.
 """
 
 from __future__ import annotations
@@ -45,12 +46,7 @@ _TO_NAME_IT: Final = "go to the directory where it was recorded, or name the sce
 @final
 @attrs.frozen(eq=False)
 class Target:
-    """A scenario, and what finds it again.
-
-    Attributes:
-        identity: Its name, or `path.py:attr`; a trace records it.
-        scenario: What is explored.
-    """
+    """A scenario and its identity: its name, or `path.py:attr`."""
 
     identity: str
     scenario: Scenario
@@ -68,22 +64,21 @@ def select(
     only: str | None = None,
     is_sample: bool = False,
 ) -> tuple[Target, ...]:
-    """The scenarios that the texts name, each once, in this order; all that ship where there is no text.
+    """The scenarios that the texts name, each once, in order; all shipped ones without a text.
 
     Args:
         texts: Names, `path.py:attr` or `module:attr`.
-        expression: Only scenarios whose name contains it.
-        scope: That of shipped scenarios whose name says none; without texts, only those are meant that have it.
-        only: Only scenarios of this kind.
-        is_sample: Without texts, only the first design and the first specimen of each family.
+        expression: A part of the name.
+        scope: The default scope of shipped scenarios; without texts, a scope that they must have.
+        only: The kind.
+        is_sample: Without texts, only the first design and specimen of each family.
 
     Raises:
-        Misuse: There is no such scenario, or it cannot be loaded.
-        NothingSelectedError: None of them has that in its name, or is of that kind, or has that scope.
-        CodeRaisedError: The user's function that makes it raised an error.
+        Misuse: A scenario does not exist, or cannot be loaded.
+        NothingSelectedError: No scenario matches.
     """
     given = tuple(texts)
-    if not given:  # or what ships need not be loaded
+    if not given:  # skips loading what ships
         shipped = catalogue.SAMPLE if is_sample else catalogue.CATALOGUE
         given = tuple(name for name, each in shipped.items() if scope in each.scopes)
     named = (_BY_DECISION.get(text, text) for text in given)
@@ -105,7 +100,7 @@ def one(text: str) -> Target:
 
     Raises:
         Misuse: There is none, or more than one, or it cannot be loaded.
-        CodeRaisedError: The user's function that makes it raised an error.
+        CodeRaisedError: The user's function raised.
     """
     match _named(text):
         case (only,):
@@ -116,11 +111,8 @@ def one(text: str) -> Target:
 
 
 def recorded(identity: str) -> Target:
-    """The scenario that a trace names, if it ships or lies beneath the current directory.
-
-    Raises:
-        Misuse: It lies elsewhere, or see `one`.
-        CodeRaisedError: The user's function that makes it raised an error.
+    """The scenario that a trace names, if it ships or lies beneath the current directory; raises as
+    `one`.
     """
     test, attribute = TEST.fullmatch(identity), _ATTRIBUTE.fullmatch(identity)
     module = test["file"] if test else attribute["module"] if attribute else ""
@@ -142,18 +134,10 @@ def recorded(identity: str) -> Target:
 
 
 def there(text: str) -> tuple[tuple[Target, ...], tuple[str, ...]]:
-    """The scenarios of a file, or those that the text names.
+    """The scenarios of a file, or those that the text names; and functions of the file that may
+    make more but lack the annotation.
 
-    Args:
-        text: `path.py`, or what `one` takes.
-
-    Returns:
-        The scenarios; and which functions of the file may make more, but do not say so by their annotation: they are not
-        called, for they may do anything.
-
-    Raises:
-        Misuse: There is no such file or scenario, or it cannot be loaded.
-        CodeRaisedError: The user's function that makes one raised an error.
+    Those functions are not called: they may do anything.
     """
     if not text.endswith(".py"):
         return _named(text), ()
@@ -165,11 +149,6 @@ def there(text: str) -> tuple[tuple[Target, ...], tuple[str, ...]]:
 
 
 def attribute(text: str) -> tuple[object, ModuleType]:
-    """What `path.py:attr` or `module:attr` names, whatever it is, and the module that it is in.
-
-    Raises:
-        Misuse: There is no such thing, or its module cannot be loaded.
-    """
     match = _ATTRIBUTE.fullmatch(text)
     if match is None or match["name"] is not None:
         raise Misuse(f"{text!r} names nothing in a module", todo="write path.py:attr or module:attr")
@@ -186,7 +165,7 @@ _BY_DECISION: Final = {
     "status": "transition", "decide_status_transition": "transition",
     "snapshot": "reactive_task", "diff_snapshots": "reactive_task",
 }  # fmt: skip
-"""By the name of a decision: the design in which it is explored."""
+"""By the name of a decision: the design that explores it."""
 
 
 def _named(text: str) -> tuple[Target, ...]:
@@ -214,7 +193,6 @@ def _named(text: str) -> tuple[Target, ...]:
 
 
 def _is_shipped(text: str) -> bool:
-    """Is it the name of a scenario that ships, or of one of its scopes?"""
     return ":" not in text and not text.endswith(".py") and text.partition("@")[0] in catalogue.CATALOGUE
 
 
@@ -230,11 +208,10 @@ def _unknown(text: str) -> Misuse:
     )
 
 
-# --- loading ------------------------------------------------------------------------------------------------------------
+# --- loading --------------------------------------------------------------------------------------
 
 
 def _loaded(module: str) -> ModuleType:
-    """The module of that name, or in the file of that path."""
     try:
         with loading():
             return _from_file(Path(module).resolve()) if module.endswith(".py") else _from_here(module)
@@ -262,9 +239,8 @@ def _from_file(file: Path) -> ModuleType:
 
 
 def _reach(directory: Path) -> None:
-    """Let modules beside the target be imported, before installed packages and behind the standard library.
-
-    What the library imports late, such as `queue`, is not taken from a file of that name beside the target.
+    """Make modules beside the target importable, before installed packages but behind the standard
+    library, whose late imports, such as `queue`, must not load a file there.
     """
     if str(directory) not in sys.path:
         places = (
@@ -274,12 +250,12 @@ def _reach(directory: Path) -> None:
 
 
 def _lies_here(module: str) -> bool:
-    """Is what would be loaded a file beneath the current directory?"""
+    """Whether loading it would run a file beneath the current directory."""
     if module.endswith(".py"):
         return _is_here(Path(module))
     _reach(Path.cwd())
     try:
-        spec = find_spec(module.partition(".")[0])  # of the package, for to look further is to import it
+        spec = find_spec(module.partition(".")[0])  # of the package: a submodule would be imported
     except (ImportError, ValueError):
         return False
     if spec is None:
@@ -292,7 +268,7 @@ def _is_here(path: Path) -> bool:
     return path.resolve().is_relative_to(Path.cwd())
 
 
-# --- from a value to scenarios ------------------------------------------------------------------------------------------
+# --- from a value to scenarios --------------------------------------------------------------------
 
 
 def _scenarios(value: object, base: str, module: ModuleType) -> tuple[Target, ...]:
@@ -329,21 +305,20 @@ def _called(make: Callable[[], object], base: str) -> object:
             raise
         raise raised(error, f"{base} raised an error") from error
     if iscoroutine(made):
-        made.close()  # or it complains that it was never awaited
+        made.close()  # avoids the "never awaited" warning
     return made
 
 
 def takes_nothing(make: Callable[..., object]) -> bool:
     try:
         parameters = signature(make).parameters.values()
-    except (TypeError, ValueError):  # some built-in functions have none
+    except (TypeError, ValueError):  # some built-ins have none
         return False
     optional = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
     return all(each.default is not Parameter.empty or each.kind in optional for each in parameters)
 
 
 def _offers(module: ModuleType) -> str:
-    """What the module has that can be a target."""
     found = _offered(module)
     return (
         f"found there: {_listed(found)}" if found else "found there: no scenario, and no function that could make one"
@@ -363,9 +338,7 @@ def _can_be_target(value: object, module: ModuleType) -> bool:
         return any(isinstance(item, Scenario) for item in cast("Sequence[object]", value))
     if isfunction(value):
         is_here = value.__module__ == module.__name__ and takes_nothing(value) and not iscoroutinefunction(value)
-        return is_here and Scenario.__name__ in str(
-            value.__annotations__.get("return", Scenario)
-        )  # a string, or a type
+        return is_here and Scenario.__name__ in str(value.__annotations__.get("return", Scenario))  # a string or a type
     return isinstance(value, Scenario)
 
 

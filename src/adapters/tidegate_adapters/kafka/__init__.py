@@ -1,6 +1,6 @@
-"""A worker on Kafka: `Worker`, and what its arguments and its handlers need.
+"""A worker on Kafka: `Worker`, and the types of its arguments and handlers.
 
-`worker` is the module to begin with; `member` is one life of a worker in its group, `client` the calls of aiokafka.
+Start reading at `worker`; `member` is one life of a worker in its group, `client` wraps aiokafka.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """A public name of `worker`, imported when it is used: settings can be read without aiokafka."""
+    """Import on first use: reading settings does not need aiokafka."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("tidegate_adapters.kafka.worker"), name)

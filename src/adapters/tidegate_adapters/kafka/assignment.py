@@ -1,11 +1,10 @@
-"""Which partitions a member has, in which generation, and where each is read on; and which topics are there.
+"""A member's partitions: generations, read positions, and whether their topics exist.
 
-A generation is counted from the client's own assignments. A commit names the client's generation of then, and is not sent
-under another one, nor under none. Nor is anything committed of an assignment during which the client has learned that the topic
-is not there.
+Generations count the client's own assignments. A commit names the client's generation at the
+assignment. It is not sent under another one or none, nor once the client has learned that the topic
+is missing.
 
-For each partition, the group is asked for what is committed. The partition is polled once that has been answered, and not
-before; the question is asked again until it is, or until the partition is gone.
+A partition is polled only AFTER the group has answered with its committed position.
 """
 
 from __future__ import annotations
@@ -31,34 +30,24 @@ from tidegate_adapters.kafka.static_membership import OwnName
 from tidegate_adapters.runtime.handlers import is_pattern
 
 ASK_AGAIN: Final = Exponential(SECOND // 10, cap=5 * SECOND)
-"""How long a member waits until it asks again what is committed, or starts its client again."""
+"""The delay before asking for a position again, or restarting the client."""
 _LONG: Final = 5
-"""As many failures as make it wait for about the time between two heartbeats."""
+"""A failure count, whose delay is about a heartbeat interval."""
 LOOK_AGAIN_S: Final = 1.0
-"""After which the client is asked for a topic again that is not there; by itself, it asks every five minutes."""
+"""Without it, the client refreshes its metadata only every five minutes."""
 
 
 @final
 class Assignment:
     """The partitions of one member.
 
-    Args:
-        client: It reads them.
-        life: Of the member.
-        name: Of the member.
-        records: Of the partitions.
-        beginnings: Where partitions begin, and how far their logs go.
-        begins_at: Asks where a partition begins, in this generation; raises what the client raises, or Failure once the assignment
-            is over.
-
     Attributes:
-        generations: Of the partitions that are assigned, by our count.
-        positions: Where each is read on, those included that were its own before.
-        granted: By our generation, the client's.
-        count: The last generation.
+        generations: Of assigned partitions, by our own count.
+        positions: The next offsets, also of former partitions.
+        granted: The client's generation, by ours.
     """
 
-    def __init__(  # noqa: PLR0917  they are what it stands between
+    def __init__(  # noqa: PLR0917
         self,
         client: Client,
         life: Lifecycle,
@@ -75,7 +64,9 @@ class Assignment:
         self.count = 0
 
     def begin(self, partitions: Collection[TopicPartition]) -> None:
-        """Begin a new generation of these; each is paused until it is known where it begins."""
+        """Begin a new generation; its partitions stay paused until their start positions are
+        known.
+        """
         self.count += 1
         for over in self.granted.keys() - self.generations.values():
             del self.granted[over]
@@ -86,7 +77,7 @@ class Assignment:
             self._life.spawn(self._resumed(partition, self._begun(partition)))
 
     def take_over_again(self, partition: TopicPartition, fenced: int) -> None:
-        """A partition was fenced in this generation, and is still the member's: begin it in a new one."""
+        """Begin a new generation for a fenced partition that still belongs to the member."""
         self.count += 1
         self.granted[self.count] = self.granted.get(fenced, ports.NO_GENERATION)
         self._life.spawn(self._taken_again(partition, self._begun(partition)))
@@ -97,16 +88,12 @@ class Assignment:
         return self.count
 
     async def _taken_again(self, partition: TopicPartition, generation: int) -> None:
-        """After a while, in which the group may assign it to another."""
+        """The delay lets the group assign it to another member."""
         await asyncio.sleep(delay_after(ASK_AGAIN, _LONG) / SECOND)
         await self._resumed(partition, generation)
 
     async def _resumed(self, partition: TopicPartition, generation: int) -> None:
-        """Begin where the group has committed, with what it knows to be done beyond; ask until that is answered.
-
-        Raises:
-            TidegateError: It never will be.
-        """
+        """Begin at the committed position; retry until there is a reply."""
         failures = 0
         while self._life.is_working and self.generations.get(partition) == generation:
             try:
@@ -131,42 +118,32 @@ class Assignment:
             return
 
     def seek(self, partition: TopicPartition, position: int) -> None:
-        """Read the partition on there."""
         self._client.seek(theirs(partition), position)
         self.positions[partition] = position
 
     def is_current(self, generation: int) -> bool:
-        """Whether the client is a member of the generation in which something was assigned."""
         granted, now = self.granted.get(generation, ports.NO_GENERATION), ports.generation_of(self._client)
         return granted is None or (granted != ports.NO_GENERATION and granted == now)
 
 
 @final
 class Topics:
-    """Which topics of one member are there.
-
-    Args:
-        client: It learns that from the brokers.
-        topics: What the member consumes, patterns included.
-        life: Of the member.
-        assignment: Of the member.
-    """
+    """The topics of one member."""
 
     def __init__(self, client: Client, topics: Collection[str], life: Lifecycle, assignment: Assignment) -> None:
         self._client, self._life, self._assignment = client, life, assignment
         self._loop = asyncio.get_running_loop()
         self._named = frozenset(each for each in topics if not is_pattern(each))
         self._absent = frozenset[str]()
-        """Those of them that were not there at the last assignment."""
+        """Topics that were missing at the last assignment."""
         self._gone: dict[str, int] = {}
-        """Topics that have gone, and the last assignment until then."""
+        """By deleted topic, the last generation before that."""
         self._looks_again: asyncio.TimerHandle | None = None
 
     def look(self) -> None:
-        """Note which topics have gone; when one of that name is there again, have it assigned anew.
+        """Note deleted topics; rejoin once a topic of that name exists again.
 
-        The broker does not tell the two apart: it would take positions of the one for the other, and nobody would handle what
-        is there before them. A leader that has seen it go lets all join again, too.
+        The broker does not tell the two apart: the old position would skip records of the new one.
         """
         generations = self._assignment.generations
         known = {part.partition.topic for part in self._life.state.partitions} | {each.topic for each in generations}
@@ -181,14 +158,14 @@ class Topics:
             ports.rejoin(self._client)
 
     def is_gone(self, commit: Commit) -> bool:
-        """Whether the topic of a commit has gone since the partition was assigned: then it must not be sent."""
+        """Whether the topic was deleted since the assignment."""
         return self._is_gone(commit.partition, commit.generation)
 
     def _is_gone(self, partition: TopicPartition, generation: int) -> bool:
         return generation <= self._gone.get(partition.topic, 0)
 
     def log_absent(self) -> None:
-        """Log which topics are not there; whether they are is seen before partitions are assigned, which they are then."""
+        """The client sees a new topic BEFORE it assigns its partitions."""
         absent = ports.absent(self._client, sorted(self._named))
         for topic in sorted(absent - self._absent):
             what = "there is no topic %s; it is consumed as soon as it is there"
@@ -198,6 +175,5 @@ class Topics:
         self._absent = absent
 
     def close(self) -> None:
-        """Ask for nothing more."""
         if self._looks_again is not None:
             self._looks_again.cancel()

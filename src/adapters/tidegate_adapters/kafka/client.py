@@ -1,7 +1,8 @@
-"""The calls of aiokafka that are used here, typed, since it ships no types; nothing else knows the private parts of its client.
+"""Typed wrappers around aiokafka, which ships no types. Only this module touches private parts of
+its client, where there is no public call; without such a part, functions return None or do nothing.
 
-Its public classes stand elsewhere, too: in `decoding` those that parse records, in `static_membership` those of the protocol. What it
-does with batches of records `raw_batches` knows.
+Other modules use public classes: `decoding` the record parsers, `static_membership` the protocol,
+`raw_batches` the record batches.
 """
 
 from __future__ import annotations
@@ -67,18 +68,16 @@ class Received(Protocol):
 
 
 _Rebalanced: TypeAlias = Callable[[Collection[TopicPartition]], Awaitable[None]]
-"""Called when the group rebalances; the client waits for it."""
+"""The client waits for it during a rebalance."""
 
 
 class _OffsetAndTime(Protocol):
-    """The first record that is not older than a time."""
-
     @property
     def offset(self) -> int: ...
 
 
 class Client(Protocol):
-    """A consumer of aiokafka."""
+    """aiokafka's consumer."""
 
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
@@ -101,21 +100,21 @@ class Client(Protocol):
 
 
 Connect: TypeAlias = Callable[[str, str, Mapping[str, object]], Client]
-"""Makes a client of `host:port`, the consumer group and more options, within a running event loop."""
+"""Makes a client of `host:port`, the group and more options, within a running event loop."""
 
 
 class Producer(Protocol):
-    """What records are sent by."""
+    """A producer of records."""
 
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
     async def send(self, record: Send) -> Awaitable[object]:
-        """Queue it; what is answered has a result once every replica in sync has it, or raises why not."""
+        """Queue the record; the result resolves once every in-sync replica has it."""
         ...
 
 
 class TransactionalProducer(Producer, Protocol):
-    """What answers and positions are sent by, under a transactional id: `start` fences whoever had it before."""
+    """`start` fences the former owner of its transactional id."""
 
     async def begin(self) -> None: ...
     async def send_position(self, group: str, partition: TopicPartition, position: int, metadata: str) -> None: ...
@@ -123,17 +122,17 @@ class TransactionalProducer(Producer, Protocol):
 
 
 Transact: TypeAlias = Callable[[str, Mapping[str, object], str], TransactionalProducer]
-"""Makes a producer of `host:port`, the options of the consumer's client and a transactional id, within a running event loop."""
+"""Makes a producer of `host:port`, the consumer's options and a transactional id."""
 
 Produce: TypeAlias = Callable[[str, Mapping[str, object]], Producer]
-"""Makes a producer of `host:port` and the options of the consumer's client, within a running event loop."""
+"""Makes a producer of `host:port` and the consumer's options."""
 
 _NOT_OPTIONS: Final = {"topics", "loop", "api_version", "bootstrap_servers", "group_id", "enable_auto_commit"}
-"""What a worker says itself, and what aiokafka has given up."""
+"""Options that the worker sets itself, or that aiokafka has dropped."""
 _ANY_SIZE: Final = 2**31 - 1
-"""The brokers say what is too large."""
+"""The brokers decide the size limit."""
 WRITES: Final = {"acks": "all", "enable_idempotence": True, "max_request_size": _ANY_SIZE}
-"""How each producer of aiokafka writes: once in a session, and to all replicas in sync."""
+"""Each producer writes once per session, to all in-sync replicas."""
 _ADDRESS: Final = re.compile(r"([^\s:/\[\]]+|\[[^\s\[\]]+\])(:[0-9]{1,5})?")
 _OF_TLS: Final = {
     "ssl_cafile": "cafile",
@@ -141,22 +140,18 @@ _OF_TLS: Final = {
     "ssl_keyfile": "keyfile",
     "ssl_password": "password",
 }
-"""The files that make an `ssl_context`, and how aiokafka calls them where it does so."""
 _PARAMETERS: Final = inspect.signature(aiokafka.AIOKafkaConsumer).parameters
 _OF_BOTH: Final = (inspect.signature(aiokafka.AIOKafkaProducer).parameters.keys() & _PARAMETERS.keys()) - _NOT_OPTIONS
-"""The consumer's options that its producer has as well: how to reach the brokers, and how long to wait for them."""
+"""The options that consumer and producer share."""
 HEARTBEAT_MS: Final[int] = _PARAMETERS["heartbeat_interval_ms"].default
-"""How often a member hears of its group, where nobody says."""
+"""aiokafka's default."""
 SESSION_MS: Final[int] = _PARAMETERS["session_timeout_ms"].default
-"""For how long the group waits to hear of a member, where nobody says."""
+"""aiokafka's default."""
 _OPTIONS: Final = (_PARAMETERS.keys() - _NOT_OPTIONS) | _OF_TLS.keys()
 _KINDS: Final[Mapping[str, Any]] = get_type_hints(ClientOptions)
-"""What they are set to, for those that can be written down."""
 
 
 class _OffsetAndMetadata(Protocol):
-    """What a group has committed."""
-
     @property
     def offset(self) -> int: ...
     @property
@@ -164,24 +159,14 @@ class _OffsetAndMetadata(Protocol):
 
 
 Committed: TypeAlias = tuple[int, str]
-"""A position, and what was committed along with it."""
+"""A position and its commit metadata."""
 
 
 class _Coordinator(Protocol):
-    """The part of a consumer that speaks with the group's coordinator."""
-
     async def fetch_committed_offsets(self, partitions: Sequence[object]) -> Mapping[object, _OffsetAndMetadata]: ...
 
 
 async def brokers(bootstrap: str) -> int:
-    """How many brokers the cluster has.
-
-    Args:
-        bootstrap: `host:port`, several separated by commas.
-
-    Raises:
-        errors.KafkaError: None of those answers.
-    """
     asked = AIOKafkaClient(bootstrap_servers=bootstrap)
     try:
         await asked.bootstrap()
@@ -191,15 +176,10 @@ async def brokers(bootstrap: str) -> int:
 
 
 def client(bootstrap: str, group: str, options: Mapping[str, object]) -> Client:
-    """A consumer that by itself commits nothing, and resets no position.
-
-    Args:
-        bootstrap: `host:port`, several separated by commas.
-        group: The consumer group.
-        options: More options of aiokafka's consumer.
+    """A consumer that neither commits nor resets a position by itself.
 
     Raises:
-        Misuse: There is no address, or an option has a value that the client does not take.
+        Misuse: The client rejects an address or an option.
     """
     for each in bootstrap.split(","):
         if not _ADDRESS.fullmatch(each.strip()):
@@ -214,24 +194,15 @@ def client(bootstrap: str, group: str, options: Mapping[str, object]) -> Client:
 
 
 def producer(bootstrap: str, options: Mapping[str, object]) -> Producer:
-    """A producer that sends each record once in a session, and has it when all replicas in sync do.
-
-    Args:
-        bootstrap: `host:port`, several separated by commas.
-        options: Those of aiokafka's consumer; the producer has as many of them as it knows.
+    """Sends each record once per session, to all in-sync replicas; ignores options of the consumer
+    only.
     """
     kept = {name: value for name, value in _with_tls(options).items() if name in _OF_BOTH}
     return Producing(aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, **WRITES, **kept))
 
 
 def transactional_producer(bootstrap: str, options: Mapping[str, object], name: str) -> TransactionalProducer:
-    """A producer of transactions.
-
-    Args:
-        bootstrap: `host:port`, several separated by commas.
-        options: Those of aiokafka's consumer; the producer has as many of them as it knows.
-        name: The transactional id.
-    """
+    """The same with a transactional id."""
     kept = {name: value for name, value in _with_tls(options).items() if name in _OF_BOTH}
     made = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, **WRITES, **kept, transactional_id=name)
     return Producing(made, is_transactional=True)
@@ -239,12 +210,7 @@ def transactional_producer(bootstrap: str, options: Mapping[str, object], name: 
 
 @final
 class Producing(TransactionalProducer):
-    """Sends by a producer of aiokafka.
-
-    Args:
-        producer: It, with the options `WRITES`.
-        is_transactional: Whether it has a transactional id.
-    """
+    """Sends by aiokafka's producer, which must have the options `WRITES`."""
 
     def __init__(self, producer: Any, *, is_transactional: bool = False) -> None:
         self._producer, self._is_transactional = producer, is_transactional
@@ -281,7 +247,6 @@ class Producing(TransactionalProducer):
 
 
 def _with_tls(options: Mapping[str, object]) -> dict[str, object]:
-    """The options with an `ssl_context` where TLS is asked for, and there is none."""
     files = {_OF_TLS[name]: value for name, value in options.items() if name in _OF_TLS}
     others = {name: value for name, value in options.items() if name not in _OF_TLS}
     if "ssl_context" in others or not str(others.get("security_protocol", "")).endswith("SSL"):
@@ -294,7 +259,7 @@ def _with_tls(options: Mapping[str, object]) -> dict[str, object]:
         return others
     try:
         return {**others, "ssl_context": aiokafka.helpers.create_ssl_context(**files)}
-    except OSError as error:  # an ssl.SSLError is one
+    except OSError as error:  # includes ssl.SSLError
         raise Misuse(
             "the files for TLS cannot be used",
             why=redacted(str(error)),
@@ -303,13 +268,8 @@ def _with_tls(options: Mapping[str, object]) -> dict[str, object]:
 
 
 def check_options(options: Mapping[str, object], others: Iterable[str] = ()) -> None:
-    """Raise Misuse unless the client has options of these names, and takes what they are set to.
-
-    aiokafka looks at few of them: with others it fails with an error of Python's, or fetches nothing.
-
-    Args:
-        options: Those, with their values.
-        others: Names of options that are not the client's.
+    """Raise Misuse for an unknown option or a value of the wrong type, which aiokafka often
+    accepts.
     """
     for name, value in options.items():
         if name not in _OPTIONS:
@@ -330,14 +290,10 @@ def check_options(options: Mapping[str, object], others: Iterable[str] = ()) -> 
 
 
 async def start(consumer: Client) -> None:
-    """Let it connect to a broker that says which there are.
+    """Start the client and require that it knows a broker.
 
-    One that starts itself may say that there is none. The client takes that for a start, and fails for good when it looks for
-    the coordinator of its group.
-
-    Raises:
-        errors.KafkaConnectionError: None has answered, or none is known.
-        errors.KafkaError: The client does not start.
+    A starting broker may report none. aiokafka accepts that, and fails for good when it searches
+    the coordinator.
     """
     await consumer.start()
     cluster = getattr(getattr(consumer, "_client", None), "cluster", None)
@@ -347,15 +303,14 @@ async def start(consumer: Client) -> None:
 
 
 def has_begun(consumer: Client) -> bool:
-    """Has its start come so far that it cannot be started once more?"""
     return getattr(consumer, "_fetcher", None) is not None
 
 
 async def committed(consumer: Client, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
-    """The positions that the group has committed, as far as it has any, and what was committed along with them.
+    """The group's committed positions, with their metadata, for both of which aiokafka has no
+    public call.
 
-    The client has no public call that answers both at once, and from two answers one may be older than the other. Where
-    the call that it uses itself is missing, positions come alone: then records are done again, which is safe.
+    Without metadata records are repeated, which is safe.
     """
     coordinator = cast("_Coordinator | None", getattr(consumer, "_coordinator", None))
     if not hasattr(coordinator, "fetch_committed_offsets"):
@@ -368,37 +323,34 @@ async def committed(consumer: Client, partitions: Sequence[TopicPartition]) -> d
 
 
 NO_GENERATION: Final = -1
-"""Of a client that is no member of its group, for it has not joined yet, or was put out."""
+"""The generation of a client that has not joined yet, or was removed."""
 _COMMITTING: Final[ContextVar[int | None]] = ContextVar("_COMMITTING", default=None)
-"""Under which generation something is committed; what the client sends in a task of its own sees it, too."""
+"""The generation of the current commit; the client sends in a task of its own, which inherits
+it.
+"""
 
 
 def generation_of(consumer: Client) -> int | None:
-    """The generation of the group that the client is a member of, `NO_GENERATION` for none; None if it does not say.
-
-    The client has no public word of it.
-    """
+    """The client's generation; `NO_GENERATION` for none, None if unknown."""
     found = getattr(getattr(consumer, "_coordinator", None), "generation", None)
     return found if isinstance(found, int) else None
 
 
 def member_id_of(consumer: Client) -> str | None:
-    """What the group calls the client; None if it does not say, likewise."""
     found = getattr(getattr(consumer, "_coordinator", None), "member_id", None)
     return found if isinstance(found, str) else None
 
 
 def join_no_more(consumer: Client) -> None:
-    """Let a client that has failed not join again. It has no public call for it."""
+    """Keep a failed client from rejoining."""
     task = getattr(getattr(consumer, "_coordinator", None), "_coordination_task", None)
     if isinstance(task, asyncio.Future):
         task.cancel()
 
 
 async def ask_coordinator(consumer: Client, request: object) -> int | None:
-    """The code that the group's coordinator answers to a request, None where it does not; 0 where it cannot be asked.
-
-    The client has no public way to send a request. One of another kind cannot be asked, nor can a broker that is older than the request.
+    """The error code of the coordinator's reply; None without a reply, 0 if the request is not
+    supported.
     """
     coordinator: Any = getattr(consumer, "_coordinator", None)
     if not hasattr(coordinator, "_send_req"):
@@ -412,12 +364,12 @@ async def ask_coordinator(consumer: Client, request: object) -> int | None:
         return None if error.retriable else 0
 
 
-class _NotOfAllError(errors.KafkaError):  # type: ignore[misc]  # it has no types
-    """A request for several partitions has failed, and it is not said for which."""
+class _NotOfAllError(errors.KafkaError):  # type: ignore[misc]  # untyped
+    """A request for several partitions failed, for an unknown one of them."""
 
 
-class _NotNowError(errors.KafkaError):  # type: ignore[misc]  # it has no types
-    """A request has failed with what the client takes for a reason to send it again."""
+class _NotNowError(errors.KafkaError):  # type: ignore[misc]  # untyped
+    """Hides a retriable error from the client, which would resend."""
 
 
 _OF_ALL: Final = (
@@ -431,27 +383,26 @@ _OF_ALL: Final = (
     errors.KafkaTimeoutError,
     errors.KafkaConnectionError,
 )
-"""What is never answered for one partition only."""
+"""Errors that always concern all partitions of a request."""
 
 
 async def commit(consumer: Client, positions: Mapping[TopicPartition, tuple[int, str]], generation: int | None) -> None:
     """Commit under this generation, or not at all.
 
-    The client builds a request with the generation of then, and does so again when it sends again what was not answered. A
-    group without members takes a request without a generation from anybody, and its position falls.
+    aiokafka puts its current generation into a request, also when it resends. A group without
+    members accepts a request without a generation from any client, which moves the position back.
 
-    What may come to be answered otherwise the client sends again, ten times a second and for ever, and tells nobody. Here it is
-    raised, for whoever asks to send it again as he sees fit. Of several partitions the client raises what one of them was
-    answered, and does not say which.
+    aiokafka resends a retriable commit ten times a second, for ever and silently; this function
+    raises instead. For several partitions aiokafka raises the error of one, without saying which.
 
     Args:
-        consumer: Whose partitions they are.
-        positions: Everything below is done; with what is committed along with it.
-        generation: As `generation_of` said at the assignment; None where it said nothing. `NO_GENERATION` is refused.
+        consumer: The client.
+        positions: The position and metadata of each partition; all records below are done.
+        generation: The value of `generation_of` at the assignment; `NO_GENERATION` is refused.
 
     Raises:
-        NOT_OF_ALL: Some of several were not committed, and it is not known which: they are to be sent one by one.
-        errors.KafkaError: It was not committed, or nobody knows.
+        NOT_OF_ALL: Some of several failed: send them one by one.
+        errors.KafkaError: The commit failed, or its outcome is unknown.
     """
     coordinator = getattr(consumer, "_coordinator", None)
     send = getattr(coordinator, "_do_commit_offsets", None)
@@ -471,35 +422,34 @@ async def commit(consumer: Client, positions: Mapping[TopicPartition, tuple[int,
                 raise
 
         sent.is_guarded = True  # type: ignore[attr-defined]
-        coordinator._do_commit_offsets = sent  # type: ignore[union-attr]  # noqa: SLF001  where the request is built
+        coordinator._do_commit_offsets = sent  # type: ignore[union-attr]  # noqa: SLF001  builds the request
     token = _COMMITTING.set(generation)
     try:
         await consumer.commit({theirs(partition): position for partition, position in positions.items()})
     except _NotNowError as error:
         raise error.__cause__ or error from None
-    except errors.IllegalStateError as error:  # one of them is not assigned
+    except errors.IllegalStateError as error:  # unassigned partitions
         raise (_NotOfAllError() if len(positions) > 1 else error) from error
     finally:
         _COMMITTING.reset(token)
 
 
 async def end(consumer: Client, partition: TopicPartition) -> int:
-    """One past the last offset of the log."""
     return (await consumer.end_offsets([theirs(partition)]))[theirs(partition)]
 
 
 async def ends(consumer: Client, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-    """The same of several, by one request to each broker; none is told before all are."""
+    """The log ends of several, by one request to each broker; all or none."""
     found = await consumer.end_offsets([*map(theirs, partitions)])
     return {each: found[theirs(each)] for each in partitions}
 
 
 async def log_ranges(consumer: Client, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, LogRange]:
-    """The offsets in the logs of several, by two requests to each broker; none is told before all are.
+    """The offset ranges of several logs, by two requests to each broker; all or none.
 
-    A reader of committed records is told that a log ends where the first open transaction begins, by the client's only public call.
-    A position behind that is not beyond the end of the log. So aiokafka's is asked as a reader of all records is, and another client
-    by its `log_ends`, if it has one.
+    For a `read_committed` reader the public call ends a log at the first open transaction, before
+    valid positions. So aiokafka's fetcher asks as a reader of all records; another client may have
+    `log_ends`.
     """
     asked = [*map(theirs, partitions)]
     starts = await consumer.beginning_offsets(asked)
@@ -515,25 +465,22 @@ async def _log_ends(consumer: Client, asked: Sequence[object]) -> Mapping[object
     if getattr(fetcher, "_isolation_level", READ_UNCOMMITTED) == READ_UNCOMMITTED:
         return await consumer.end_offsets(asked)
     of_all: Any = copy(fetcher)
-    of_all._isolation_level = READ_UNCOMMITTED  # noqa: SLF001  it goes into the request
-    patience_ms = consumer._request_timeout_ms  # type: ignore[attr-defined]  # noqa: SLF001  as for `end_offsets`
+    of_all._isolation_level = READ_UNCOMMITTED  # noqa: SLF001  part of the request
+    patience_ms = consumer._request_timeout_ms  # type: ignore[attr-defined]  # noqa: SLF001  as `end_offsets` does
     return cast("Mapping[object, int]", await of_all.end_offsets(asked, patience_ms))
 
 
 async def fetched_raw(
     consumer: Client, partition: TopicPartition, position: int
 ) -> tuple[bytes, object, object] | None:
-    """What the broker has at a position, by one request: batches of records, which transactions were aborted, and as a reader of
-    which isolation; None where the client has no way to ask so.
-
-    Raises:
-        errors.KafkaError: It cannot be read now.
+    """The broker's record batches at a position, aborted transactions, and the isolation level;
+    None if unsupported.
     """
     fetcher, client = getattr(consumer, "_fetcher", None), getattr(consumer, "_client", None)
     if fetcher is None or client is None:
         return None
-    place, size = theirs(partition), fetcher._max_partition_fetch_bytes  # noqa: SLF001  there is no public way
-    isolation = fetcher._isolation_level  # noqa: SLF001  likewise
+    place, size = theirs(partition), fetcher._max_partition_fetch_bytes  # noqa: SLF001  no public way
+    isolation = fetcher._isolation_level  # noqa: SLF001  as above
     node = client.cluster.leader_for_partition(place)
     if client.cluster.broker_metadata(node) is None:
         raise errors.LeaderNotAvailableError(place)
@@ -542,21 +489,18 @@ async def fetched_raw(
     [(_, [(_, code, _, *rest)])] = answer.topics
     if (kind := errors.for_code(code)) is not errors.NoError:
         raise kind(place)
-    aborted = rest[2] if answer.API_VERSION >= 11 else rest[-2]  # which is there since there are headers
+    aborted = rest[2] if answer.API_VERSION >= 11 else rest[-2]  # present since batches have headers
     return rest[-1], aborted, isolation
 
 
 def out_of_range(error: BaseException) -> dict[TopicPartition, int]:
-    """The positions that the broker has refused to read at, if that is the error and the client says so."""
     told = error.args[0] if isinstance(error, OUT_OF_RANGE) and error.args else None
     return {ours(each): position for each, position in told.items()} if isinstance(told, Mapping) else {}
 
 
 def position_seen(consumer: Client, partition: TopicPartition) -> int | None:
-    """The offset that the client reads next, or None where it has no word of it.
-
-    It goes beyond the last record that was handed out where no record follows that the client hands out: only control markers, or
-    records of aborted transactions.
+    """The offset that the client reads next, past control markers and records of aborted
+    transactions.
     """
     with suppress(AssertionError, AttributeError, KeyError):  # as in `end_seen`
         return cast("int", consumer._subscription.subscription.assignment.state_value(theirs(partition)).position)  # type: ignore[attr-defined]  # noqa: SLF001
@@ -564,32 +508,28 @@ def position_seen(consumer: Client, partition: TopicPartition) -> int | None:
 
 
 def end_seen(consumer: Client, partition: TopicPartition) -> int | None:
-    """The same as the client has last seen it, from any thread; None where it has not, or has no word of it."""
+    """The log end that the client last saw; callable from any thread."""
     seen = getattr(consumer, "highwater", None)
-    with suppress(AssertionError, AttributeError, KeyError):  # it was revoked meanwhile
+    with suppress(AssertionError, AttributeError, KeyError):  # revoked meanwhile
         found = None if seen is None else seen(theirs(partition))
         return found if isinstance(found, int) else None
     return None
 
 
 async def offset_at(consumer: Client, partition: TopicPartition, time: datetime) -> int:
-    """The offset of the first record that is not older; the end of the log where there is none."""
+    """The first record that is not older, or the end of the log."""
     asked = {theirs(partition): round(time.timestamp() * 1_000)}
     found = (await consumer.offsets_for_times(asked)).get(theirs(partition))
     return await end(consumer, partition) if found is None else found.offset
 
 
 def absent(consumer: Client, topics: Sequence[str]) -> frozenset[str]:
-    """Which of these topics the cluster does not have, as the client has last seen it; none where it has no word of it."""
+    """The topics that the cluster lacks, by the client's last metadata."""
     seen = getattr(consumer, "partitions_for_topic", None)
     return frozenset(each for each in topics if seen is not None and not seen(each))
 
 
 def watch(consumer: Client, look: Callable[[], None]) -> None:
-    """Let a function be called whenever the client has learned which topics there are; where it has no word of that, never.
-
-    It is to have started. The client has no public call for it.
-    """
     cluster = getattr(getattr(consumer, "_client", None), "cluster", None)
     listen = getattr(cluster, "add_listener", None)
     if listen is not None:
@@ -597,18 +537,16 @@ def watch(consumer: Client, look: Callable[[], None]) -> None:
 
 
 def refresh(consumer: Client) -> None:
-    """Let the client learn which topics there are, soon; one that has no word of it learns it when it will. It has no public call."""
     with suppress(AttributeError):
         consumer._client.force_metadata_update()  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def rejoin(consumer: Client) -> None:
-    """Join the group again, which lets all members do so; a client that has no word of it goes on. It has no public call."""
     with suppress(AttributeError):
         consumer._coordinator.request_rejoin()  # type: ignore[attr-defined]  # noqa: SLF001
 
 
-class _Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
+class _Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # untyped
     def __init__(self, on_revoked: _Rebalanced, on_assigned: _Rebalanced) -> None:
         self._on_revoked, self._on_assigned = on_revoked, on_assigned
 
@@ -620,29 +558,26 @@ class _Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # it
 
 
 def listener(on_revoked: _Rebalanced, on_assigned: _Rebalanced) -> object:
-    """Both as aiokafka wants them; they are told in order, which that of aiokafka's sets is not."""
+    """Passes partitions in order, unlike aiokafka's sets."""
     return _Listener(on_revoked, on_assigned)
 
 
 _KEPT: Final = 4_096
-"""Names of partitions, of which a worker has few and names them at each poll."""
 
 
 @lru_cache(_KEPT)
 def ours(partition: object) -> TopicPartition:
-    """Aiokafka's name of a partition as ours."""
     theirs_ = cast("TopicPartition", partition)
     return TopicPartition(theirs_.topic, theirs_.partition)
 
 
 @lru_cache(_KEPT)
 def theirs(partition: TopicPartition) -> object:
-    """Our name of a partition as aiokafka's."""
     return aiokafka.TopicPartition(partition.topic, partition.partition)
 
 
 def record_of(received: Received) -> Record:
-    """A record of aiokafka as a value; its time in milliseconds, where -1 stands for none, as an instant."""
+    """A record of aiokafka as a value; a timestamp of -1 means none."""
     key, value, headers = received.key, received.value, received.headers
     if headers or not (key is None or type(key) is bytes) or not (value is None or type(value) is bytes):
         instant = _instant(received.timestamp, received.timestamp_type)
@@ -658,9 +593,8 @@ _AT, _CLOCK = _SET[Instant].values()
 
 
 def _plain_record(received: Received) -> Record:
-    """The same of a record without headers whose parts have the right types, as aiokafka parses them.
-
-    Each record comes through here: to check it again takes twice as long as to make it, and a fifth of the worker's time.
+    """Without the checks, which take twice as long as the construction, a fifth of the worker's
+    time; aiokafka has parsed it.
     """
     made = object.__new__(Record)
     _TOPIC(made, received.topic)
@@ -675,7 +609,7 @@ def _plain_record(received: Received) -> Record:
 
 @lru_cache
 def _instant(at: int | None, kind: int | None) -> Instant | None:
-    """When that was; where records come fast, many are of the same millisecond."""
+    """Cached, because fast records often share a millisecond."""
     if at is None or at < 0:
         return None
     made = object.__new__(Instant)
@@ -696,11 +630,10 @@ _FAILURES: Final = {
     errors.OffsetMetadataTooLargeError: CommitFailure.TOO_LARGE,
     errors.InvalidCommitOffsetSizeError: CommitFailure.TOO_LARGE,
 }
-"""What a commit is answered; anything else says nothing of what became of it."""
+"""The definite commit errors; any other leaves the outcome unknown."""
 
 
 def commit_failure(error: BaseException) -> CommitFailure:
-    """What the client means by an error of `commit`."""
     found = (failure for kind, failure in _FAILURES.items() if isinstance(error, kind))
     return next(found, CommitFailure.UNKNOWN)
 
@@ -721,7 +654,7 @@ _FORBIDDEN: Final = (errors.TransactionalIdAuthorizationFailed,)
 
 
 def transaction_failure(error: BaseException) -> CommitFailure:
-    """What the client means by an error of a transaction; what its sender dies of, it wraps into another error."""
+    """The fatal error of aiokafka's sender is wrapped in another one."""
     at: BaseException | None = error
     while at is not None:
         if isinstance(at, _FENCED):
@@ -741,13 +674,12 @@ _OF_THE_PRODUCER: Final = (
     errors.InvalidProducerIdMapping,
     errors.UnknownProducerId,
 )
-"""What a broker answers to a producer whose count is wrong, whatever it sends."""
+"""Errors caused by the producer's sequence number or id, not by the record."""
 
 
 def send_failure(error: Exception) -> Failure:
-    """What the client means by an error of a send: what a broker refuses, or the client cannot encode, is never sent.
-
-    A topic that is not there counts as refused, though the client takes it for a reason to ask again.
+    """A refusal, or a record that the client cannot encode, is never retried; nor is a missing
+    topic, which aiokafka would retry.
     """
     is_answer = isinstance(error, errors.BrokerResponseError) and not isinstance(error, _OF_THE_PRODUCER)
     is_unanswered = isinstance(error, (errors.KafkaError, OSError, TimeoutError)) and not is_answer

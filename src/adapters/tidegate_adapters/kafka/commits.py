@@ -1,7 +1,8 @@
-"""How the commits of a member are sent, and what follows from their answers.
+"""Sends the commits of a member and turns their replies into events.
 
-When they are sent, and which of them together, `tidegate.consumer.commit_pacing` says; what an error means,
-`tidegate.consumer.commit_answers`. A commit with answers of handlers is a transaction (`transactions`).
+`tidegate.consumer.commit_pacing` decides when to send them, and which together;
+`tidegate.consumer.commit_answers` classifies errors. A commit with handlers' replies is a
+transaction (`transactions`).
 """
 
 from __future__ import annotations
@@ -29,26 +30,16 @@ from tidegate_adapters.kafka.transactions import Transactions
 from tidegate_adapters.runtime.reducers import Call
 
 _GAP: Final[Duration] = SECOND // 10
-"""How long it waits from one request to the next."""
 _LASTS_S: Final = 10.0
-"""How long a request may take until nobody knows what became of it: the client looks for a coordinator for ever."""
+"""After it the outcome is unknown: the client searches a coordinator for ever."""
 _LOOP: Final = ClockName("loop")
 
 
 @final
 class Committing:
-    """The commits of one member.
+    """The commits of one member."""
 
-    Args:
-        client: It sends them.
-        life: Of the member.
-        assignment: Of the member.
-        topics: Of the member.
-        records: What is committed is forgotten there.
-        transactions: Where answers and positions are committed together.
-    """
-
-    def __init__(  # noqa: PLR0917  they are what it stands between
+    def __init__(  # noqa: PLR0917
         self,
         client: Client,
         life: Lifecycle,
@@ -65,16 +56,16 @@ class Committing:
         self._tasks: set[asyncio.Future[None]] = set()
 
     def job(self, commit: Commit) -> Call | None:
-        """Send it when its time has come; a transaction is a job of its own."""
+        """Queue the commit; a transaction is a job of its own."""
         if (transactions := self._transactions) is not None and not self._topics.is_gone(commit):
             return Call(lambda: self._together(commit, transactions))
         self._pace = asked(self._pace, commit)
         if self._next_look is None:
-            self._next_look = self._loop.call_soon(self._look)  # others of this turn go along
+            self._next_look = self._loop.call_soon(self._look)  # batches those of this turn
         return None
 
     def hurry(self, *, hurries: bool) -> None:
-        """Whether partitions are being given back."""
+        """Set whether a revocation waits for commits."""
         self._hurries = hurries
         if hurries and self._next_look is not None:
             self._next_look.cancel()
@@ -83,7 +74,6 @@ class Committing:
             self._transactions.hurry(hurries=hurries)
 
     async def close(self) -> None:
-        """Send nothing more."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -112,7 +102,7 @@ class Committing:
             for each in request:
                 self._spawn(self._sent((each,)))
             return
-        except BaseException as raised:  # noqa: BLE001  the reply says what it means
+        except BaseException as raised:  # noqa: BLE001  the reply classifies it
             error = raised
         self._tell(request, error)
 
@@ -127,7 +117,7 @@ class Committing:
         for each in request:
             try:
                 self._answered(each, error)
-            except Exception as raised:  # noqa: BLE001  as an answer of which nothing can be made (RT3): all hear of theirs
+            except Exception as raised:  # noqa: BLE001  an unusable reply (RT3): all others get theirs
                 self._answered(each, raised)
 
     def _answered(self, commit: Commit, error: BaseException | None) -> None:
@@ -138,7 +128,6 @@ class Committing:
             self._life.tell(event)
 
     def _reply(self, commit: Commit, error: BaseException | None) -> Failure | None:
-        """What a commit is answered, as the worker takes it."""
         if error is None:
             self._records.committed(commit.partition, commit.position)
             return None
@@ -151,7 +140,7 @@ class Committing:
         return found.reply
 
     async def _together(self, commit: Commit, transactions: Transactions) -> Failure | None:
-        """Commit in a transaction; a partition that was fenced and is still the member's is taken over again."""
+        """A fenced partition that still belongs to the member is taken over again."""
         reply = await transactions.commit(commit)
         if reply is not None:
             _log_failed(commit, reply)

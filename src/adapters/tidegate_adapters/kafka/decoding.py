@@ -1,8 +1,9 @@
-"""How to read on where the client cannot decode a record.
+"""Reads a partition in which the client cannot decode a record.
 
-Aiokafka raises at a name of a header that is not UTF-8, does not say at which record, and hands out nothing of what came
-along; of other partitions in that poll it takes for handed out what it was about to hand out. So whoever polls seeks all of
-them back, and reads the partition that holds such a record here: the same request for it alone, parsed by `raw_batches`.
+aiokafka raises on a header name that is not UTF-8 and does not say for which record. It delivers no
+record of that poll, yet counts those of other partitions as delivered. So the poll loop seeks all
+back, and this module repeats the request for the partition with such a record, parsed by
+`raw_batches`.
 """
 
 from __future__ import annotations
@@ -21,35 +22,24 @@ from tidegate_adapters.kafka.raw_batches import RawBatches
 
 
 class Found(NamedTuple):
-    """What was read.
-
-    Attributes:
-        records: From the position on, in order; among them some that the client does not decode.
-        stop: Where to read on.
-    """
+    """Records, some undecodable by the client, and the next offset."""
 
     records: tuple[Received, ...]
     stop: int
 
 
 def is_undecodable(error: BaseException) -> bool:
-    """Whether the client raises this at such a record; in pure Python it takes it for a corrupt one."""
+    """In pure Python, aiokafka reports such a record as corrupt."""
     return isinstance(error, UnicodeDecodeError) or (
         isinstance(error, errors.CorruptRecordException) and isinstance(error.__cause__, UnicodeDecodeError)
     )
 
 
 async def read(consumer: Client, partition: TopicPartition, position: int) -> Found | None:
-    """What a poll of this partition would find, where it would raise; None where it would not.
-
-    Args:
-        consumer: The client of the member that the partition is assigned to.
-        partition: Which one.
-        position: From where on.
+    """The records that a poll of this partition would fail on; None if it would succeed.
 
     Raises:
-        errors.KafkaError: It cannot be read now.
-        TidegateError: The client has no way to read it.
+        TidegateError: The client cannot read it.
     """
     if (own := getattr(consumer, "read_raw", None)) is not None:
         return cast("Found | None", await own(partition, position))
@@ -68,7 +58,7 @@ async def read(consumer: Client, partition: TopicPartition, position: int) -> Fo
     try:
         for _ in parsed(MemoryRecords(batches)):
             pass
-    except (UnicodeDecodeError, errors.CorruptRecordException):  # one that is otherwise corrupt is so there, too
+    except (UnicodeDecodeError, errors.CorruptRecordException):  # otherwise corrupt records raise below, too
         lenient = parsed(RawBatches(batches))
         return Found(tuple(lenient), lenient.next_fetch_offset)
     return None

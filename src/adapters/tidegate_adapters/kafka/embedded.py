@@ -1,15 +1,18 @@
-"""A log in memory, for a worker without a broker: `tidegate worker run TARGET --embedded records.jsonl`.
+"""An in-memory log for a worker without a broker: `tidegate worker run TARGET --embedded
+records.jsonl`.
 
-It is one member's: all partitions are assigned to it, each call succeeds, and nothing outlives the process. Faults are the
-simulator's business. What the worker sends is kept, and nobody consumes it. Each line of the file is a record, as JSON; its offset is its place in its partition:
+One member owns all partitions, each call succeeds, and no data outlives the process; the simulator
+covers faults. The log keeps what the worker sends. Each line of the file is a JSON record, whose
+offset is its place in its partition:
 
-    {"topic": "orders", "partition": 0, "key": "ann", "value": "5 apples", "headers": [["trace", "7f"]]}
+    {"topic": "orders", "partition": 0, "key": "ann", "value": "5 apples",
+     "headers": [["trace", "7f"]]}
 
-`topic` alone is needed. A key, a value and what a header holds are text, which is encoded as UTF-8, or
-`{"base64": "/9j/4A=="}` for any other bytes, or null.
+Only `topic` is required. A key, value or header value is text (as UTF-8), `{"base64": "/9j/4A=="}`,
+or null.
 
-A run ends once all is committed, or once nothing moves any more: no user code is in work, and what has failed is not tried
-again within the longest delay of the rules, and the longest for which something was parked.
+A run ends once all is committed, or at a standstill: no user code runs, and no retry starts within
+the longest delay of the rules and of `Later`.
 """
 
 from __future__ import annotations
@@ -49,17 +52,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 _FIELDS: Final = ("topic", "partition", "key", "value", "headers")
 _AT_ONCE: Final = 500
-"""How many records a poll brings."""
 _LOOKS_S: Final = 0.02
 _MORE: Final = SECOND
-"""How long nothing moves, beyond the longest delay, before nothing will."""
 
 
 def records_of(file: Path) -> tuple[Record, ...]:
-    """The records of a file of JSON lines, each with offset 0, for it has none yet; empty lines are left out.
+    """The records of a file of JSON lines, with offset 0; a log assigns offsets.
 
     Raises:
-        Misuse: The file cannot be read, or a line is no record.
+        Misuse: The file cannot be read, or a line is not a record.
     """
     try:
         lines = file.read_text("utf-8").split("\n")
@@ -77,16 +78,12 @@ def _records(lines: Iterable[str], file: str) -> Iterator[Record]:
                 error.where = f"{file}:{number}"
                 raise
             except (ValueError, RecursionError) as error:
-                why = getattr(error, "msg", "")  # of JSON; other messages show what the record carries
+                why = getattr(error, "msg", "")  # of JSON; other messages show the record's content
                 raise Misuse("it is no JSON, or no base 64", where=f"{file}:{number}", why=why) from None
 
 
 def record_of(line: object) -> Record:
-    """A record from the fields of a line of JSON, with offset 0, for it has none yet.
-
-    Raises:
-        Misuse: It is no record.
-    """
+    """A record from the fields of a JSON line, with offset 0."""
     if not isinstance(line, dict):
         raise Misuse(f"a record is an object, and no {type(line).__name__}", todo=f"its fields: {', '.join(_FIELDS)}")
     fields = cast("dict[str, object]", line)
@@ -133,14 +130,12 @@ def _bytes(given: object) -> bytes | None:
             )
 
 
-# --- the log ------------------------------------------------------------------------------------------------------------
+# --- the log --------------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class _Delivered:
-    """A record as a client delivers it."""
-
     topic: str
     partition: int
     offset: int
@@ -152,7 +147,7 @@ class _Delivered:
 
 
 class Consuming(Protocol):
-    """A `Worker`, which needs this module itself."""
+    """The interface of `Worker`, which itself imports this module."""
 
     @property
     def settings(self) -> WorkerSettings: ...
@@ -173,15 +168,11 @@ class _Listener(Protocol):
 
 @final
 class EmbeddedLog(Client):
-    """A log with one consumer: `await worker.run(log.connect, log.produce)`.
-
-    Args:
-        records: What is in it, in order; their offsets count from 0 in each partition.
+    """A log with one consumer: `await worker.run(log.connect, log.produce, log.transact)`.
 
     Attributes:
-        positions: What is committed, by partition.
-        ends: One past the last offset, by partition.
-        sent: What was sent, in order.
+        ends: One past the last offsets.
+        sent: The records that the worker sent, in order.
     """
 
     def __init__(self, records: Iterable[Record]) -> None:
@@ -198,15 +189,12 @@ class EmbeddedLog(Client):
         self._rebalance: asyncio.Task[None] | None = None
 
     def connect(self, bootstrap: str, group: str, options: Mapping[str, object]) -> Client:  # noqa: ARG002  there is no broker
-        """The log as the client of a worker."""
         return self
 
     def produce(self, bootstrap: str, options: Mapping[str, object]) -> Producer:  # noqa: ARG002  there is no broker
-        """The log as the producer of a worker."""
         return _Sent(self.sent)
 
     def transact(self, bootstrap: str, options: Mapping[str, object], name: str) -> TransactionalProducer:  # noqa: ARG002  there is no broker
-        """The log as the producer of transactions of a worker."""
         return _Transacting(self)
 
     async def start(self) -> None:
@@ -268,10 +256,9 @@ class EmbeddedLog(Client):
         return self.positions[ours(partition)]
 
     async def offsets_for_times(self, timestamps_ms: Mapping[object, int]) -> Mapping[object, None]:
-        return dict.fromkeys(timestamps_ms)  # nobody asks: a position is committed for each
+        return dict.fromkeys(timestamps_ms)  # unused: each has a committed position
 
     def highwater(self, partition: object) -> int:
-        """Where its log ends."""
         return self.ends[ours(partition)]
 
     async def beginning_offsets(self, partitions: Sequence[object]) -> Mapping[object, int]:
@@ -284,8 +271,6 @@ class EmbeddedLog(Client):
 @final
 @attrs.frozen
 class _Sent(Producer):
-    """Keeps what is sent."""
-
     sent: list[Send]
 
     async def start(self) -> None:
@@ -301,7 +286,7 @@ class _Sent(Producer):
 
 @final
 class _Transacting(TransactionalProducer):
-    """Keeps what is sent, and takes positions, when it is committed; nothing fails here."""
+    """Applies sends and positions at the commit, which never fails."""
 
     def __init__(self, log: EmbeddedLog) -> None:
         self._log = log
@@ -329,20 +314,19 @@ class _Transacting(TransactionalProducer):
         self._log.positions.update(self._positions)
 
 
-# --- a run --------------------------------------------------------------------------------------------------------------
+# --- a run ----------------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class Outcome:
-    """What became of the records of a log.
+    """The result of an embedded run.
 
     Attributes:
-        handled: How many records the handler has returned for.
-        failed: How often user code has raised an error.
-        positions: What is committed, by partition.
-        ends: One past the last offset, by partition.
-        sent: What was sent, in order: what handlers answered with, and dead letters.
+        handled: The number of records whose handler returned.
+        failed: The number of exceptions from user code.
+        ends: One past the last offsets.
+        sent: Handlers' replies and dead letters, in order.
     """
 
     handled: int
@@ -353,23 +337,16 @@ class Outcome:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all is committed."""
         return self.positions == self.ends
 
 
 @final
 class EmbeddedRun:
-    """A run of a worker on a log, until all is committed, nothing moves any more, or the worker is asked to stop.
-
-    Args:
-        worker: Whose code and settings.
-        log: The records.
-
-    Attributes:
-        worker: What runs, and may be asked to stop.
+    """A run of a worker on a log, until all is committed, it is stuck, or `stop` of its `worker` is
+    called.
 
     Raises:
-        Misuse: The log holds records of a topic that the worker does not consume.
+        Misuse: The worker does not consume a topic of the log.
     """
 
     def __init__(self, worker: Consuming, log: EmbeddedLog) -> None:
@@ -381,11 +358,6 @@ class EmbeddedRun:
         self._parked: Duration = 0
 
     async def run(self) -> Outcome:
-        """Run it.
-
-        Returns:
-            What became of the records.
-        """
         run = asyncio.create_task(self.worker.run(self._log.connect, self._log.produce, self._log.transact))
         moved, since = self._moves(), monotonic()
         while not run.done() and self._log.positions != self._log.ends and monotonic() < since + self._patience_s:
@@ -403,12 +375,11 @@ class EmbeddedRun:
         return (longest + _MORE) / SECOND
 
     def _moves(self) -> tuple[int, int]:
-        """What changes with all that happens."""
         return self._began, sum(self._log.positions.values())
 
     def _handled(self, handle: Called) -> Called:
         async def checked(given: Record | tuple[Record, ...]) -> object:
-            aside, sends = unread_and_sends(await handle(given))  # a wrong reply is a failure of the handler
+            aside, sends = unread_and_sends(await handle(given))  # a wrong reply fails the handler
             return (*aside, *sends) or None
 
         counted = self._counted(checked)

@@ -1,16 +1,18 @@
-"""The user's code: what it is called with, and what its answers mean to the worker.
+"""Calls of user code, and the events that its replies mean to the worker.
 
-    work                 what is called                              what is told
-    Handle               the handler, with each record               all that ended in one turn, as one event; what is parked, apart
-    Start, no hooks      the same, for a window without order        the same: what failed behind what did not
-    DeliverRecords       the writing of dead letters, or a line      that they are answered for
-                         of the log, where nobody else answers
-    anything, batches    the handler with all records of a window,   what `tidegate.consumer.batching` answers
-                         where that says so
-    anything             hooks                                       what they answer, by `tidegate.consumer.worker`
+    work                call                                 event
+    Handle              the handler, with each record        one for all that ended in one turn;
+                                                             parked records apart
+    Start, no hooks     the same, for a window without       the same: failures after successes
+                        order
+    DeliverRecords      writes dead letters, or a log line   the records are answered for
+                        if there are no hooks
+    anything, batches   the handler with a whole window,     the reply of
+                        if `batching` says so                `tidegate.consumer.batching`
+    anything            hooks                                by `tidegate.consumer.worker`
 
-What a handler answers with is sent before it is told that the handler has ended; or, where answers are sent in
-transactions, it waits for the one that covers its record, as dead letters do.
+A handler's reply is sent BEFORE the worker learns of its end; with transactions it waits for the
+one that covers its record, as dead letters do.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ class Calls(Protocol):
     """Calls user code for a member."""
 
     def beware(self) -> None:
-        """From now on, records may have come that the client could not decode."""
+        """From now on, records may come that the client could not decode."""
 
     def job(self, work: Work) -> Job:
         """The call for this request."""
@@ -68,17 +70,14 @@ class Calls(Protocol):
 
 
 class MakeCalls(Protocol):
-    """Makes what calls user code, once a member has started."""
-
     def __call__(self, records: Records, outbox: Outbox[Sequence[Send]], tallies: Tallies | None) -> Calls:
-        """Make it, with the records that the member has, what sends records, and what counts."""
+        """Called once a member has started, with its records, what sends records, and what counts."""
 
 
 @final
 class Code(NamedTuple):
-    """The user's code; `is_batch` says that it handles the records of a window together, `around` is what is around each call.
-    `hooks` answers whatever else the rules ask for (seeded runs alone have them), and `calls` calls all of it in the place of
-    `UserCode` (a pipeline).
+    """The user's code. `hooks` answers the rules' other requests, in seeded runs; `calls` calls all
+    user code of a pipeline, in the place of `UserCode`.
     """
 
     handle: Called
@@ -93,19 +92,13 @@ class Code(NamedTuple):
 
 @final
 class UserCode:
-    """Calls it for a member.
+    """Calls user code for a member.
 
     Args:
-        code: The user's.
-        settings: What the worker was told.
-        records: What the member was handed.
-        outbox: Delivers what handlers answer with.
-        tallies: Where it is counted how calls end, if anywhere.
-        tell: Tells the worker of an event that is no answer to what was asked.
-        transactions: Keeps what handlers answer with until it is committed with their records; None where it is sent at once.
+        transactions: Keeps replies until the commit of their records; None to send at once.
     """
 
-    def __init__(  # noqa: PLR0917  they are what it stands between
+    def __init__(  # noqa: PLR0917
         self,
         code: Code,
         settings: WorkerSettings,
@@ -124,11 +117,11 @@ class UserCode:
         self._handle = code.handle
 
     def beware(self) -> None:
-        """From now on, look at each record whether the client could decode it."""
+        """From now on, check records for the client's decoding errors."""
         self._handle = self._looked_at
 
     def follow(self, event: ShutdownEvent, state: ConsumerState) -> None:
-        """Nothing depends on that."""
+        """Nothing depends on events."""
 
     async def _looked_at(self, record: Record) -> object:
         error = undecoded(record)
@@ -136,7 +129,6 @@ class UserCode:
         return aside or await self._code.handle(record)
 
     def job(self, work: Work) -> Job:
-        """What is to be called for this."""
         match work.request:
             case Handle(attempt=attempt):
                 return self._calls(work, attempt)
@@ -153,14 +145,12 @@ class UserCode:
                 return Call(lambda: hooks(work, records))
 
     def _calls(self, work: Work, attempt: int) -> CallEach:
-        """Calls of the handler with each record."""
         given, then = self._records.received(work), partial(self._ended, work, attempt)
         if self._code.around is not None:
             return CallEach(self._code.around(self._handle, then), given, None, record_of)
         return CallEach(self._handle, given, then, record_of)
 
     def event(self, work: Work, reply: object) -> ShutdownEvent | None:
-        """What is told of what it came to."""
         match work.request:
             case Start() as start if not self._rules.hooks and isinstance(reply, tuple):
                 return self._tasks_event(work, start, reply)
@@ -175,7 +165,7 @@ class UserCode:
         return event_for(work, reply)
 
     async def _ended(self, work: Work, attempt: int, given: object, reply: object) -> None:
-        """What a handler has answered with is done before its record is, or waits for the commit that covers it."""
+        """Send the reply BEFORE its record is done, or keep it for the commit."""
         aside, sends = unread_and_sends(reply)
         if self._transactions is None or not isinstance(given, Record):
             for each in aside:
@@ -188,7 +178,7 @@ class UserCode:
         self._transactions.keep(work.partition, work.generation, given.offset, answers)
 
     async def _put_aside(self, aside: Unread, attempt: int) -> Send | None:
-        """Skip or dead-letter what cannot be decoded; the letter, where it is to wait."""
+        """Skip or dead-letter an undecodable record; returns a letter that has to wait."""
         record = aside.record
         if self._settings.undecodable is Undecodable.DEAD_LETTER:
             assert self._dead_letters is not None, "it was checked"
@@ -209,7 +199,6 @@ class UserCode:
         return None
 
     def _job_of_batch(self, work: Work, answer: BatchAnswer) -> Job:
-        """What `batching` answers; where it says so, what the handler does, and only then are there records."""
         if isinstance(answer, RunBatch):
             attempt, records = answer.attempt, self._records.given(work)
             return Call(lambda: self._run_batch(work, records, attempt))
@@ -239,11 +228,9 @@ class UserCode:
 
     @property
     def _answers_itself(self) -> bool:
-        """Whether it answers for records that have failed, and no hook does."""
         return self._dead_letters is not None or self._code.hooks is None
 
     async def _answered_for(self, work: Work) -> None:
-        """Write the dead letters of records that have failed, or skip them."""
         for record, (_, _, failed) in zip(self._records.given(work), self._records.undone(work), strict=True):
             if self._dead_letters is not None and self._transactions is not None:
                 letter = self._dead_letters.letter(record, failed)
@@ -262,12 +249,10 @@ class UserCode:
                 )
 
     def _done(self, work: Work, offsets: Collection[int]) -> None:
-        """Forget these; where there is more to records than to handle them, the member finds out that they are done."""
         if self._rules.is_plain:
             self._records.done(work, offsets)
 
     def _handled_event(self, work: Work, handle: Handle, ended: tuple[Ended, ...]) -> ShutdownEvent:
-        """What the handlers of some records have come to."""
         done = [_OFFSET(record) for record, reply, _ in ended if reply is None]
         failed: list[int] = []
         parked: dict[Duration, list[int]] = {}
@@ -290,13 +275,13 @@ class UserCode:
             say(logging.INFO, text, work.partition, shown(offsets), handle.attempt, seconds(delay), extra=where)
             put_off = RecordsParked(tuple(offsets), delay, handle.attempt)
             self._tell(WorkReported(work.partition, work.generation, put_off))
-        if self._tallies is not None:  # it is on the way of each record
+        if self._tallies is not None:
             self._tally(work, len(done), _raised(ended) if failed else 0, [*map(_SECONDS, ended)])
         what = RecordsHandled(tuple(done), tuple(failed), handle.attempt)
         return WorkReported(work.partition, work.generation, what)
 
     def _tasks_event(self, work: Work, start: Start, ended: tuple[Ended, ...]) -> ShutdownEvent:
-        """What the handlers of some records have come to; what failed is told behind what did not."""
+        """Failures are reported after successes."""
         numbers = dict(zip(work.offsets, start.numbers, strict=True))
         reported: dict[Report, list[int]] = {}
         for record, reply, _ in ended:
@@ -322,19 +307,17 @@ class UserCode:
         return first
 
     def _tally(self, work: Work, done: int, failed: int, seconds: Sequence[float]) -> None:
-        """Calls of handlers have ended: so many records are done, so many calls have failed."""
         if self._tallies is not None and seconds:
             self._tallies.handled[work.partition].add(done, failed, seconds)
 
     def _note_failure(self, work: Work, offsets: Iterable[int], error: BaseException, attempt: int) -> None:
-        """Keep what was raised, for whoever answers for the records."""
         if self._rules.needs_hooks and not isinstance(error, Refused):
             self._records.failed(work, offsets, failed_by(error, attempt))
 
     def _log_failure(
         self, work: Work, offset: int | tuple[int, ...], error: BaseException, attempt: int | None = None
     ) -> None:
-        """A line; with a traceback, which takes longer than all else that a failure costs, where it is not called again."""
+        """A traceback costs more than the rest of a failure, so only the last attempt logs one."""
         where, at = placed(work.partition, offset, attempt), "%s @%s" if attempt is None else "%s @%s, attempt %s"
         about = (work.partition, offset) if attempt is None else (work.partition, offset, attempt)
         if isinstance(error, Refused):
@@ -349,10 +332,9 @@ class UserCode:
 
 
 _OFFSET: Final = attrgetter("offset")
-"""Of a record, or of what came, where none was made of it."""
 _SECONDS: Final = attrgetter("seconds")
 
 
 def _raised(ended: Iterable[Ended]) -> int:
-    """How many of the calls have raised, but for those that were interrupted, or ask to be called again."""
+    """Interruptions and `Later` are no failures."""
     return sum(isinstance(each.reply, BaseException) and not isinstance(each.reply, Refused | Later) for each in ended)

@@ -1,4 +1,4 @@
-"""How a worker runs and ends: its machine, the tasks beside it, whether it was asked to stop, and the error that it ends with."""
+"""How a worker runs and ends: its state machine, tasks, and final error."""
 
 from __future__ import annotations
 
@@ -21,18 +21,7 @@ _TODO_OF_A_SESSION = (
 
 @final
 class Lifecycle:
-    """Of one worker.
-
-    Args:
-        runtime: Runs the machine.
-        stop: Lets the worker drain, commit and leave.
-
-    Attributes:
-        runtime: It.
-        tell: Tells the machine of an event.
-        is_called_off: Whether it was asked to stop, or has to.
-        error: What `run` raises in the end.
-    """
+    """The lifecycle of one worker; `error` is what `run` raises in the end."""
 
     def __init__(self, runtime: WorkerRuntime, stop: Callable[[], None]) -> None:
         self.runtime, self._stop = runtime, stop
@@ -43,26 +32,25 @@ class Lifecycle:
 
     @property
     def state(self) -> ConsumerState:
-        """The partitions now."""
         return self.runtime.state.consumer
 
     async def stepped(self) -> ConsumerState:
-        """The partitions, once the machine has been told of all events so far."""
         return (await self.runtime.stepped()).consumer
 
     @property
     def is_working(self) -> bool:
-        """Whether it neither drains nor leaves."""
         return self.runtime.state.phase is ShutdownPhase.WORKING
 
     def end_with(self, error: BaseException) -> None:
-        """Stop, and raise this in the end, unless another error came first; a worker that stops already is not hurried."""
+        """Stop, and raise this unless an earlier error exists; does not hurry a stop in
+        progress.
+        """
         self.error = self.error or error
         if not self.is_called_off:
             self._stop()
 
     def spawn(self, code: Awaitable[None]) -> None:
-        """Run this beside the rest; an error of it ends the worker."""
+        """Run a task, whose error ends the worker."""
         task = asyncio.ensure_future(code)
         self._tasks.add(task)
 
@@ -75,14 +63,12 @@ class Lifecycle:
         task.add_done_callback(ended)
 
     async def close(self) -> None:
-        """Cancel the tasks, and wait for their ends."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 def as_ours(error: BaseException) -> BaseException:
-    """What the caller of a worker gets to see of an error."""
     if isinstance(error, TidegateError):
         return error
     todo = _TODO_OF_A_SESSION if isinstance(error, ports.WRONG_SESSION) else ""

@@ -1,34 +1,34 @@
-"""One life of a worker in its group: from the start of its client until the group is left.
+"""One life of a worker in its group: from the start of its client until it has left.
 
-What is to be done, and in which order, `tidegate.consumer.worker` says; `tidegate_adapters.runtime.reducers` carries it out. Here is
-what those two do not know: Kafka's calls for the commands, and the events that its client and the clock tell.
+`tidegate.consumer.worker` decides what to do; `tidegate_adapters.runtime.reducers` executes it.
+This module maps commands to Kafka calls, and callbacks of client and clock to events.
 
-    command            what is done                                reply -> event
-    Work               `handler_calls`, on a runner                WorkReported, or WorkFailed
-    Interrupt          that code is cancelled                      that of the work, once it has ended
-    Commit             `commits`, with those of others, or        Committed, CommitRefused, MetadataRefused, CommitUnknown
-                       `transactions`, with answers
-    Start...Timer      a timer                                     ...TimerFired
-    Cancel of Work     the same, and nobody waits for it           the same, so that it counts until then
-    Cancel             that timer or call is cancelled             nothing
-    Release            the revocation may return                   nothing
-    Leave              the client is stopped                       LeaveAnswered
-    ...Unanswered      it is logged                                nothing
-    Fetch              nothing: the loop of polls asks `polling`   Fetched
+    command           execution                                reply -> event
+    Work              `handler_calls`, on a runner             WorkReported, or WorkFailed
+    Interrupt         the code is cancelled                    that of the work, once it has ended
+    Commit            `commits`, with those of others, or      Committed, CommitRefused,
+                      `transactions`, with replies             MetadataRefused, CommitUnknown
+    Start...Timer     a timer                                  ...TimerFired
+    Cancel of Work    the code is cancelled, without waiting   the same: it counts until then
+    Cancel            the timer or call is cancelled           none
+    Release           the revocation may return                none
+    Leave             the client is stopped                    LeaveAnswered
+    ...Unanswered     a log line                               none
+    Fetch             none: the poll loop reads `polling`      Fetched
 
 Its parts, each with a state of its own:
 
-    `lifecycle`           its machine, the tasks beside that, and the error that it ends with
-    `assignment`          which partitions it has, in which generation, and where each is read on; which topics are there
+    `lifecycle`           the state machine, its tasks, and its final error
+    `assignment`          partitions, generations and read positions; which topics exist
     `static_membership`   whether another member has taken its name
-    `poll_loop`           its polls, one after the other
-    `commits`             its commits, and what follows from their answers
+    `poll_loop`           its polls
+    `commits`             its commits and their replies
     `handler_calls`       its handlers
-    `member_status`       how it is, for whoever asks
+    `member_status`       its health and metrics
 
-A revocation that comes without a generation finds the partitions lost. A member with a name (`group_instance_id`) that was put out
-asks, before its client joins again, whether another has that name: then it ends, and its client joins no more, or it would take
-the name back from the other one.
+A revocation without a generation means that the partitions are lost. A removed static member
+(`group_instance_id`) asks, BEFORE its client rejoins, whether another member has its name. If so it
+ends without rejoining, which would take the name back.
 """
 
 from __future__ import annotations
@@ -96,27 +96,16 @@ from tidegate_adapters.runtime.reducers import Interrupt as EndCode
 from tidegate_adapters.sinks.port import Outbox
 
 _STARTS_MAX: Final = 6
-"""How often a client is started, with pauses in between: for three seconds."""
+"""Start attempts, spread over three seconds."""
 
 
 @final
 class Member:
-    """A member of a group, within the event loop in which it is made.
-
-    Args:
-        client: Not started yet.
-        settings: What the worker was told.
-        code: The user's.
-        outbox: Delivers what the worker has to send.
-        tallies: Where it is counted what happens, if anywhere.
-        transact: Makes the producer of a partition, where answers and positions are committed together.
-
-    Attributes:
-        life: How it runs and ends.
-        status: How it is; from any thread.
+    """A member of a group, bound to the event loop in which it is made; `status` is readable from
+    any thread.
     """
 
-    def __init__(  # noqa: PLR0917  they are what it stands between
+    def __init__(  # noqa: PLR0917
         self,
         client: Client,
         settings: WorkerSettings,
@@ -162,22 +151,19 @@ class Member:
         )
         self._watches_ends = tallies is not None
         self._releases: dict[TopicPartition, list[asyncio.Event]] = {}
-        """Revocations that wait for the release of their partition."""
         self._starting: asyncio.Task[None] | None = None
         self._is_started = False
         self._leave_by_s: float | None = None
-        """When it is to have left, on the loop's clock, once it begins to."""
+        """The deadline to leave, on the loop's clock."""
         self._leaving: list[asyncio.Future[None]] = []
 
-    # --- its life -------------------------------------------------------------------------------------------------------
+    # --- life cycle -------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Consume until `stop`, a cancellation, an exit of user code, or an error that lasts; then drain, commit and leave.
+        """Consume until a stop, a cancellation, an exit of user code, or a fatal error; then drain,
+        commit and leave.
 
-        Raises:
-            TidegateError: The broker cannot be reached, or has failed it for good.
-            Misuse: Another has its name.
-            CancelledError, SystemExit, KeyboardInterrupt: As it came, after what was owed.
+        Raises as `Worker.run`.
         """
         life = self.life
         try:
@@ -189,7 +175,7 @@ class Member:
             while self._runtime.state.phase is not ShutdownPhase.GONE:
                 try:
                     await self._runtime.until(lambda state: state.phase is ShutdownPhase.GONE)
-                except asyncio.CancelledError as error:  # its caller may cancel it twice
+                except asyncio.CancelledError as error:  # the caller may cancel twice
                     life.error = life.error or error
                     self.stop()
                 except (SystemExit, KeyboardInterrupt) as error:
@@ -200,7 +186,7 @@ class Member:
             raise life.error
 
     def stop(self) -> None:
-        """Drain, commit and leave; called once more, wait for nothing. Before the client has started there is nothing to leave."""
+        """Drain, commit and leave; a second call skips the waiting."""
         self.life.is_called_off = True
         if not self._is_started:
             if self._starting is not None:
@@ -212,7 +198,6 @@ class Member:
         self.life.tell(StopRequested(known))
 
     async def _started(self) -> bool:
-        """Start the client; tell whether it has not been called off."""
         if not self.life.is_called_off:
             self._starting = asyncio.create_task(self._start())
             try:
@@ -243,7 +228,7 @@ class Member:
         self._topics.look()
 
     async def _connect(self) -> None:
-        """Start the client, and again for a while: a broker that restarts, or a proxy, may close a connection at any time."""
+        """A restarting broker, or a proxy, may close a connection at any time."""
         for failures in range(1, _STARTS_MAX + 1):
             try:
                 await ports.start(self._client)
@@ -256,9 +241,8 @@ class Member:
                 return
 
     async def _finish(self) -> None:
-        """Leave nothing running, whatever has failed."""
         await self.life.close()
-        for waits in self._releases.values():  # or the client waits for its listener
+        for waits in self._releases.values():  # the client waits for its listener
             for wait in waits:
                 wait.set()
         await self._beginnings.close()
@@ -269,9 +253,10 @@ class Member:
         self._topics.close()
 
     async def _left(self) -> None:
-        """Leave the group and end what sends, side by side, in the time to leave, however often it is called.
+        """Leave the group and stop the producers concurrently; idempotent.
 
-        What takes longer ends by itself: a client that is interrupted takes itself for closed, and its tasks stay.
+        Slow stops continue alone: an interrupted client considers itself closed, but its tasks keep
+        running.
         """
         if self._leave_by_s is None:
             self._leave_by_s = self._loop.time() + self._rules.leave / SECOND
@@ -286,40 +271,37 @@ class Member:
                 raise error
 
     async def _client_stopped(self) -> None:
-        async with (
-            self._name.is_asking
-        ):  # a listener that is waiting for the answer ends what the client would wait for
+        async with self._name.is_asking:  # lets a listener finish that the client would wait for
             pass
         await self._client.stop()
 
     @property
     def _left_s(self) -> float:
-        """How much of the time to leave is left, in seconds; all of it as long as nothing has begun to."""
         return self._rules.leave / SECOND if self._leave_by_s is None else self._leave_by_s - self._loop.time()
 
-    # --- what the group says --------------------------------------------------------------------------------------------
+    # --- rebalances -------------------------------------------------------------------------------
 
     async def _assigned(self, assigned: Collection[TopicPartition]) -> None:
-        """Begin a new generation; each partition is held until it is known where it begins."""
+        """Partitions stay paused until their start positions are known."""
         if self.life.is_working:
             self._committing.hurry(hurries=False)
         self._beginnings.assigned(assigned)
-        for partition in assigned:  # or the client asks for a position by itself, and fails where there is none
+        for partition in assigned:  # or the client fetches a position, and fails without one
             self._client.seek(theirs(partition), 0)
         self._assignment.begin(assigned)
         self._topics.log_absent()
 
     async def _begins_at(self, partition: TopicPartition, generation: int) -> Beginning:
-        """Where it begins; where positions are committed in transactions, once its former owner is fenced."""
+        """With transactions, the former owner is fenced BEFORE the position is read."""
         if self._transactions is None:
             return await self._beginnings.at(partition)
         return await self._transactions.take_over(partition, generation)
 
     async def _revoked(self, revoked: Collection[TopicPartition]) -> None:
-        """Drain and commit, then let go; where the group has taken them already, only the latter.
+        """Drain, commit and release; release lost partitions at once.
 
         Raises:
-            CancelledError: Another has its name: the client joins no more.
+            CancelledError: Another member has the name: do not rejoin.
         """
         self._committing.hurry(hurries=True)
         waits = {partition: asyncio.Event() for partition in revoked}
@@ -334,12 +316,13 @@ class Member:
         if not is_lost:
             for wait in waits.values():
                 await wait.wait()
-        is_none = ports.generation_of(self._client) == ports.NO_GENERATION  # it may have heard so while it drained
+        is_none = (
+            ports.generation_of(self._client) == ports.NO_GENERATION
+        )  # it may have lost its generation during the drain
         if is_none and await self._name.is_taken():
-            raise asyncio.CancelledError  # what else a listener raises is logged, and the client joins
+            raise asyncio.CancelledError  # after any other exception the client would rejoin
 
     def _in_flight(self, partition: TopicPartition) -> tuple[InFlight, ...]:
-        """What is known of the records in work."""
         if self._code.expected is None:
             return ()
         now = self._loop.time()
@@ -352,7 +335,6 @@ class Member:
         )
 
     def _estimated(self, record: Record, age: Duration) -> InFlight:
-        """A record in work; an estimate that raises, or is no length of time, is none, and what is given back is drained."""
         assert self._code.expected is not None
         try:
             found = self._code.expected(record)
@@ -364,7 +346,7 @@ class Member:
             say(logging.ERROR, "expected failed at %s @%s", record.of, record.offset, error=error, extra=where)
             return InFlight(record.offset, age)
 
-    # --- commands -------------------------------------------------------------------------------------------------------
+    # --- commands ---------------------------------------------------------------------------------
 
     def _begin(self, command: ShutdownCommand) -> Job | None:
         match command:
@@ -375,7 +357,7 @@ class Member:
             case Commit():
                 return self._committing.job(command)
             case StartRetryTimer(duration=duration, jitter_ppm=jitter_ppm):
-                draw = randint(0, PPM) if jitter_ppm else 0  # noqa: S311  it scatters, and keeps no secret
+                draw = randint(0, PPM) if jitter_ppm else 0  # noqa: S311  jitter, not a secret
                 return After(jittered(duration, jitter_ppm, draw) / SECOND)
             case StartDrainTimer(duration=duration) | StartLeaveTimer(duration):
                 return After(duration / SECOND)
@@ -384,7 +366,7 @@ class Member:
             case Interrupt(Work(partition, generation, Handle(), offsets)) | Cancel(
                 Work(partition, generation, Handle(), offsets)
             ):
-                wanted = frozenset(offsets)  # which need not have begun together
+                wanted = frozenset(offsets)  # they need not have begun together
                 return InterruptEach(
                     lambda command, record: (
                         isinstance(command, Work)
@@ -392,7 +374,7 @@ class Member:
                         and record.offset in wanted
                     )
                 )
-            case Interrupt(work) | Cancel(Work() as work):  # that it has ended is told of what is given up, too
+            case Interrupt(work) | Cancel(Work() as work):  # a cancelled one reports its end, too
                 return EndCode(work)
             case Cancel(effect):
                 return Withdraw(effect)
@@ -411,7 +393,6 @@ class Member:
                 return None
 
     def _forget(self, partition: TopicPartition) -> None:
-        """Forget the earlier lives of a partition."""
         kept = next((each for each in self.life.state.kept if each.partition == partition), None)
         generation = self._assignment.generations.get(partition)
         self._records.forget(partition, generation, kept)
@@ -427,10 +408,9 @@ class Member:
             case _:
                 return event_for(command, as_failure(reply))
 
-    # --- observers ------------------------------------------------------------------------------------------------------
+    # --- observers --------------------------------------------------------------------------------
 
     def _follow(self, event: ShutdownEvent, state: WorkerState, _: Sequence[ShutdownCommand]) -> None:
-        """Let polls go on, and forget what was lost."""
         if isinstance(event, Lost | Assigned):
             self._forget(event.partition)
         self._user_code.follow(event, state.consumer)

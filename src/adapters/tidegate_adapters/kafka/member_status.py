@@ -1,4 +1,4 @@
-"""How a member is: what it has and how far it has come, and whether each partition moves (`tidegate.consumer.health`)."""
+"""The health and metrics of a member (`tidegate.consumer.health`)."""
 
 from __future__ import annotations
 
@@ -21,23 +21,13 @@ from tidegate_adapters.sinks.port import Outbox, SinkStatus
 
 _LOOK_EVERY_S: Final = 0.1
 _LOOP: Final = ClockName("loop")
-"""The clock of the event loop, by which it is judged how long something stands."""
 
 
 @final
 class MemberStatus:
-    """Of one member.
+    """The status of one member."""
 
-    Args:
-        client: It knows how far logs go.
-        life: Of the member.
-        assignment: Of the member.
-        records: Of the partitions.
-        outbox: Where what handlers answer with is delivered.
-        stalled_after: How long a partition may stand.
-    """
-
-    def __init__(  # noqa: PLR0917  they are what it looks at
+    def __init__(  # noqa: PLR0917
         self,
         client: Client,
         life: Lifecycle,
@@ -50,14 +40,13 @@ class MemberStatus:
         self._outbox, self._stalled_after = outbox, stalled_after
         self._loop = asyncio.get_running_loop()
         self._ends: dict[TopicPartition, int] = {}
-        """Of logs from which nothing is fetched, when they were last asked for."""
+        """Log ends of paused partitions, at the last request."""
         self._read: dict[TopicPartition, int] = {}
-        """Up to where logs were read, at the same time."""
         self._watch, self._looked_s = Watch(), self._loop.time()
         self._looked: tuple[ConsumerState | None, dict[TopicPartition, int]] = (None, {})
 
     def glance(self) -> Glance:
-        """What the member has now; from any thread."""
+        """A snapshot; callable from any thread."""
         state, now_s = self._life.state, self._loop.time()
         seen = sights(state, dict(self._assignment.generations))
         came = {each.partition: self._records.first(each.partition, each.generation) for each in seen}
@@ -76,15 +65,14 @@ class MemberStatus:
 
     @property
     def sinks(self) -> tuple[SinkStatus, ...]:
-        """Where what handlers answer with is delivered, as it is now; from any thread."""
         return (self._outbox.status,)
 
     def _end(self, partition: TopicPartition) -> int | None:
-        """How far the log goes: the client hears it along with records, and where nothing is fetched it is asked for."""
+        """Fetched records carry the log end; a paused partition needs a request."""
         return self._ends.get(partition, ports.end_seen(self._client, partition))
 
     def health(self) -> Health:
-        """Whether each partition moves; from any thread."""
+        """Callable from any thread."""
         now, state = self._now, self._life.runtime.state
         watch = looked(self._watch, sights(state.consumer, dict(self._assignment.generations)), now)
         return judged(watch, state.phase, self._stalled_after, now)
@@ -94,7 +82,7 @@ class MemberStatus:
         return Instant(round(self._loop.time() * SECOND), _LOOP)
 
     def polls(self, state: ConsumerState) -> None:
-        """Note which partitions stand, and that they are polled; a look at what is as it was changes nothing (HE2)."""
+        """Note a poll and stalled partitions; an unchanged snapshot changes nothing (HE2)."""
         if self._watch.polled is None or self._loop.time() >= self._looked_s + _LOOK_EVERY_S:
             self._looked_s, now = self._loop.time(), self._now
             if state is not self._looked[0] or self._assignment.generations != self._looked[1]:
@@ -103,13 +91,12 @@ class MemberStatus:
             self._watch = polled(self._watch, now)
 
     async def watch_ends(self) -> None:
-        """Ask how far the logs go from which nothing is fetched, and look up to where all were read, again and again."""
         while True:
             await asyncio.sleep(LOOK_AGAIN_S)
             held, found = tuple(map(ours, self._client.paused())), dict[TopicPartition, int]()
             with suppress(ports.KAFKA_ERROR, TimeoutError):
                 found = await ports.ends(self._client, held) if held else found
             self._ends = found
-            state = await self._life.stepped()  # by then each record below a position is delivered
+            state = await self._life.stepped()  # each record below a position is delivered by then
             read = {each.partition: ports.position_seen(self._client, each.partition) for each in state.partitions}
             self._read = {partition: position for partition, position in read.items() if position is not None}

@@ -1,25 +1,26 @@
-"""What a worker shows to Prometheus: `tidegate_worker_...`, by topic and partition, never by what a record carries.
+"""Prometheus metrics of a worker: `tidegate_worker_...`, by topic and partition, never by a
+record's content.
 
-    lag_records                  from what is committed to the end of the log, as that was last seen; 0 once all records up to there are
-                                 committed, though control markers or aborted records follow the last one
-    in_flight_records            delivered and not settled, by where they are
-    failed_records               whose failure stands
-    oldest_record_age_seconds    since the oldest record that is not done was delivered
-    held_partitions              from which nothing is fetched, by why (`tidegate.consumer.health.Cause`)
-    handled_records_total        whose handler has returned
-    handler_failures_total       calls of handlers that have raised
-    retries_total                attempts that are made again after a failure
-    dead_letters_total           records that have failed for good, and that were answered for: skipped, or written elsewhere
+    lag_records                  from the committed position to the last seen log end; 0 once all
+                                 records are committed, even if control markers follow
+    in_flight_records            delivered and unsettled, by stage
+    failed_records               with a standing failure
+    oldest_record_age_seconds    since the delivery of the oldest unfinished record
+    held_partitions              without fetches, by reason (`tidegate.consumer.health.Cause`)
+    handled_records_total        records with a finished handler
+    handler_failures_total       handler calls that raised
+    retries_total                repeated attempts
+    dead_letters_total           failed records, skipped or dead-lettered
     commits_total                by outcome
-    removed_offsets_total        that were removed from the log before the group read them
-    observer_failures_total      calls of `observe` and `record` that have raised; no labels
-    handler_seconds              how long handlers took, by topic, as a histogram
-    sink_open                    whether the circuit of a sink is open or half open, for it does not answer; by sink
-    sink_waiting_payloads        what is to be delivered to a sink and is not under way; by sink
-    sink_attempts_total          to deliver to a sink, by sink and outcome: answered, unanswered
+    removed_offsets_total        removed from the log before the group read them
+    observer_failures_total      calls of `observe` and `record` that raised; no labels
+    handler_seconds              duration of handlers, by topic, as a histogram
+    sink_open                    whether a sink's circuit is open or half open; by sink
+    sink_waiting_payloads        payloads that wait for a delivery; by sink
+    sink_attempts_total          deliveries, by sink and outcome: answered, unanswered
 
-Gauges are made of the worker's state when somebody looks; counters are kept by the batch (`tidegate_adapters.kafka.stats`).
-Names, units and suffixes are those that Prometheus recommends.
+A scrape computes gauges; counters are kept per batch (`tidegate_adapters.kafka.stats`). Names
+follow Prometheus' recommendations.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _NOTHING: Final = Glance(ConsumerState(), (), {}, {})
 
 
 def families(now: Glance = _NOTHING, tallies: Tallies = _NONE) -> Iterator[Metric]:
-    """All metrics of a worker; without arguments, of one that does not run."""
+    """Without arguments, the metrics of a worker that does not run."""
     yield from _of_state(now)
     handled = dict(tallies.handled)
     for name, about, counts in (
@@ -61,14 +62,13 @@ def families(now: Glance = _NOTHING, tallies: Tallies = _NONE) -> Iterator[Metri
     yield counter(f"{_PREFIX}commits", "Commits, by outcome.", (*_PLACE, "outcome"), commits)
     raised = "Calls of observers and recordings that have raised."
     yield counter(f"{_PREFIX}observer_failures", raised, (), [(now.observer_failures,)])
-    # By topic: a histogram of each partition would be a series for each of its buckets.
+    # By topic: a histogram for each partition would add a series for each of its buckets.
     by_topic = {topic: _sum(handled, topic) for topic in sorted({partition.topic for partition in handled})}
     yield handler_seconds(f"{_PREFIX}handler_seconds", by_topic, "topic")
     yield from _of_sinks(now.sinks)
 
 
 def _of_state(now: Glance) -> Iterator[Metric]:
-    """The gauges."""
     parts = [(part, _place(part.partition)) for part in now.state.partitions]
     lags = (
         (*place, records)
@@ -94,7 +94,6 @@ def _of_state(now: Glance) -> Iterator[Metric]:
 
 
 def _of_sinks(sinks: Sequence[SinkStatus]) -> Iterator[Metric]:
-    """Of each sink."""
     is_open = ((each.name, int(not isinstance(each.state.circuit, Closed))) for each in sinks)
     yield gauge(f"{_PREFIX}sink_open", "Whether a sink does not answer: its circuit is open.", ("sink",), is_open)
     waiting = ((each.name, len(each.state.waiting)) for each in sinks)
@@ -104,7 +103,6 @@ def _of_sinks(sinks: Sequence[SinkStatus]) -> Iterator[Metric]:
 
 
 def _sum(handled: Mapping[TopicPartition, Handled], topic: str) -> Handled:
-    """All that the handlers of a topic have come to."""
     found = Handled()
     for each in (each for partition, each in handled.items() if partition.topic == topic):
         found.total_s += each.total_s

@@ -1,7 +1,8 @@
-"""How a worker on Kafka is, for whoever looks (`tidegate_adapters.shell.monitor`).
+"""The health response of a Kafka worker (`tidegate_adapters.shell.monitor`).
 
-/health     {"healthy": false, "silent_s": null, "stalled": [{"topic": "orders", "partition": 0, "position": 41,
-"for_s": 312.5, "causes": []}], "sinks": [{"sink": "kafka", "circuit": "open", "waiting": 12}]}
+/health     {"healthy": false, "silent_s": null, "stalled": [{"topic": "orders", "partition": 0,
+            "position": 41, "for_s": 312.5, "causes": []}],
+            "sinks": [{"sink": "kafka", "circuit": "open", "waiting": 12}]}
 /metrics    see `tidegate_adapters.kafka.metrics`
 """
 
@@ -22,8 +23,8 @@ _CIRCUITS: Final = {Open: "open", HalfOpen: "half_open"}
 
 
 def of_health(health: Health, sinks: Sequence[SinkStatus] = (), stopped: TidegateError | None = None) -> Answer:
-    """What is answered to whoever asks how the worker is. A sink that does not answer is shown, and by itself no reason to start
-    the worker again: what waits for it stands in time.
+    """A sink that does not answer is shown, but unhealthy only once partitions stall: a restart
+    would not help. `stopped` says why a pipeline cannot go on.
     """
     stalls, silence = (health.stalls, health.silence) if isinstance(health, Unhealthy) else ((), None)
     told: dict[str, object] = {

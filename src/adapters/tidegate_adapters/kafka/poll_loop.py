@@ -1,10 +1,11 @@
-"""The polls of a member, one after the other: which partitions are polled, where each is read on, and what came.
+"""The poll loop of a member.
 
-The machine asks for records (`Fetch`), and `polling` of its rules says which partitions to poll. Records of a partition that is
-not known yet are sought back to, for the client takes them as read once it has handed them out.
+The state machine requests records (`Fetch`), and its rules' `polling` chooses partitions. The
+client counts delivered records as read, so the loop seeks back to those of a partition that is not
+yet known.
 
-The client resets no position by itself: where the broker refuses one, `tidegate.consumer.beginning` says where to go on. So each
-partition has a position from its assignment on, and it is sought again once it is known where the partition begins.
+The client never resets a position: if the broker refuses one, `tidegate.consumer.beginning` decides
+where to resume.
 """
 
 from __future__ import annotations
@@ -40,30 +41,18 @@ from tidegate_adapters.kafka.static_membership import OwnName
 _POLL_MS: Final = 100
 _POLL_S: Final = _POLL_MS / 1_000
 _PARSED_AT_ONCE: Final = 5_000
-"""Records, which take some hundredths of a second; a megabyte of each partition may take longer than a session.
+"""Records, parsed in some hundredths of a second; a megabyte of each partition may outlast a
+session.
 
-More are not taken in before the gate was asked again (AS2): the client fetches on while it is emptied, so there is no end to
-what it has.
+The backpressure gate is asked in between (AS2): the client fetches on while it is emptied.
 """
 
 
 @final
 class PollLoop:
-    """Of one member.
+    """The poll loop of one member."""
 
-    Args:
-        client: What is polled.
-        settings: What the worker was told.
-        life: Of the member.
-        name: Of the member.
-        assignment: Of the member.
-        records: Keeps what came.
-        beginnings: How far logs go, and where to go on.
-        status: Is told of each poll.
-        user_code: Is warned of records that the client cannot decode.
-    """
-
-    def __init__(  # noqa: PLR0917  they are what it stands between
+    def __init__(  # noqa: PLR0917
         self,
         client: Client,
         settings: WorkerSettings,
@@ -82,21 +71,20 @@ class PollLoop:
         self._most = None if "max_poll_records" in settings.options else _PARSED_AT_ONCE
         self._loop = asyncio.get_running_loop()
         self._may_poll: asyncio.Event | None = None
-        """Where it waits until something may be polled."""
 
     async def run(self) -> None:
-        """Poll until the member is asked to stop.
+        """Poll until the member stops.
 
         Raises:
-            TidegateError: The client will not go on.
+            TidegateError: The client has failed for good.
         """
         while self._life.is_working:
-            await asyncio.sleep(0)  # other tasks run between polls, though no poll waits
+            await asyncio.sleep(0)  # lets other tasks run
             self._records.turned()
             try:
                 await self._poll()
             except asyncio.CancelledError:
-                # A client whose own task was cancelled raises it at each call, and joins no more.
+                # A client whose own task was cancelled raises it at each call, and never rejoins.
                 me = asyncio.current_task()
                 if self._life.is_called_off or me is None or me.cancelling():
                     raise
@@ -115,7 +103,6 @@ class PollLoop:
                 await asyncio.sleep(_POLL_S)
 
     def wake(self, state: ConsumerState) -> None:
-        """Go on if something may be polled."""
         if self._may_poll is not None and self._plan(state).poll:
             self._may_poll.set()
 
@@ -123,7 +110,7 @@ class PollLoop:
         return self._rules.polling(state, tuple(map(ours, self._client.paused())))
 
     async def _poll(self) -> None:
-        """Poll what may be polled; where nothing may, wait until something may, and pause what is held for longer."""
+        """If no partition may be polled, wait for one, then pause those still held."""
         state = await self._life.stepped()
         self._status.polls(state)
         self._measure(state)
@@ -150,16 +137,15 @@ class PollLoop:
                 raise
             await self._read_on(plan.poll, lives, error)
             return
-        for partition, received in fetched.items():  # of those that are its own now: the client looks when it hands out
+        for partition, received in fetched.items():  # only owned partitions: the client checks on delivery
             self._deliver(ours(partition), received)
 
     def _measure(self, state: ConsumerState) -> None:
-        """Forget the records that are done, and measure how much the others hold up, where that matters."""
         now, rules = self._loop.time(), self._rules.partition
         is_bounded = rules.limits.size is not None or rules.limits.age is not None
         kept = {each.partition for each in state.kept}
         for part in state.partitions if is_bounded or not rules.is_plain or kept else ():
-            if not rules.is_plain or part.partition in kept:  # otherwise each is forgotten when it is done
+            if not rules.is_plain or part.partition in kept:  # otherwise done() forgets them
                 self._records.keep(part.partition, part.generation, set(open_offsets(part.tracker)))
             if is_bounded:
                 records = self._records.of(part.partition, part.generation)
@@ -168,7 +154,7 @@ class PollLoop:
                 self._life.tell(Measured(part.partition, part.generation, size, round((now - oldest) * SECOND)))
 
     def _deliver(self, partition: TopicPartition, received: Sequence[Received]) -> None:
-        """Tell of records; those of a partition that is not known yet are to come again."""
+        """Seek back for a partition that is not known yet."""
         state, generation = self._life.state, self._assignment.generations.get(partition)
         part = state[partition]
         if generation is None:
@@ -183,15 +169,13 @@ class PollLoop:
         offsets = tuple([each.offset for each in received])
         self._life.tell(Fetched(partition, generation, offsets, keys, again, is_anew))
 
-    # --- what cannot be read as it is -----------------------------------------------------------------------------------
+    # --- undecodable records, refused positions ---------------------------------------------------
 
     async def _read_on(
         self, polled: Sequence[TopicPartition], lives: Mapping[TopicPartition, int], error: Exception
     ) -> None:
-        """Deliver what the client cannot decode, of one partition; others are read again, but for those that have another life.
-
-        Raises:
-            TidegateError: It cannot be read otherwise either.
+        """Deliver undecodable records of one partition; read the others again, unless their
+        generation changed.
         """
         self._user_code.beware()
         assignment, positions = self._assignment, self._assignment.positions
@@ -204,10 +188,10 @@ class PollLoop:
             is_left = not log.removed(positions[partition])
             found = await read(self._client, partition, positions[partition]) if is_left else None
             if assignment.generations != lives or partition not in self._plan(self._life.state).poll:
-                return  # the next poll finds it again
+                return  # the next poll retries
             if not is_left:
                 self._skip_removed(partition, positions[partition], log)
-                return  # what cannot be decoded may be removed, too
+                return  # the undecodable record may be removed, too
             if found is not None:
                 self._deliver(partition, found.records)
                 assignment.seek(partition, found.stop)
@@ -215,17 +199,13 @@ class PollLoop:
         raise TidegateError("the Kafka client cannot decode a record", why=named(error)) from error
 
     async def _go_on(self, partition: TopicPartition, position: int) -> None:
-        """The broker has refused to read at this position; go on where there is something to read.
-
-        Raises:
-            TidegateError: The settings say nowhere.
-        """
+        """Resume from a position that the broker refused."""
         generations, positions = self._assignment.generations, self._assignment.positions
         generation = generations.get(partition)
         try:
             log = await self._beginnings.log(partition)
             if generations.get(partition) != generation or position < positions.get(partition, position + 1):
-                return  # it is not its own any more, or reads elsewhere by now
+                return  # revoked, or moved meanwhile
             match goes_on(position, log):
                 case GoesOn.AT_THE_START:
                     self._skip_removed(partition, position, log)
@@ -233,17 +213,16 @@ class PollLoop:
                     await self._cut(partition, log)
                 case GoesOn.WHERE_IT_IS:
                     pass
-        except (ports.KAFKA_ERROR, TimeoutError) as error:  # the client raises that the position is out of range again
+        except (ports.KAFKA_ERROR, TimeoutError) as error:  # the client will raise again
             say(logging.WARNING, "the log of %s was not found: %s", partition, named(error), extra=placed(partition))
             await asyncio.sleep(_POLL_S)
 
     def _skip_removed(self, partition: TopicPartition, position: int, log: LogRange) -> None:
-        """Go on at the first record that is left."""
         self._assignment.seek(partition, log.start)
         self._beginnings.removed(partition, position, log)
 
     async def _cut(self, partition: TopicPartition, log: LogRange) -> None:
-        """The log has lost its end: nothing holds of what was read of it, and the partition begins again."""
+        """The log has lost its end, so records read from it no longer exist."""
         generations = self._assignment.generations
         generation = generations.get(partition)
         cut = await self._beginnings.cut(partition, log)

@@ -1,18 +1,18 @@
-"""What a worker sends: the records that its handlers answer with, and its dead letters.
+"""Sends handlers' replies and dead letters.
 
-Each is acknowledged by all replicas in sync before the record that it was made of counts as done:
+All in-sync replicas acknowledge a send BEFORE the record that caused it is done:
 
-    handled -> sent -> done       `runtime.CallEach.then`: the reply of a handler is not told before it is sent (RT9)
-    failed -> written -> done     the partition asks for an answer (`DeliverRecords`), and that is given once it is written
+    handled -> sent -> done       `runtime.CallEach.then`: the reply is reported after it (RT9)
+    failed -> written -> done     the partition requests `DeliverRecords`; its reply follows
 
-Both orders are tried by seed, with sends that are slow and fail (`tests/integration/kafka_runs.py`, the kinds `sends` and
-`letters`). So a record whose worker dies in between is handled again, and sent again: at least once. What nobody has answered
-is sent again (`tidegate_adapters.sinks.port`); what the broker refuses is a failure of its record. A dead letter that is refused is
-written again as `tidegate.sinks.letter_writing` says, or until its partition goes; the record is not done meanwhile, so nothing is lost.
+`tests/integration/kafka_runs.py` tests both with slow and failing sends (the kinds `sends` and
+`letters`). After a crash in between, the record is handled and sent again: at least once. An
+unanswered send is retried (`tidegate_adapters.sinks.port`); a refused one fails its record. A
+refused dead letter is retried (`tidegate.sinks.letter_writing`) until the partition is revoked; its
+record stays unfinished.
 
-A producer is made when there is something to send, and another one when something could not be: aiokafka's counts what it has
-not sent among what it has, and is told from then on that it is out of order. Whoever else was about to send by the old one
-sends by the new one, and has not failed.
+A failed send replaces the producer: aiokafka's sequence numbers include unsent records, so each
+later send would be out of order. Sends that wait for the old producer use the new one.
 """
 
 from __future__ import annotations
@@ -37,18 +37,19 @@ from tidegate_adapters.kafka.settings import letter_topic
 from tidegate_adapters.sinks.port import Outbox, Sink
 
 _LASTS_S: Final = 120.0
-"""The longest that a send takes: three times the client's own limit, for its sender may end without a word."""
+"""Three times the client's own timeout, because its sender may end silently."""
 _BATCH_BYTES: Final = 16_384
-"""As much as aiokafka puts into one batch; with more, one partition that is full is not to hold up others."""
+"""aiokafka's batch size; above it payloads are queued concurrently, so that a full partition does
+not block others.
+"""
 
 
 @final
 class KafkaSink(Sink[Sequence[Send]]):
-    """Sends records, by a producer that is made when it is needed. A payload is what one handler has answered with: its
-    records are sent in this order within a partition, and again all of them where one has failed.
+    """Sends records by a producer made on demand.
 
-    Args:
-        make: Makes a producer.
+    A payload is one handler's reply: its records keep their order within a partition, and one
+    failure repeats all.
     """
 
     name = "kafka"
@@ -61,7 +62,6 @@ class KafkaSink(Sink[Sequence[Send]]):
         self._is_stopped = False
 
     async def deliver(self, payloads: Sequence[Sequence[Send]], /) -> Sequence[Failure | None]:
-        """Send payloads; return when all are acknowledged, or have failed."""
         try:
             async with asyncio.timeout(_LASTS_S):
                 if len(payloads) == 1 or sum(map(_size, payloads)) <= _BATCH_BYTES:
@@ -76,7 +76,7 @@ class KafkaSink(Sink[Sequence[Send]]):
     async def _queued(
         self, records: Sequence[Send]
     ) -> tuple[Producer | None, list[asyncio.Future[object]] | Exception]:
-        """By which producer, and what acknowledges each; where another's failure closes it meanwhile, by the next one."""
+        """If another failure closes the producer meanwhile, use the next one."""
         producer = None
         while True:
             try:
@@ -85,13 +85,12 @@ class KafkaSink(Sink[Sequence[Send]]):
             except ports.PRODUCER_CLOSED as error:
                 if self._producer is producer:
                     return producer, error
-            except Exception as error:  # noqa: BLE001  it is told what became of each
+            except Exception as error:  # noqa: BLE001  the outcome is returned
                 return producer, error
 
     async def _sent(
         self, records: Sequence[Send], producer: Producer | None, sent: list[asyncio.Future[object]] | Exception
     ) -> Failure | None:
-        """What became of a payload; a producer that could not send something is not used again."""
         if isinstance(sent, Exception):
             return ports.send_failure(sent)
         try:
@@ -102,7 +101,6 @@ class KafkaSink(Sink[Sequence[Send]]):
         return None
 
     async def stop(self) -> None:
-        """Send nothing more."""
         self._is_stopped = True
         self._replace(self._producer)
         if self._spoilt:
@@ -140,16 +138,10 @@ class KafkaSink(Sink[Sequence[Send]]):
 
 
 def _size(records: Iterable[Send]) -> int:
-    """About how much space records take."""
     return sum(len(each.value or b"") for each in records)
 
 
 async def queued(producer: Producer, records: Iterable[Send]) -> list[asyncio.Future[object]]:
-    """What each is acknowledged by, once it is in the producer's queue; whoever waits for it may go.
-
-    Raises:
-        Exception: As `acknowledged`.
-    """
     found: list[asyncio.Future[object]] = []
     for each in records:
         try:
@@ -162,14 +154,10 @@ async def queued(producer: Producer, records: Iterable[Send]) -> list[asyncio.Fu
 
 
 async def acknowledged(records: Iterable[Send], sent: Iterable[asyncio.Future[object]]) -> None:
-    """Wait until all are acknowledged.
-
-    Args:
-        records: What was sent.
-        sent: What `queued` has answered.
+    """Wait for all acknowledgements.
 
     Raises:
-        Exception: What the client raises for the first that is not, with a note that names its topic.
+        Exception: The client's error for the first failure, with a note that names its topic.
     """
     for record, each in zip(records, sent, strict=True):
         try:
@@ -180,21 +168,20 @@ async def acknowledged(records: Iterable[Send], sent: Iterable[asyncio.Future[ob
 
 
 def _note(error: Exception, record: Send) -> None:
-    """Note where this was to be sent; the client's error says nothing of it."""
     note = f"sending to {record.topic}"
-    if note not in getattr(error, "__notes__", ()):  # all of a request may have one in common
+    if note not in getattr(error, "__notes__", ()):  # the records of a request may share it
         error.add_note(note)
 
 
 def _seen(sent: asyncio.Future[object]) -> None:
-    """Whoever waited for it may be gone."""
+    """Mark the exception as retrieved: the waiter may be gone."""
     if not sent.cancelled():
         sent.exception()
 
 
 @final
 class Failed(NamedTuple):
-    """What became of the attempts at a record: how many there were, and what the last one raised."""
+    """The number of attempts at a record, and the last error."""
 
     attempts: int = 0
     error: str | None = None
@@ -202,12 +189,6 @@ class Failed(NamedTuple):
 
 
 def failed_by(error: BaseException, attempts: int) -> Failed:
-    """The failure of a record at which this was raised.
-
-    Args:
-        error: What was raised.
-        attempts: How often its handler was tried.
-    """
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     try:
@@ -218,24 +199,12 @@ def failed_by(error: BaseException, attempts: int) -> Failed:
 
 @final
 class DeadLetters:
-    """Writes dead letters.
-
-    Args:
-        outbox: What sends them.
-        pattern: Where to.
-        group: Whose they are.
-    """
+    """Writes dead letters."""
 
     def __init__(self, outbox: Outbox[Sequence[Send]], pattern: str, group: str) -> None:
         self._outbox, self._pattern, self._group = outbox, pattern, group
 
     def letter(self, record: Record, failed: Failed) -> Send:
-        """The dead letter of a record.
-
-        Args:
-            record: What could not be handled.
-            failed: What became of the attempts at it.
-        """
         why = GivenUp(
             group=self._group, attempts=failed.attempts, error=failed.error, message=failed.message,
             at=Instant(round(time() * SECOND), WALL),
@@ -243,12 +212,7 @@ class DeadLetters:
         return dead_record(record, why, letter_topic(self._pattern, record.topic))
 
     async def write(self, record: Record, failed: Failed) -> None:
-        """Write it, again and again until it is written.
-
-        Args:
-            record: What could not be handled.
-            failed: What became of the attempts at it.
-        """
+        """Retries until the letter is written."""
         placed = {
             "topic": record.topic,
             "partition": record.partition,
@@ -278,9 +242,8 @@ class DeadLetters:
             await asyncio.sleep(then.delay / SECOND)
 
     async def _attempted(self, letter: Send) -> Exception | None:
-        """What an attempt to write it has raised, if anything."""
         try:
             await self._outbox.deliver((letter,))
-        except Exception as error:  # noqa: BLE001  whatever it is, the record is not done
+        except Exception as error:  # noqa: BLE001  the record is not done
             return error
         return None

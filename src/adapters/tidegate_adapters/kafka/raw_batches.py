@@ -1,10 +1,12 @@
-"""Batches of records with names of headers that are not UTF-8, which Kafka allows and aiokafka neither decodes nor encodes.
+"""Record batches with header names that are not UTF-8, which Kafka allows and aiokafka can neither
+decode nor encode.
 
-A byte of a name that is not UTF-8 is a lone surrogate here, as Python's `surrogateescape` has it, so no name is lost, and none
-is taken for another. Aiokafka's own code in pure Python reads and writes them, with bytes that decode leniently and names that
-encode as they were.
+Such a byte becomes a lone surrogate (`surrogateescape`), so names are neither lost nor confused.
+aiokafka's pure Python code reads and writes the batches, with bytes that decode leniently and names
+that encode back.
 
-This knows private parts of aiokafka; `tests/integration/test_kafka_poison.py` holds them to a broker.
+This module uses private parts of aiokafka; `tests/integration/test_kafka_poison.py` tests them
+against a broker.
 """
 
 from __future__ import annotations
@@ -18,21 +20,16 @@ from aiokafka.record.legacy_records import LegacyRecordBatch
 from tidegate.model.records import Send
 
 _LENGTH, _MAGIC, _OVERHEAD = slice(8, 12), 16, 12
-"""Where a batch of records says how long it is, and of which format; and how much stands before what it counts."""
+"""The fields of a batch's length and format version, and the size of the bytes before the counted
+ones.
+"""
 _HEADERS_SINCE: Final = 2
-"""The format that has headers."""
 _BATCH_SIZE: Final = 16_384
 _PLAIN: Final = 0
-"""Not compressed."""
 
 
 def batch_of(record: Send, *, is_transactional: bool = False) -> Any:
-    """A batch for aiokafka's producer with this record, and its names of headers as they were.
-
-    Args:
-        record: What is to be sent.
-        is_transactional: Whether the producer has a transactional id.
-    """
+    """Keeps the bytes of header names."""
     batch = _Batch(_BATCH_SIZE, is_transactional=is_transactional)
     headers = [(_Name(name), value) for name, value in record.headers]
     batch.append(timestamp=None, key=record.key, value=record.value, headers=headers)
@@ -41,21 +38,15 @@ def batch_of(record: Send, *, is_transactional: bool = False) -> Any:
 
 @final
 class RawBatches:
-    """What a broker has answered to a fetch, batch by batch, in the place of aiokafka's `MemoryRecords`.
-
-    Args:
-        answered: Batches; the last one may be cut off.
-    """
+    """A fetch response, whose last batch may be incomplete; replaces aiokafka's `MemoryRecords`."""
 
     def __init__(self, answered: bytes) -> None:
         self._rest = answered
 
     def has_next(self) -> bool:
-        """Whether there is another one, and all of it."""
         return self._size <= len(self._rest)
 
     def next_batch(self) -> Any:
-        """The next one, whose records can be iterated."""
         batch, self._rest = self._rest[: self._size], self._rest[self._size :]
         magic = batch[_MAGIC]
         return _LenientBatch(batch) if magic >= _HEADERS_SINCE else LegacyRecordBatch(batch, magic)
@@ -66,9 +57,7 @@ class RawBatches:
 
 
 @final
-class _LenientBatch(_DefaultRecordBatchPy):  # type: ignore[misc]  # it has no types
-    """A batch whose bytes decode leniently."""
-
+class _LenientBatch(_DefaultRecordBatchPy):  # type: ignore[misc]  # untyped
     _buffer: bytearray
 
     def __iter__(self) -> Self:
@@ -78,8 +67,6 @@ class _LenientBatch(_DefaultRecordBatchPy):  # type: ignore[misc]  # it has no t
 
 
 class _LenientBytes(bytearray):
-    """Bytes whose slices decode anything."""
-
     def __getitem__(self, at: Any) -> Any:
         found = super().__getitem__(at)
         return found if isinstance(found, int) else _LenientBytes(found)
@@ -89,7 +76,7 @@ class _LenientBytes(bytearray):
 
 
 class _Name(str):
-    """The name of a header, which encodes as the bytes that it had."""
+    """A header name that encodes to its original bytes."""
 
     __slots__ = ()
 
@@ -98,8 +85,8 @@ class _Name(str):
 
 
 @final
-class _Batch(BatchBuilder):  # type: ignore[misc]  # likewise
-    """One that is made in pure Python, which asks a name for its bytes."""
+class _Batch(BatchBuilder):  # type: ignore[misc]  # as above
+    """Built in pure Python, which calls `encode` on the name."""
 
     def __init__(self, size: int, *, is_transactional: bool) -> None:
         super().__init__(size, _PLAIN)

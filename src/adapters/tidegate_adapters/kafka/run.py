@@ -1,4 +1,6 @@
-"""`tidegate worker run`: a worker on a broker until a signal ends it, or on an embedded log until nothing is left."""
+"""`tidegate worker run`: runs a worker on a broker until a signal, or on an embedded log until its
+end.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,6 @@ from tidegate_adapters.shell.application import Answer, Life
 
 
 def life(worker: Worker, *, embedded: Path | None = None) -> Life[None] | Life[Outcome]:
-    """How a worker runs.
-
-    Args:
-        worker: The worker.
-        embedded: A file of records, in the place of a broker.
-    """
     rules, ends = worker.settings.rules, "drain and leave"
     if embedded is None:
         return Life(worker.run, worker.stop, rules.total, ends, rules.leave)
@@ -26,7 +22,6 @@ def life(worker: Worker, *, embedded: Path | None = None) -> Life[None] | Life[O
 
 
 def _answer(outcome: Outcome) -> Answer:
-    """What became of the records of an embedded log."""
     sent = sorted(Counter(each.topic for each in outcome.sent).items())
     positions, ends = sorted(outcome.positions.items()), outcome.ends
     return Answer(

@@ -1,7 +1,7 @@
-"""What a Kafka worker is told that is not code: topics, broker, group, rules, and options of its client.
+"""The settings of a Kafka worker: topics, brokers, group, rules and client options.
 
-User code (handler, hooks, callbacks) stays with the `Worker`; these can be changed from outside of the program, by a file,
-the environment or arguments (`tidegate_adapters.shell.configuration`). No driver is needed to read or to show them.
+User code (handlers and callbacks) stays with the `Worker`. A file, the environment or arguments can
+change settings (`tidegate_adapters.shell.configuration`). Reading them needs no driver.
 """
 
 from __future__ import annotations
@@ -35,15 +35,13 @@ _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 def letter_topic(pattern: str, topic: str) -> str:
-    """The dead-letter topic of a topic: `{topic}` in the pattern stands for its name."""
     return pattern.replace(TOPIC, topic)
 
 
 class ClientOptions(TypedDict, total=False):
-    """Options of aiokafka's consumer, by its names, as far as they can be written down; times are milliseconds.
+    """Options of aiokafka's consumer that a file can hold; times are milliseconds.
 
-    `ssl_cafile`, `ssl_certfile`, `ssl_keyfile` and `ssl_password` make an `ssl_context`; without them, and with a
-    `security_protocol` that has TLS, the authorities of the system are trusted.
+    The `ssl_` options make an `ssl_context`; without them the system's authorities are trusted.
     """
 
     client_id: str
@@ -82,13 +80,13 @@ class ClientOptions(TypedDict, total=False):
 CONCURRENCY: Final = ConsumerRules().executors
 LEAVE: Final = timedelta(microseconds=worker.LEAVE)
 STALLED_AFTER: Final = timedelta(minutes=5)
-"""As long as a client of Kafka may leave off polling (`max.poll.interval.ms`)."""
+"""The default of Kafka's `max.poll.interval.ms`."""
 GRACE: Final = timedelta(seconds=30)
-"""As in Kubernetes (`terminationGracePeriodSeconds`)."""
+"""The default of Kubernetes (`terminationGracePeriodSeconds`)."""
 
 
 def _with_executors(rules: ConsumerRules, executors: int) -> ConsumerRules:
-    """The rules with so many executors; thresholds that follow from them go on to do so."""
+    """Thresholds derived from the old concurrency follow it."""
     if rules.executors == executors:
         return rules
     follows = rules.thresholds == for_executors(rules.executors)
@@ -106,8 +104,8 @@ _OUTBOX: Final = OutboxRules(
         dead_lettering=None,
     ),
 )
-"""What is not answered is sent again, however long that takes, as the position waits for it; what is refused is handed back, for
-it is a failure of the record.
+"""An unanswered send is retried without end, because the position waits for it; a refused one fails
+its record.
 """
 _NOWHERE: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
 
@@ -117,7 +115,6 @@ _PORT_MAX: Final = 65_535
 
 
 def _check_topic(topic: str) -> None:
-    """Raise Misuse unless a broker may have such a topic, or it is a pattern."""
     is_legal = re.fullmatch(r"[a-zA-Z0-9._-]+", topic) is not None and len(topic) <= _TOPIC_MAX
     if not is_pattern(topic) and (not is_legal or topic in {".", ".."}):
         raise Misuse(
@@ -130,11 +127,10 @@ def _check_topic(topic: str) -> None:
 _ADDRESS: Final = re.compile(
     r"(?:\[[^]]+\]|[^:\s]+)(?::(?P<port>[0-9]{1,5}))?|[0-9a-fA-F]*:[0-9a-fA-F]*:[0-9a-fA-F:.]*"
 )
-"""A host, with or without a port; an IPv6 address has one only in brackets."""
+"""An IPv6 address has a port only behind brackets."""
 
 
 def _check_addresses(bootstrap: str) -> None:
-    """Raise Misuse unless each can be the address of a broker."""
     for address in map(str.strip, bootstrap.split(",")):
         found = _ADDRESS.fullmatch(address)
         if found is None or not 1 <= int(found["port"] or 1) <= _PORT_MAX:
@@ -146,37 +142,42 @@ def _check_addresses(bootstrap: str) -> None:
 @final
 @attrs.frozen
 class WorkerSettings:
-    """What a worker is told: each of these is an argument of `Worker`, too, and documented here.
+    """The settings of a worker, each of which is also an argument of `Worker`.
 
-    Invariants: topics, each with a name; an address without a user; a group; 1 ms <= timeout; 0 < stalled_after, grace; 0 <= leave; 1 <= concurrency, observer_failures_max; a start in
-    time has a time zone, and is not before 1970; offsets to start at are not negative; 0 <= metrics_port < 65536; metrics_host is not empty; dead letters
-    go to a topic that the worker does not consume.
+    Invariants: topics are not empty and each has a name; the address has no user; 1 ms <= timeout;
+    0 < stalled_after, grace; 0 <= leave; 1 <= concurrency, observer_failures_max; start_time has a
+      time zone and is not
+    before 1970; start_offsets are not negative; 0 <= metrics_port < 65536; metrics_host is not
+    empty; the worker does not consume its dead-letter topic.
 
     Attributes:
-        topics: What to consume: names, and patterns that begin with `^`.
+        topics: Names of topics, and patterns that begin with `^`.
         bootstrap: `host:port`, several separated by commas.
         group: The consumer group.
-        consumer: What a consumer does; how many executors it has, `concurrency` says.
-        options: More options of the client; never shown, for a password may be among them.
+        consumer: The rules of the consumer; `concurrency` sets its executors.
+        options: More options of the client; never shown, because they may include a password.
         concurrency: How many handlers run at a time in this process.
-        timeout: How long an async handler may take until it is cancelled and has failed; None for any time.
-        undecodable: What becomes of a record that `decode` raises at, or that has a header whose name is not UTF-8.
-        start_time: Where a partition begins that the group has committed nothing for: at the first record that is not older.
-            Without it the option `auto_offset_reset` says: "earliest" (here the default), "latest" or "none", an error. A group
-            that has committed a position goes on at the first record that is left from there on.
+        timeout: An async handler that takes longer is cancelled and fails; None for no limit.
+        undecodable: The policy for a record that `decode` rejects, or with a header name that is
+            not UTF-8.
+        start_time: A partition without a committed position starts at the first record that is not
+            older. Without it the option `auto_offset_reset` decides: "earliest" (here the default),
+            "latest" or "none", an error. A group with a committed position resumes at the first
+            remaining record from there on.
         start_offsets: The same, at an offset, for some partitions.
-        dead_letter: The topic of dead letters, in which `{topic}` stands for that of the record; None for none. What is
-            written there, `tidegate.sinks.dead_records` says.
-        stalled_after: How long a partition may stand though something of it is undone, until the worker is not healthy.
-        metrics_port: Where `/metrics` and `/health` are answered while it runs; 0 for any port that is free, None for nowhere.
-        metrics_host: The address to listen on there, loopback by default; nobody is asked who they are.
-        leave: How long the group may take to answer to the leaving, once all is drained.
-        grace: How long whoever stops the worker waits until it is killed, as in Kubernetes by default; a drain and the leaving
-            are to take less.
-        exactly_once: What handlers answer with, and dead letters, go into one transaction of Kafka's with the position that
-            covers their record: a reader with `read_committed` sees the answers of each record once, whatever fails. All
-            members of the group are to have it (`tidegate.consumer.transactions`).
-        observer_failures_max: After so many failures in a row an observer or a recording is not called again; None for never.
+        dead_letter: The dead-letter topic, in which `{topic}` stands for the record's; None for
+            none. See `tidegate.sinks.dead_records` for the content.
+        stalled_after: A partition with unfinished work and no progress for so long makes the worker
+            unhealthy.
+        metrics_port: The port of `/metrics` and `/health`; 0 for any free port, None for no server.
+        metrics_host: The address to listen on, loopback by default; there is no authentication.
+        leave: How long leaving the group may take after the drain.
+        grace: Time from the stop until the process is killed; a drain and leaving must take less.
+        exactly_once: Handlers' replies and dead letters go into one Kafka transaction with the
+            position that covers their record: a `read_committed` reader sees the replies of each
+            record once. All members of the group must set it (`tidegate.consumer.transactions`).
+        observer_failures_max: An observer or recording with so many consecutive failures is not
+            called again; None for never.
     """
 
     topics: tuple[str, ...]
@@ -255,17 +256,15 @@ class WorkerSettings:
 
     @property
     def pattern(self) -> str:
-        """A regular expression of the names of what is consumed: patterns match no topic of the worker's own dead letters."""
+        """A regular expression for the consumed topics, without the worker's own dead letters."""
         return pattern_of(self.topics, self.dead_letter)
 
     @property
     def rules(self) -> WorkerRules:
-        """What the worker does."""
         return WorkerRules(self.consumer, duration(self.leave))
 
     @property
     def outbox(self) -> OutboxRules:
-        """How what handlers answer with is delivered."""
         return attrs.evolve(_OUTBOX, most=self.concurrency)
 
     def _check_times(self) -> None:

@@ -1,14 +1,15 @@
-"""Where partitions begin: where their group has committed, else where the settings say.
+"""Finds where partitions start: at the group's committed position, or else as the settings say.
 
-What the settings say is found anew by each owner: at the end of the log, say, which has moved on meanwhile. So a beginning that
-was found so comes without metadata, and is committed before anything is taken (P16 of `tidegate.consumer.partition`). So does the
-first record that is left where what the group has committed was removed.
+Each owner may find another place by the settings, for example a log end that has moved. So such a
+start has no metadata, and the worker commits it BEFORE it takes records (P16 of
+`tidegate.consumer.partition`). The same holds for the first remaining record, if the committed one
+was removed.
 
-Whether what is committed holds is `tidegate.consumer.beginning`'s to say. The range of the log is asked for once the position is
-known, and not beside it: what is committed meanwhile may be beyond an older end.
+`tidegate.consumer.beginning` decides whether a committed position is valid. The log range is read
+AFTER the position, which could otherwise be beyond an older end.
 
-What is asked for in one turn of the event loop is one question, however many partitions were assigned, and so are the ranges of
-their logs. Where it fails, each is asked for by itself: the topic of one may have gone, and the client does not say which.
+Questions of one event loop turn share a request. If it fails, each partition gets its own: one
+topic may be gone, and the client does not say which.
 """
 
 from __future__ import annotations
@@ -29,26 +30,16 @@ from tidegate_adapters.kafka.settings import WorkerSettings
 from tidegate_adapters.kafka.stats import Tallies
 
 Beginning: TypeAlias = tuple[int, str | None]
-"""A position, and what was committed along with it; None where nothing was, and another owner may find another one."""
+"""A position and its metadata; None if it is uncommitted, so another owner may find another one."""
 _Found: TypeAlias = tuple[Committed | None, LogRange | None]
-"""What is committed, and the range of the log, unless that is still to be asked for."""
 _Answer: TypeAlias = "asyncio.Future[_Found | BaseException]"
 _AT_ONCE_S: Final = 1.0
-"""For how long the ranges of many logs are asked for together: the client waits for one that has no leader, and so do the others."""
+"""A shared range request also waits for partitions without a leader."""
 
 
 @final
 class Beginnings:
-    """Those of one member.
-
-    Args:
-        client: Whom to ask.
-        settings: What the worker was told.
-        tallies: Where it is counted how many offsets were removed that the group has not handled, if anywhere.
-
-    Attributes:
-        logs: The ranges of the logs of partitions, when they were asked for last.
-    """
+    """The start positions of one member."""
 
     def __init__(self, client: Client, settings: WorkerSettings, tallies: Tallies | None = None) -> None:
         self._client, self._settings, self._tallies = client, settings, tallies
@@ -56,15 +47,14 @@ class Beginnings:
         self._waiting: dict[TopicPartition, _Answer] = {}
         self.logs: dict[TopicPartition, LogRange] = {}
         self._firsts: dict[tuple[TopicPartition, Committed | None], Beginning] = {}
-        """Where partitions began that the group had committed nothing for, or this, which is not in the log."""
+        """Starts without a committed position, or with this one, which is not in the log."""
         self._cuts: dict[TopicPartition, Cut] = {}
-        """Logs that have lost their ends since they were assigned."""
+        """Logs that have lost their ends since the assignment."""
         self._when_cut: dict[TopicPartition, Committed | None] = {}
-        """What was committed for those at the first question after that."""
+        """Their committed position at the first question after the loss."""
         self._question: asyncio.Task[None] | None = None
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """The group has assigned these."""
         for partition in partitions:
             self._forget_cut(partition)
 
@@ -73,34 +63,24 @@ class Beginnings:
         self._when_cut.pop(partition, None)
 
     async def cut(self, partition: TopicPartition, log: LogRange) -> Cut:
-        """The log of one that is assigned has lost its end; its member goes on where the settings say.
-
-        Raises:
-            errors.KafkaError: Nobody says where that is.
-            TidegateError: They say nowhere.
-        """
+        """Resume as the settings say, after the log has lost its end; raises as `at`."""
         found = Cut(await self._reset(partition, log, "its log has lost its end"), log.end)
         self._forget_cut(partition)
         self._cuts[partition] = found
         return found
 
     async def at(self, partition: TopicPartition) -> Beginning:
-        """Where the partition begins.
+        """Where the partition starts.
 
         Raises:
-            errors.KafkaError: Nobody says so.
-            TidegateError: The settings say nowhere.
+            errors.KafkaError: The place is unknown.
+            TidegateError: `auto_offset_reset` is "none".
         """
         committed = await self._committed(partition)
         return await self._begun(partition, committed, self._begins(partition, committed))
 
     async def known(self, partition: TopicPartition) -> Beginning:
-        """The same, which stays so until something is committed.
-
-        Raises:
-            errors.KafkaError: Nobody says so.
-            TidegateError: The settings say nowhere.
-        """
+        """As `at`, but stable until the next commit."""
         committed = await self._committed(partition)
         found, this = self._begins(partition, committed), (partition, committed)
         if found not in (Begins.AS_TOLD, Begins.AT_THE_START):
@@ -110,7 +90,7 @@ class Beginnings:
         return self._firsts[this]
 
     def _begins(self, partition: TopicPartition, committed: Committed | None) -> Begins:
-        """By the table; what is committed after the log has lost its end is of the log that is there now."""
+        """A position committed after the log lost its end belongs to the current log."""
         if partition in self._cuts and self._when_cut.setdefault(partition, committed) != committed:
             self._forget_cut(partition)
         return begins(None if committed is None else committed[0], self.logs[partition], self._cuts.get(partition))
@@ -126,7 +106,6 @@ class Beginnings:
                 return self._held(partition, committed, found)
 
     def _held(self, partition: TopicPartition, committed: Committed, found: Begins) -> Beginning:
-        """Where it begins by what is committed."""
         if found is not Begins.AT_THE_START:
             return committed if found is Begins.AS_COMMITTED else (committed[0], "")
         log = self.logs[partition]
@@ -134,7 +113,6 @@ class Beginnings:
         return log.start, None
 
     def removed(self, partition: TopicPartition, position: int, log: LogRange) -> None:
-        """Log and count that offsets were removed that the group has not handled."""
         what = "%s offsets of %s were removed before group %s read them: its position was @%s, and it goes on @%s, the first that is left"
         group, where = self._settings.group, placed(partition, log.start)
         say(logging.ERROR, what, log.removed(position), partition, group, position, log.start, extra=where)
@@ -142,12 +120,11 @@ class Beginnings:
             self._tallies.removed[partition] += log.removed(position)
 
     async def _committed(self, partition: TopicPartition) -> Committed | None:
-        """What is committed; from then on the range of the log is known, too."""
         answer = self._waiting.get(partition)
         if answer is None:
             answer = self._waiting[partition] = self._loop.create_future()
             if self._question is None or self._question.done():
-                self._question = self._loop.create_task(self._ask())  # it may begin at once, and take what waits
+                self._question = self._loop.create_task(self._ask())  # it may start at once
         found = await asyncio.shield(answer)
         if isinstance(found, BaseException):
             raise found
@@ -156,21 +133,14 @@ class Beginnings:
         return committed
 
     async def log(self, partition: TopicPartition) -> LogRange:
-        """The range of its log.
-
-        Raises:
-            errors.KafkaError: Nobody says so.
-        """
         return (await ports.log_ranges(self._client, (partition,)))[partition]
 
     async def close(self) -> None:
-        """Ask nothing more."""
         if self._question is not None:
             self._question.cancel()
             await asyncio.gather(self._question, return_exceptions=True)
 
     async def _ask(self) -> None:
-        """Ask for all that wait, and for those that have come meanwhile."""
         while self._waiting:
             asked, self._waiting = self._waiting, {}
             if not await self._is_answered(asked, is_last=len(asked) == 1):
@@ -178,7 +148,6 @@ class Beginnings:
                     await self._is_answered({partition: answer}, is_last=True)
 
     async def _is_answered(self, asked: Mapping[TopicPartition, _Answer], *, is_last: bool) -> bool:
-        """Ask for these; tell whether they are answered, for which an error will do if it is the last time."""
         found: Mapping[TopicPartition, _Found] | BaseException
         try:
             committed = await ports.committed(self._client, tuple(asked))
@@ -194,7 +163,6 @@ class Beginnings:
         return True
 
     async def _ranges(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, LogRange]:
-        """Of the logs of several partitions, where they are told at once."""
         if len(partitions) > 1:
             with suppress(ports.KAFKA_ERROR, TimeoutError):
                 async with asyncio.timeout(_AT_ONCE_S):
@@ -202,13 +170,12 @@ class Beginnings:
         return {}
 
     async def _told(self, partition: TopicPartition, beyond: Committed | None) -> Beginning:
-        """Where the settings say, where nothing is committed, or what is beyond the end."""
         log, position = self.logs[partition], self._settings.start_offsets.get(partition)
         if position is None and self._settings.start_time is not None:
             position = await ports.offset_at(self._client, partition, self._settings.start_time)
         if position is None and beyond is None:
             position = await self._reset(partition, log, "the group has committed nothing for it")
-            is_first = self._settings.options.get("auto_offset_reset") != "latest"  # the next owner finds that, too
+            is_first = self._settings.options.get("auto_offset_reset") != "latest"  # stable for the next owner
             return position, "" if is_first else None
         if position is None and beyond is not None:
             why = f"the group has committed @{beyond[0]}, and its log ends @{log.end}"
@@ -227,12 +194,6 @@ class Beginnings:
         return position, None
 
     async def _reset(self, partition: TopicPartition, log: LogRange, why: str) -> int:
-        """Where `auto_offset_reset` says.
-
-        Raises:
-            errors.KafkaError: Nobody says where that is.
-            TidegateError: It says nowhere.
-        """
         match self._settings.options.get("auto_offset_reset"):
             case "latest":
                 return await ports.end(self._client, partition)

@@ -1,27 +1,28 @@
-"""Does another member have the name of this one?
+"""Detects that another member has taken this one's name.
 
-Members may have names that outlive their processes (`group_instance_id`; KIP-345). Who joins a group under a name that another
-member has takes its place and all that it owned; the group does not rebalance. Whoever names itself in a heartbeat or a commit
-is then told so (FENCED_INSTANCE_ID, 82), which ends the Java client.
+A name (`group_instance_id`; KIP-345) may outlive its process. A process that joins under it takes
+over the old member's partitions, without a rebalance. The broker answers FENCED_INSTANCE_ID (82) to
+the old member's named heartbeats and commits, which ends the Java client.
 
-aiokafka 0.14 names itself when it joins and when it syncs, and in nothing else: it speaks the first two versions of Heartbeat, and
-of OffsetCommit those before the seventh, which have no place for a name. So the older one is told UNKNOWN_MEMBER_ID, as if its
-session had ended, joins again, and takes the name back; and so on, for ever. Where a join or a sync is refused with code 82,
-which it has no class for, it raises `KafkaError("UnknownError()")`.
+aiokafka 0.14 sends the name only in joins and syncs: its versions of Heartbeat and OffsetCommit
+have no field for it. So the old member gets UNKNOWN_MEMBER_ID, rejoins and takes the name back, for
+ever. For code 82 it has no class, and raises `KafkaError("UnknownError()")`.
 
-So whoever was put out asks here before it joins again, by a heartbeat of the third version as the member that it was:
+So a removed member sends a heartbeat of version 3, under its old identity, BEFORE it rejoins:
 
-    FENCED_INSTANCE_ID     another has the name
-    UNKNOWN_MEMBER_ID      nobody has it: its session was over
-    NONE, and others       it is a member, or nobody can tell: it may go on
+    FENCED_INSTANCE_ID     another member has the name
+    UNKNOWN_MEMBER_ID      no member has it: the session expired
+    NONE, and others       it is a member, or the broker cannot tell: it may continue
 
-Nor does whoever was refused so join again: after an error that it has raised, aiokafka sends the next JoinGroup at once, while
-the worker still asks what was wrong.
+A refused member does not rejoin either: after an error aiokafka sends the next JoinGroup at once,
+before this question has an answer.
 
-Known not to work
-    A join that was given up by its own client and arrives late takes the name from the next one, which then is fenced.
-    Between that answer and the join another may come: then that one is the older, and is fenced.
-    A broker that does not say so in time is asked no more; should the other have come, it is the one that is fenced.
+Known not to work:
+
+    A late join of a client that gave up takes the name from the next member, which is then fenced.
+    Another member may join between that reply and the join: it is then the older one, and is
+        fenced.
+    If the broker does not answer in time, the member rejoins and fences a new owner of the name.
 """
 
 from __future__ import annotations
@@ -45,22 +46,15 @@ from tidegate_adapters.kafka.settings import WorkerSettings
 FENCED_INSTANCE_ID: Final = 82
 _HEARTBEAT: Final = 12
 _NOT_NOW: Final = frozenset({14, 15, 16})
-"""The group is being loaded, nobody coordinates it, or another broker does."""
+"""The group is loading, has no coordinator, or has another one."""
 _PATIENCE_S: Final = 5.0
-"""How long it is asked, again and again: as long as it takes until a coordinator that has gone is found again."""
+"""Enough time to find a new coordinator."""
 _AGAIN_S: Final = 0.1
 
 
 @final
 class Seat(NamedTuple):
-    """As whom a group knows a member that has a name.
-
-    Attributes:
-        group: The group.
-        name: Its `group_instance_id`.
-        generation: Of which it is a member.
-        member_id: What the group calls it.
-    """
+    """The identity of a static member in its group."""
 
     group: str
     name: str
@@ -68,7 +62,7 @@ class Seat(NamedTuple):
     member_id: str
 
 
-class _Answer(Response):  # type: ignore[misc]  # it has no types
+class _Answer(Response):  # type: ignore[misc]  # untyped
     API_KEY, API_VERSION, SCHEMA = _HEARTBEAT, 3, HeartbeatResponse_v1.SCHEMA
 
 
@@ -84,7 +78,7 @@ class _Struct(RequestStruct):  # type: ignore[misc]
 
 @final
 class NamedHeartbeat(Request[_Struct]):  # type: ignore[misc]
-    """A heartbeat of a member that says its name."""
+    """A heartbeat with the member's name."""
 
     API_KEY = _HEARTBEAT
 
@@ -98,16 +92,7 @@ class NamedHeartbeat(Request[_Struct]):  # type: ignore[misc]
 
 @final
 class OwnName:
-    """The name of one member, if it has one: as whom the group knows it, and whether another member has taken the name.
-
-    Args:
-        client: It is a member of the group.
-        settings: What the worker was told.
-        life: Of the member.
-
-    Attributes:
-        is_asking: Held while the group is asked: the client must not be stopped meanwhile.
-    """
+    """The name of one member, if it has one; the client must not stop while `is_asking` is held."""
 
     def __init__(self, client: Client, settings: WorkerSettings, life: Lifecycle) -> None:
         self._client, self._settings, self._life = client, settings, life
@@ -115,15 +100,15 @@ class OwnName:
         self.is_asking = asyncio.Lock()
 
     def remember(self) -> None:
-        """Keep as whom the group knows the member now."""
         self._last = self.seat()
 
     def seat(self) -> Seat | None:
-        """As whom the group knows the member now."""
         return seat_of(self._client, self._settings.group, self._settings.options.get("group_instance_id"))
 
     async def is_taken(self, seat: Seat | None = None) -> bool:
-        """Whether another member has the name, by default that of the last assignment; if so, this member ends with an error."""
+        """Whether another member has the name of the seat or of the last assignment; if so, end
+        this member.
+        """
         seat = seat or self._last
         if seat is None:
             return False
@@ -132,7 +117,7 @@ class OwnName:
                 return False
             error = fenced(seat.name, seat.group, self._settings.topics)
             say(logging.ERROR, "%s; all is left to it", error.what)
-            if not self._life.is_called_off:  # a member that was asked to stop ends as it was asked to
+            if not self._life.is_called_off:  # a requested stop has priority
                 self._life.error = self._life.error or error
                 self._life.is_called_off = True
             self._life.tell(NameTaken())
@@ -140,13 +125,6 @@ class OwnName:
 
 
 def seat_of(consumer: Client, group: str, name: object) -> Seat | None:
-    """As whom the group knows a client now; None where it has no name, or does not say.
-
-    Args:
-        consumer: It.
-        group: Its group.
-        name: Its `group_instance_id`, if it has one.
-    """
     generation, member_id = ports.generation_of(consumer), ports.member_id_of(consumer)
     if not isinstance(name, str) or generation is None or member_id is None:
         return None
@@ -154,12 +132,7 @@ def seat_of(consumer: Client, group: str, name: object) -> Seat | None:
 
 
 async def is_taken(consumer: Client, seat: Seat) -> bool:
-    """Whether another member has that name by now; False where nobody says so in time.
-
-    Args:
-        consumer: Whose connection is used.
-        seat: As whom the group knew it last.
-    """
+    """Whether another member has the name; False without a reply in time."""
     with suppress(TimeoutError):
         async with asyncio.timeout(_PATIENCE_S):
             while True:

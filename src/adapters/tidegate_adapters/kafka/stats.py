@@ -1,9 +1,7 @@
-"""What a worker shows of itself: what it is like now, and what has happened since it began, as plain numbers.
+"""A worker's statistics: a snapshot, and counters since the start.
 
-Those are kept by the batch, so that a record costs next to nothing.
-
-Whoever shows them (`tidegate_adapters.kafka.metrics`) reads them from a thread of its own; each is replaced at once, so a reader
-sees a number or the one before.
+Counters are kept per batch, so they cost little per record. Other threads read them; each number is
+replaced atomically.
 """
 
 from __future__ import annotations
@@ -34,21 +32,12 @@ from tidegate_adapters.sinks.port import SinkStatus
 OUTCOMES: Final[Mapping[type[object], str]] = {
     Committed: "committed", CommitRefused: "refused", MetadataRefused: "metadata_refused", CommitUnknown: "unknown",
 }  # fmt: skip
-"""What became of a commit, by the event that tells."""
 
 
 @final
 class Glance(NamedTuple):
-    """What a worker is like now.
-
-    Attributes:
-        state: Its partitions.
-        seen: The same as it looks from without.
-        ages_s: How long ago the oldest record came that is not done, in seconds, where there is one.
-        ends: Where the logs end, as far as that is known.
-        observer_failures: How often observers and recordings have raised.
-        read: Up to where the logs were read, as far as that is known.
-        sinks: Where what handlers answer with is delivered.
+    """A snapshot of a worker; `ages_s` are the seconds since the arrival of the oldest unfinished
+    record.
     """
 
     state: ConsumerState
@@ -62,15 +51,7 @@ class Glance(NamedTuple):
 
 @final
 class Tallies:
-    """Counts of a worker.
-
-    Attributes:
-        handled: What handlers have come to.
-        retried: Attempts that are made again after a failure.
-        dead_letters: Records that have failed for good, and that were answered for.
-        commits: By outcome.
-        removed: Offsets that were removed from logs before the group read them.
-    """
+    """Counters of a worker; `dead_letters` includes skipped records."""
 
     def __init__(self) -> None:
         self.handled: defaultdict[TopicPartition, Handled] = defaultdict(Handled)
@@ -80,7 +61,6 @@ class Tallies:
         self.removed: defaultdict[TopicPartition, int] = defaultdict(int)
 
     def follow(self, event: ShutdownEvent, _: object, commands: Sequence[ShutdownCommand]) -> None:
-        """Count what a step of the worker tells: for its runtime, as an observer."""
         for each in event.events if type(event) is Batch else (event,):
             match each:
                 case Committed() | CommitRefused() | MetadataRefused() | CommitUnknown():

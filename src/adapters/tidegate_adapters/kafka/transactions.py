@@ -1,15 +1,18 @@
-"""Answers and positions in transactions of Kafka's, for a member: what `tidegate.consumer.transactions` asks for, on its client.
+"""Commits handlers' replies and positions in Kafka transactions: runs the effects of
+`tidegate.consumer.transactions`.
 
-    effect              what is done
-    Fence               a producer is made under the partition's transactional id, which fences whoever had it
-    ReadPosition        the group's committed position is asked for
+    effect              execution
+    Fence               make a producer under the partition's transactional id, which fences the
+                        former owner
+    ReadPosition        read the group's committed position
     BeginTransaction    the producer begins one
-    SendAnswers         what the handlers of these records have answered with is sent, and acknowledged
-    SendPosition        the position is sent, for the group
+    SendAnswers         send the replies for these records, and wait for acknowledgements
+    SendPosition        send the position, for the group
     CommitTransaction   the producer commits
 
-When a partition hears of a transaction, so that it may ask for the next one, `tidegate.consumer.commit_pacing` says. An answer is kept until a transaction with it is committed, or its partition has another life. Where the client's generation
-is not that of the assignment any more, nothing is begun, and nobody is fenced: the broker's fence is for what is not known here.
+`tidegate.consumer.commit_pacing` decides when a partition may begin the next one. A reply is kept
+until its transaction commits, or its generation ends. Once the client's generation has changed, no
+transaction begins and no producer is fenced; the broker's fence covers changes unknown here.
 """
 
 from __future__ import annotations
@@ -47,14 +50,13 @@ from tidegate_adapters.kafka.start_positions import Beginning
 from tidegate_adapters.runtime.driver import run_async
 
 _LASTS_S: Final = 120.0
-"""The longest that a step takes: three times the client's own limit, for its sender may end without a word."""
+"""Three times the client's own timeout, because its sender may end silently."""
 _GAP: Final[Duration] = SECOND // 10
-"""How long a partition waits from one transaction to the next."""
 _LOOP: Final = ClockName("loop")
 
 
 class _Life(NamedTuple):
-    """A partition while it is one's own: which assignment, what is known, and the answers that wait, by their records."""
+    """An owned partition: its generation, its tenure, and the waiting replies by offset."""
 
     generation: int
     tenure: Tenure
@@ -63,14 +65,7 @@ class _Life(NamedTuple):
 
 @final
 class Transactions:
-    """Those of one member.
-
-    Args:
-        make: Makes the producer of a partition.
-        group: Whose positions are sent.
-        position_of: Asks for the committed position and its metadata; raises what the client raises.
-        is_current: Whether the group still says that a partition is the member's, by its generation.
-    """
+    """The transactions of one member."""
 
     def __init__(
         self,
@@ -82,17 +77,16 @@ class Transactions:
         self._make, self._group, self._position_of, self._is_current = make, group, position_of, is_current
         self._lives: dict[TopicPartition, _Life] = {}
         self._producers: dict[TopicPartition, tuple[int, TransactionalProducer]] = {}
-        """By partition, with the epoch by our count."""
+        """With our own epoch count."""
         self._count = 0
         self._ending: set[asyncio.Task[None]] = set()
         self._hurries = asyncio.Event()
 
     async def take_over(self, partition: TopicPartition, generation: int) -> Beginning:
-        """Fence the former owner of a partition, and say where it begins.
+        """Fence the former owner of a partition, and return its start position.
 
         Raises:
             Failure: The assignment is over.
-            Exception: What the client raises.
         """
 
         async def handle(effect: Effect[object]) -> object:
@@ -103,7 +97,7 @@ class Transactions:
         return tenure.position, tenure.metadata
 
     def keep(self, partition: TopicPartition, generation: int, offset: int, answers: tuple[Send, ...]) -> None:
-        """What a handler has answered with; of a life that is over, nothing is kept."""
+        """Keep a handler's reply, unless its generation is over."""
         life = self._lives.get(partition)
         if life is None or life.generation != generation:
             return
@@ -112,7 +106,6 @@ class Transactions:
             life.answers[offset] = answers
 
     async def commit(self, commit: Commit) -> Failure | None:
-        """Commit a position, and the answers that it covers."""
         partition, life = commit.partition, self._lives.get(commit.partition)
         if life is None or life.generation != commit.generation:
             return FENCED
@@ -143,21 +136,18 @@ class Transactions:
                     await self._hurries.wait()
 
     def hurry(self, *, hurries: bool) -> None:
-        """Whether partitions are being given back."""
         if hurries:
             self._hurries.set()
         else:
             self._hurries.clear()
 
     def forget(self, partition: TopicPartition, but: int | None) -> None:
-        """The lives of a partition, but for one."""
         life = self._lives.get(partition)
         if life is not None and life.generation != but:
             del self._lives[partition]
             self._end(partition)
 
     async def stop(self) -> None:
-        """Send nothing more."""
         for partition in tuple(self._producers):
             self._end(partition)
         if self._ending:
@@ -208,7 +198,7 @@ class Transactions:
                 await producer.commit()
 
     def _end(self, partition: TopicPartition) -> None:
-        """The producer of a partition, if it has one; what it has begun is aborted by whoever fences it."""
+        """The next fence aborts its open transaction."""
         _, producer = self._producers.pop(partition, (0, None))
         if producer is None:
             return
@@ -233,6 +223,5 @@ _MEANS: Final[Mapping[CommitFailure, Failure]] = {
 
 
 def _failure_of(error: BaseException) -> Failure:
-    """What a program is told of what the client has raised."""
     known = _MEANS.get(ports.transaction_failure(error))
     return Ambiguous(named(error)) if known is None else known.fresh()

@@ -1,20 +1,21 @@
-"""A worker on Kafka: it carries out what `tidegate.consumer.worker` says, and decides nothing.
+"""A Kafka worker: it executes the commands of `tidegate.consumer.worker` and decides nothing
+itself.
 
-Records go to the user's async function with bounded concurrency, complete out of order, and are committed in the
-background, along with what is done beyond the position; polling never waits for a commit. A revocation waits until what
-is in work has ended and is committed, or until the time to drain is over, and only then lets go. At least once is what it
-promises: user code must bear repetition.
+Handlers run with bounded concurrency, and records complete out of order. Commits run in the
+background, with the work done beyond the position; polling never waits for one. A revocation waits
+until in-flight records have ended and are committed, or until the drain time is over. Delivery is
+at least once: user code must tolerate repetition.
 
-Here is what a worker is told, and its life from without; what it does in its group, `tidegate_adapters.kafka.member` has, what
-user code is called with and what its answers mean, `handler_calls`, how handlers are called, `handlers`, and what is sent, `producer`.
+This module holds the arguments and the life cycle. `tidegate_adapters.kafka.member` acts in the
+group, `handler_calls` and `handlers` call user code, and `producer` sends.
 
-User code may raise whatever it likes. CancelledError and other exceptions that are no `Exception` count as failures of their
-record; after SystemExit and KeyboardInterrupt the worker drains, commits, leaves its group, and raises them. Observers and
-recordings that raise are logged, and lose nothing.
+User code may raise anything. CancelledError and other exceptions outside `Exception` fail their
+record. After SystemExit and KeyboardInterrupt the worker drains, commits, leaves its group, and
+raises them. An observer or recording that raises is logged, and no record is lost.
 
-Times that fit one another: a revocation drains for as long as the rules say (`PartitionRules.drain`), and the group waits for
-`rebalance_timeout_ms`, which is set so that it does; its clock starts when the rebalance does, of which a member hears by its
-next heartbeat. A stop takes as long as a drain, and up to `leave` more to leave the group; both together are to be less than `grace`, after which whoever stops the worker kills it.
+A revocation drains for `PartitionRules.drain`. The group waits for `rebalance_timeout_ms`, by
+default long enough, from the start of the rebalance, which a member notices at its next heartbeat.
+A stop takes a drain plus up to `leave`, less than `grace`, when the supervisor kills the process.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ __all__ = [
 @final
 @unique
 class OnFailure(Enum):
-    """What becomes of a record that has failed as often as it may be tried: the rules' `FailurePolicy` in plain words."""
+    """The fate of a record that has used up its attempts."""
 
     STOP = "its partition takes nothing new, until it is assigned anew"
     BLOCK_KEY = "the rest of its key waits, until its partition is assigned anew"
@@ -102,15 +103,15 @@ _POLICIES: Final = {
 Lifespan: TypeAlias = "Callable[[Worker], AbstractAsyncContextManager[object]]"
 
 _NO_RESET: Final = {"auto_offset_reset": "none"}
-"""The worker itself says where a group begins (`tidegate.consumer.beginning`): a client that did would jump to the end from a position
-whose records were removed.
+"""The worker decides where a group starts; a client's reset would jump to the end from a removed
+position.
 """
 _ON_THE_WAY: Final = SECOND
-"""How much less than the group's patience a drain takes at least: the answers are on their way for as long."""
+"""The margin between a drain and the group's timeout, for replies in transit."""
 
 
 class HandleRecords(Protocol):
-    """What `Worker.testing` gives."""
+    """The function that `Worker.testing` yields."""
 
     def __call__(self, *records: Record | Mapping[str, object]) -> Awaitable[Outcome]: ...
 
@@ -123,41 +124,47 @@ class Worker:
     """Consumes topics as a member of a group.
 
     Args:
-        topics: What to consume: names, and patterns that begin with `^`, for which new topics are looked for every
-            `metadata_max_age_ms`; they do not match the dead-letter topics of the worker. Or the handler of each: `{"orders": ship, "^audit[.].*": keep}`.
-        handle: The user's code, called with each record at least once: an async function, or a plain one, which runs in a
-            thread. It answers None, or what is to be sent before the record counts as done: a `Send`, or several. Where it
-            raises `Later`, it is called again after a while; where it raises anything else, `on_failure` says what follows: by
-            default the record's partition stops. One for all topics, or one
-            by topic.
-        batch: How many records a handler gets at most, in a list and in the order of the log; in the place of the rules'
-            `window_max`. None for one record, and no list. Whatever waits is taken, and not waited for. What is answered
-            or raised is for all of the list, which is tried again, skipped and dead-lettered as a whole. With an order by key
-            there is one record of a key in it.
-        decode: Makes of a record what its handler gets; async or not.
-        on_failure: What becomes of a record that has failed for good; in the place of the rules' `failure_policy`.
-        retries: How often a record that has failed is tried again; in the place of the rules' `fanout.retries_max`.
-        backoff: How long to wait until then; in the place of the rules' `backoff`.
-        jitter_ppm: Which part of that is left out at random; in the place of the rules' `jitter_ppm`.
-        lifespan: An async context manager, made with the worker, around all that it does: what stands before its `yield` is
-            done before the client starts, and what stands behind it when the group has been left.
-        metrics: A registry of prometheus_client, which shows the worker while it runs (`tidegate_adapters.kafka.metrics`).
-        tracer_provider: Makes a span of OpenTelemetry for each call of a handler (`tidegate_adapters.observe.tracing`).
-        expected: How long user code takes with a record, as a timedelta, or None where that is not known, as it is not where
-            this raises; a revocation does not wait in vain for what takes longer than there is time.
-        observe: Called with every event of a partition and the state after it, for logs and metrics.
-        record: Called with every event and the commands that follow: `tidegate_adapters.observe.recorder.Recorder.stepped`.
-        options: The settings below, and more options of aiokafka's consumer, for example `session_timeout_ms`.
+        topics: Names, and patterns that begin with `^`. The client searches for matching topics
+            every `metadata_max_age_ms`; patterns do not match the worker's dead-letter topics. Or
+            the handler of each topic: `{"orders": ship, "^audit[.].*": keep}`.
+        handle: The user's code, called with each record at least once: an async function, or a
+            plain one, which runs in a thread. It returns None or what to send before the record is
+            done: one or several `Send`. After `Later` the worker calls it again; after any other
+            exception `on_failure` decides, and by default stops the record's partition. One for all
+            topics, or one by topic.
+        batch: The most records a handler gets at once, as a list in log order; replaces the rules'
+            `window_max`. None for one record without a list. The worker does not wait for a full
+            batch. A reply or an exception counts for the whole list. With an order by key a list
+            holds one record of a key.
+        decode: Makes the handler's argument of a record; async or not.
+        on_failure: Replaces the rules' `failure_policy`.
+        retries: Retries of a failed record; replaces the rules' `fanout.retries_max`.
+        backoff: The delay before a retry; replaces the rules' `backoff`.
+        jitter_ppm: The largest random cut of that delay; replaces the rules' `jitter_ppm`.
+        lifespan: Makes an async context manager from the worker. Code before its `yield` runs
+            before the client starts, code behind it after the worker has left the group.
+        metrics: A registry of prometheus_client, for the running worker
+            (`tidegate_adapters.kafka.metrics`).
+        tracer_provider: Makes an OpenTelemetry span for each handler call
+            (`tidegate_adapters.observe.tracing`).
+        expected: Estimates how long user code takes with a record; None or an exception means
+            unknown. A revocation does not wait for a record that takes longer than the drain.
+        observe: Called with every event of a partition and the state after it, for logs and
+            metrics.
+        record: Called with every event and the commands that follow:
+            `tidegate_adapters.observe.recorder.Recorder.stepped`.
+        options: The settings below, and more options of aiokafka's consumer, for example
+            `session_timeout_ms`.
 
     Attributes:
-        settings: What it was told that is not code.
+        settings: The arguments that are not code.
         handle: The user's handlers, as one async function of a record.
 
     Raises:
-        Misuse: no topic, no group, no handler, a time limit for a plain function, an option that the client does not have,
-            code that is no function, or an async one that nobody awaits, rules that ask for more than to handle records, dead letters and no topic
-            for them, or a topic and no dead letters, a drain that takes longer than the group waits, or a stop that takes longer
-            than there is until the kill.
+        Misuse: no topic, group or handler; a timeout for a plain function; an unknown option; code
+            that is not callable, or async where the worker does not await it; rules that need
+            hooks; dead letters without a topic, or the reverse; a drain longer than the group's
+            timeout; or a stop longer than `grace`.
     """
 
     def __init__(
@@ -218,11 +225,6 @@ class Worker:
         self._begin(WorkerSettings(**{name: arguments[name] for name in _SETTINGS} | made), on_failure)
 
     def _begin(self, settings: WorkerSettings, on_failure: OnFailure | None = None) -> None:
-        """Check what fits together, and make one function of the handlers.
-
-        Raises:
-            Misuse: As for a new one.
-        """
         if settings.exactly_once:
             settings = attrs.evolve(settings, consumer=_with_transactions(settings.consumer))
         self.settings = settings
@@ -244,11 +246,10 @@ class Worker:
         self._code = self._code._replace(handle=call, around=_around(self._tracer_provider, settings.group))
         self._member: Member | None = None
         self._stop_calls = 0
-        """How often it was asked to stop before it ran."""
+        """Calls of `stop` before `run`."""
 
     @property
     def handle(self) -> Called:
-        """The user's handlers, as one async function of a record."""
         code = self._code
         return code.handle if code.around is None else code.around(code.handle)
 
@@ -256,18 +257,12 @@ class Worker:
         return f"<Worker on {', '.join(self.settings.topics)} in group {self.settings.group}>"
 
     def configured(self, settings: WorkerSettings, handle: Called | None = None) -> Worker:
-        """A worker with the same code that is told something else.
-
-        Args:
-            settings: What it is told.
-            handle: What takes the place of `handle`, if anything.
-
-        Raises:
-            Misuse: As for a new one.
+        """A worker with the same code and other settings, and with other handlers if `handle` is
+        given; raises as for a new worker.
         """
         check_unit(settings.consumer, "consumer")
         made: Worker = copy(self)
-        if isinstance(self._handlers, Mapping):  # those of other topics have nothing to do
+        if isinstance(self._handlers, Mapping):  # drops handlers of other topics
             made._handlers = {topic: each for topic, each in self._handlers.items() if topic in settings.topics}
         if self._code.is_batch:
             rules = _with_batches(settings.consumer, settings.consumer.partition.window_max)
@@ -279,23 +274,20 @@ class Worker:
 
     @property
     def state(self) -> ConsumerState:
-        """Its partitions."""
         return ConsumerState() if self._member is None else self._member.life.state
 
     @asynccontextmanager
     async def testing(self) -> AsyncGenerator[HandleRecords, None]:
-        """Handle records without a broker, for a test: `await handle({"topic": "orders", "value": "5 apples"})`.
+        """Handle records without a broker, for a test: `await handle({"topic": "orders", "value":
+        "5 apples"})`.
 
-        Each call runs a worker with the same code on a log in memory that holds just these records.
-
-        Returns:
-            What is awaited with records, each as the fields of `tidegate_adapters.kafka.embedded`, or a `Record`. It returns an
-            `Outcome`: how many were handled, how often code failed, what was committed and what was sent.
+        Each call runs a worker with the same code on an in-memory log of these records, each a
+        `Record` or the fields of `tidegate_adapters.kafka.embedded`, and returns an `Outcome`.
 
         Raises:
-            Misuse: A record is none, or is of a topic that is not consumed.
+            Misuse: A record is malformed, or its topic is not consumed.
         """
-        from tidegate_adapters.kafka.embedded import (  # noqa: PLC0415  which needs this module
+        from tidegate_adapters.kafka.embedded import (  # noqa: PLC0415  circular
             EmbeddedLog,
             EmbeddedRun,
             record_of,
@@ -311,19 +303,22 @@ class Worker:
     async def run(
         self, connect: Connect = client, produce: Produce = producer, transact: Transact = transactional_producer
     ) -> None:
-        """Consume until `stop` is called, or the task is cancelled; then drain, commit and leave the group.
+        """Consume until `stop` or a cancellation; then drain, commit and leave the group.
 
         Args:
             connect: Makes the client.
-            produce: Makes the producer of what is sent, once there is something to send.
-            transact: Makes the producers of transactions, one a partition, where answers are sent in transactions.
+            produce: Makes the producer, at the first send.
+            transact: Makes the transactional producers, one per partition.
 
         Raises:
-            Misuse: an option has a value that the client does not take, the port of `metrics_port` is taken, its registry shows
-                another worker, it is called twice, or another worker has come under its `group_instance_id`.
-            TidegateError: the broker cannot be reached at the start, or the client has failed for good.
+            Misuse: the client rejects an option, `metrics_port` is taken, the registry shows
+                another worker, the worker has run already, or another worker has taken its
+                `group_instance_id`.
+            TidegateError: the worker cannot reach a broker at the start, or the client has failed
+                for good.
             Exception: what `lifespan` raises.
-            CancelledError, SystemExit, KeyboardInterrupt: as the task was cancelled or user code raised it, after the rest.
+            CancelledError, SystemExit, KeyboardInterrupt: of the task or of user code, after the
+                drain.
         """
         if self._member is not None:
             raise Misuse(f"{self!r} runs already, or has run", todo="make another one with configured(worker.settings)")
@@ -352,13 +347,13 @@ class Worker:
             await member.run()
 
     def health(self) -> Health:
-        """Whether each partition moves that has something undone, and the client is polled; from any thread."""
+        """Callable from any thread."""
         return Healthy() if self._member is None else self._member.status.health()
 
     def stop(self) -> None:
-        """Let `run` drain, commit, leave the group and return; called once more, it waits for nothing.
+        """Let `run` drain, commit, leave the group and return; a second call skips the waiting.
 
-        It is called in the event loop of `run`: from another thread, such as that of a plain handler, by
+        Call it in the event loop of `run`; from another thread, as in a plain handler, use
         `loop.call_soon_threadsafe(worker.stop)`.
         """
         if self._member is None:
@@ -375,7 +370,6 @@ if Worker.__doc__ and WorkerSettings.__doc__:  # without -OO
 
 
 def _check_code(code: Mapping[str, object], *, is_plain: bool = False) -> None:
-    """Raise Misuse unless each, by its name, is a function or None; a plain one, where nobody awaits what it answers."""
     for name, each in code.items():
         if each is not None:
             check_callable(each, f"{name}=", "pass a function")
@@ -392,7 +386,6 @@ async def _nobody(_: object) -> object:
 
 
 def _around(provider: TracerProvider | None, group: str) -> Around | None:
-    """What makes a span of each call of a handler, if anything does."""
     if provider is None:
         return None
     from tidegate_adapters.observe.tracing import traced  # noqa: PLC0415  an extra
@@ -409,7 +402,6 @@ def _with_failures(
     backoff: Delays | timedelta | None,
     jitter_ppm: int | None,
 ) -> ConsumerRules:
-    """The rules with what is said in short."""
     check_type(rules, ConsumerRules, "consumer")
     check_unit(rules, "consumer")
     part = rules.partition
@@ -426,12 +418,11 @@ def _with_failures(
 
 
 def _with_batches(rules: ConsumerRules, batch: int) -> ConsumerRules:
-    """The rules with windows of so many records, each of which is one task."""
     return attrs.evolve(rules, partition=attrs.evolve(rules.partition, hooks=True, window_max=batch))
 
 
 def _with_transactions(rules: ConsumerRules) -> ConsumerRules:
-    """The rules with a commit for whatever is done, for answers wait for it."""
+    """Replies wait for a commit, so each finished record asks for one."""
     if not rules.partition.is_plain:
         raise Misuse(
             "batches, and answers that are committed with their records",
@@ -442,7 +433,6 @@ def _with_transactions(rules: ConsumerRules) -> ConsumerRules:
 
 
 def _check_dead_letters(told: WorkerSettings, on_failure: OnFailure | None) -> None:
-    """Raise Misuse where there are dead letters and no topic, or a topic and no dead letters."""
     wants = (
         on_failure in (OnFailure.DEAD_LETTER, OnFailure.DEAD_LETTER_KEY) or told.undecodable is Undecodable.DEAD_LETTER
     )
@@ -457,10 +447,10 @@ def _check_dead_letters(told: WorkerSettings, on_failure: OnFailure | None) -> N
 
 
 def client_times(told: WorkerSettings) -> dict[str, object]:
-    """The options that say how long the group waits for a member, those that are left out or None included.
+    """The options that bound how long the group waits for a member, with defaults filled in.
 
     Raises:
-        Misuse: It does not wait until a revocation has drained, or for the next heartbeat, or one of them is no number.
+        Misuse: The group does not wait for a drain or for the next heartbeat.
     """
     drain, options = told.consumer.partition.drain, cast("Mapping[str, object]", told.options)
     heartbeat_ms = _told_ms(options, "heartbeat_interval_ms") or HEARTBEAT_MS

@@ -1,1 +1,1 @@
-"""What other services embed: leases, the array-push lock, resilient writes, payloads."""
+"""Building blocks for other services: leases, the array-push lock, resilient writes, payloads."""

@@ -1,4 +1,5 @@
-"""The array-push lock around a block of code, sync and async, beside services that use it as well (pynenc-mongo).
+"""The array-push lock around a block of code, sync and async, shared with other services
+(pynenc-mongo).
 
     with array_push_lock(Mongo(client, "pynenc"), "invocations", "x") as held:
         held.check()
@@ -7,23 +8,24 @@
     async with array_push_lock_async(AsyncMongo(client, "pynenc"), "invocations", "x") as held:
         await store(held.guarded(Put(NOTE, "looked at")))
 
-Who may be locked out by nobody but tidegate takes a lease (`tidegate_adapters.kit.leases`), which is renewed. This lock is not: its
-protocol has a claim with a time in it, which others compare with their clocks, and clear once it is older than the threshold.
-So the block has a threshold less a margin, and then the lock is lost, whatever others do:
+Between tidegate processes only, use a lease (`tidegate_adapters.kit.leases`), which is renewed.
+This lock's protocol has a claim with a time, which others compare with their clocks and clear once
+it exceeds the threshold. So the block has the threshold less a margin; then the lock is lost:
 
-    an async block        is cancelled, and `LockLost` comes out of the `async with`
-    a sync block          hears of it by the next `held.check()`, and in the end of the `with`
-    what is written       with `held.guarded` is refused once the claim is gone (law AL5)
-    a claim of another    whose time cannot be read is logged as an error, and cleared as a stale one
-    the block has ended   its claim is pulled, and no other; where that was gone, `LockLost` says so
-    it is ended before    by an error, a cancellation or Ctrl-C: what it has pushed is pulled
+    an async block        is cancelled, and the `async with` raises `LockLost`
+    a sync block          raises it at the next `held.check()`, or at its end
+    a guarded write       is refused once the claim is gone (law AL5)
+    an unreadable claim   of another is logged as an error and cleared as stale
+    the end of the block  pulls its own claim only; raises `LockLost` if it was gone
+    an aborted entry      pulls the pushed claim
 
-Known not to work
-    - What the protocol does not do: `tidegate.invocations.array_push_lock` names it. Clocks that differ by more than the margin
-      let two hold the lock.
-    - Who has cleared the array before its time is not noticed but by a guarded write, and in the end.
-    - A store that answers nothing while the claim is pushed: it may stand until others find it stale. So may a push that was on
-      its way when the task was cancelled, and arrives after the claims were looked for.
+Known not to work:
+
+    - The limits of the protocol: see `tidegate.invocations.array_push_lock`. Clocks that differ by
+      more than the margin allow two holders.
+    - Only a guarded write, and the end of the block, notice that the array was cleared too early.
+    - If the store does not answer the push, or a cancelled push arrives late, the claim stays until
+      it is stale.
 """
 
 from __future__ import annotations
@@ -63,22 +65,18 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 @final
-class LockLost(TidegateError):  # noqa: N818  it says what happened
-    """Another has the lock, or may have it: what the block does from now on is not under it."""
+class LockLost(TidegateError):  # noqa: N818
+    """Another holder has the lock, or may have it: the block is no longer protected."""
 
 
 @final
-class LockBusy(TidegateError):  # noqa: N818  it says what happened
-    """The lock was not to be had; nothing was done."""
+class LockBusy(TidegateError):  # noqa: N818
+    """The lock was not available; the block did not run."""
 
 
 @final
 class HeldLock:
-    """A lock that is held.
-
-    Attributes:
-        claim: What stands first in the array.
-    """
+    """A lock that is held; `claim` is the first entry of the array."""
 
     def __init__(self, lock: ClaimedRecord, claim: str, margin: Duration) -> None:
         self.claim, self._lock = claim, lock
@@ -87,24 +85,16 @@ class HeldLock:
 
     @property
     def left(self) -> timedelta:
-        """For how long it is held; 0 once it is lost."""
+        """The time until it expires; 0 once it is lost."""
         return max(timedelta(0), timedelta(seconds=self._until - time.monotonic()))
 
     def check(self) -> None:
-        """Call it before each thing that is done under the lock; from any thread.
-
-        Raises:
-            LockLost: It is not held any more.
-        """
+        """Call it before each protected action, from any thread; raises LockLost."""
         if not self.left:
             raise _lost(self._lock, "its time is over: others take a claim that old for that of a dead one")
 
     def guarded(self, *updates: Update) -> UpdateOne:
-        """An update of the record under the claim: it replies 0 where the claim is gone.
-
-        Args:
-            updates: What is written.
-        """
+        """An update of the record under the claim; replies 0 if the claim is gone."""
         return self._lock.guarded(self.claim, *updates)
 
 
@@ -122,18 +112,18 @@ def array_push_lock(
     """Hold the lock of a record around a block.
 
     Args:
-        store: What carries operations out: a `Mongo`, or an `Embedded`.
-        collection: Where the records are, found by their field `invocation_id`.
+        store: Executes operations: a `Mongo`, or an `Embedded`.
+        collection: The collection of the records, found by their field `invocation_id`.
         key: The record's id.
-        attempts: How often to try, and to ask for what gets no answer; None for any number.
-        pauses: What lies in between; 50 ms by default, doubled up to 10 s, as others have it.
-        stale: From which age on others clear a claim: the same for all.
-        margin: How much sooner the block stops; more than clocks differ by.
+        attempts: How often to try, and to repeat unanswered requests; None for any number.
+        pauses: The delays; by default 50 ms, doubled up to 10 s, as in other services.
+        stale: The age at which others clear a claim: the same for all.
+        margin: How much earlier the block stops; more than clocks differ by.
 
     Raises:
         LockBusy: Others were first at every attempt.
         LockLost: It was lost before the block ended.
-        Misuse: There is no such record, or an argument is of the wrong type or out of range.
+        Misuse: The record is missing.
         Failure: The store did not answer, or refused.
     """
     lock, early = _checked(store, collection, key, attempts, pauses, stale, margin)
@@ -163,22 +153,8 @@ async def array_push_lock_async(
     stale: timedelta = _STALE,
     margin: timedelta = MARGIN,
 ) -> AsyncGenerator[HeldLock, None]:
-    """The same for an event loop, where the block is cancelled when its time is over.
-
-    Args:
-        store: What carries operations out: an `AsyncMongo`, or `Embedded().awaited`.
-        collection: Where the records are.
-        key: The record's id.
-        attempts: How often to try, and to ask for what gets no answer; None for any number.
-        pauses: What lies in between; 50 ms by default, doubled up to 10 s, as others have it.
-        stale: From which age on others clear a claim.
-        margin: How much sooner the block stops.
-
-    Raises:
-        LockBusy: Others were first at every attempt.
-        LockLost: It was lost before the block ended.
-        Misuse: There is no such record, or an argument is of the wrong type or out of range.
-        Failure: The store did not answer, or refused.
+    """`array_push_lock` for an event loop, with an `AsyncMongo` or `Embedded().awaited`; cancels
+    the block when its time is over.
     """
     lock, early = _checked(store, collection, key, attempts, pauses, stale, margin)
     handle = choosing(documents(store), local_async(), {Note: _noted_async})
@@ -204,7 +180,6 @@ async def array_push_lock_async(
 
 
 def _noted(note: Note) -> None:
-    """The claim itself is another's, and is not shown."""
     assert note.name == UNREADABLE
     _LOG.error("the time of another's claim cannot be read: it is cleared")
 
@@ -217,10 +192,9 @@ async def _first(claim: str) -> str:
     return claim
 
 
-def _checked(  # noqa: PLR0917  as they are told
+def _checked(  # noqa: PLR0917
     store: object, collection: str, key: str, attempts: int | None, pauses: Pauses, stale: timedelta, margin: timedelta
 ) -> tuple[ClaimedRecord, Duration]:
-    """The lock, and how much sooner the block stops."""
     check_callable(store, "a store", "hand in Mongo(client, database)")
     lock = ClaimedRecord(collection, key, uuid4().hex, attempts, pauses, length_of(stale, "stale", 0))
     check_unit(pauses, "pauses")
@@ -247,7 +221,6 @@ def _claim(lock: ClaimedRecord, taken: str | NoRecord | RaceCondition) -> str:
 
 
 def _end(held: HeldLock, lock: ClaimedRecord, *, is_there: bool) -> None:
-    """What is said where the block has ended by itself."""
     held.check()
     if not is_there:
         raise _lost(lock, "its claim was gone before the block ended")

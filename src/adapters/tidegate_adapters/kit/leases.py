@@ -1,4 +1,5 @@
-"""A lease around a block of code, sync and async: the block runs under an epoch, and stops when the lease is lost.
+"""A lease around a block of code, sync and async: the block runs under an epoch, and stops when the
+lease is lost.
 
     with lease(Mongo(client, "services"), "nightly report") as held:
         for customer in customers:
@@ -9,28 +10,28 @@
         await work(held.epoch)                     # is cancelled when the lease is lost
 
     for term in leader_async(AsyncMongo(client, "services"), "planner"):
-        async with term as held:                   # once more where the lease is lost
+        async with term as held:                   # again after the lease is lost
             await plan(held.epoch)
 
-Who holds the lease is a candidate (`tidegate.leases.election`): it takes the lease when it may, renews it beside the block,
-and releases it when the block has ended. `tidegate_adapters.runtime.reducers` carries that out, for a sync block in a thread of its own.
+The holder is a candidate (`tidegate.leases.election`), for a sync block in a thread of its own. It
+renews the lease beside the block and releases it once the block has ended.
 
-    the block ends, well or not   the lease is released, once nothing of the block runs
-    the lease is lost             an async block is cancelled, again each second until it ends, and `LeaseLost` comes out of the
-                                  `with`; in a sync one the next `held.check()` raises it
-    the store is out of reach     the block goes on until its own time is over, then the lease is lost
+When the lease is lost, an async block is cancelled, again each second until it ends, and the `with`
+raises `LeaseLost`. In a sync block the next `held.check()` raises it. Without replies from the
+store the block continues until its own time is over.
 
-Of the requests that get no answer, the first is logged at the level debug, those that follow it as warnings, and a lease that is
-lost as an error: the candidate asks again until then.
+The candidate retries until the lease is lost. It logs the first unanswered request as debug, the
+next ones as warnings, and a lost lease as an error.
 
-A stalled process acts late whatever it checks: what must not happen under an older epoch is written with `fenced`, or given the
-epoch to refuse by. The time that it has is counted on the monotonic clock of its machine, from before the request that took
-the lease, so it stops before anybody else may take it (laws LE6, EL1).
+A stalled process may act late despite its checks: write with `fenced`, or pass the epoch to the
+protected resource. The holder counts its time on the monotonic clock, from BEFORE the request that
+took the lease, so it stops before another candidate may take it (laws LE6, EL1).
 
-Known not to work
-    - A sync block that never checks works on after it has lost the lease; only its fenced writes are refused.
-    - An async block that does not wait cannot be cancelled, nor can the lease be renewed beside it: `check` in between.
-    - A machine that is put to sleep: its monotonic clock stands meanwhile.
+Known not to work:
+
+    - A sync block that never checks continues after the loss; only its fenced writes are refused.
+    - An async block that never awaits can be neither cancelled nor renewed: `check` in between.
+    - The monotonic clock stops while the machine sleeps.
 """
 
 from __future__ import annotations
@@ -87,22 +88,21 @@ from tidegate_adapters.runtime.reducers import Call, Job, Runtime, as_failure
 _LOOP: Final = ClockName("loop")
 _LOG: Final = logging.getLogger(__name__)
 _AGAIN_S: Final = 1.0
-"""How long a block that is cancelled may take to end, as to clean up, until it is cancelled again."""
+"""The delay before a block that still cleans up is cancelled again."""
 _RELEASE_S: Final = 10.0
-"""How long a release may take; then the lease is left to its TTL."""
+"""After this time the lease is left to its TTL."""
 _TERMS: Final = Terms()
 Asked: TypeAlias = Callable[[Program[object]], Awaitable[object]]
-"""Carries a program out on the store."""
 
 
 @final
-class LeaseLost(TidegateError):  # noqa: N818  it says what happened
-    """The lease is another's, or may be: what the block does from now on is not under it."""
+class LeaseLost(TidegateError):  # noqa: N818
+    """Another holder has the lease, or may have it: the block is no longer protected."""
 
 
 @final
-class LeaseBusy(TidegateError):  # noqa: N818  it says what happened
-    """The lease was not to be had in time; nothing was done."""
+class LeaseBusy(TidegateError):  # noqa: N818
+    """The lease was not available in time; the block did not run."""
 
 
 @final
@@ -110,8 +110,7 @@ class Held:
     """A lease that is held.
 
     Attributes:
-        key: Its id.
-        epoch: Its fencing token: higher than all before it. Hand it to whatever the lease protects.
+        epoch: Its fencing token, higher than all before it; pass it to the protected resource.
     """
 
     def __init__(self, key: str, epoch: int, leads: Callable[[], Leads | DoesNotLead]) -> None:
@@ -119,16 +118,12 @@ class Held:
 
     @property
     def left(self) -> timedelta:
-        """How long it is held if it is not renewed any more; 0 once it is lost."""
+        """The time until it expires without a renewal; 0 once it is lost."""
         found = self._leads()
         return timedelta(microseconds=found.left if isinstance(found, Leads) and found.epoch == self.epoch else 0)
 
     def check(self) -> None:
-        """Call it before each thing that is done under the lease; from any thread.
-
-        Raises:
-            LeaseLost: It is not held any more.
-        """
+        """Call it before each protected action, from any thread; raises LeaseLost."""
         if not self.left:
             raise _lost(self.key, self.epoch)
 
@@ -155,19 +150,18 @@ def lease(
     """Hold a lease around a block.
 
     Args:
-        store: What carries operations out, from any thread: a `Mongo`, or an `Embedded`.
-        key: The lease's id; its record is made where there is none.
-        terms: For how long it is taken, and how often it is renewed.
-        patience: How long to wait for it, what is asked of the store included; None for as long as it takes.
-        collection: Where the leases are.
-        holder: Who holds it, for people.
-        pauses: What lies between the attempts to make its record; the lease itself is asked for by its terms.
+        store: Executes operations, from any thread: a `Mongo`, or an `Embedded`.
+        key: The lease's id; a missing record is created.
+        terms: The TTL and the renewal interval.
+        patience: How long to wait for the lease; None for any time.
+        collection: The collection of the leases.
+        holder: The holder's name, for people.
+        pauses: The delays between attempts to create the record.
 
     Raises:
-        LeaseBusy: It was not to be had in time.
-        LeaseLost: It was lost before the block ended, which `held.check` has raised or would have.
-        Misuse: An argument is of the wrong type or out of range.
-        Failure: Its record could not be made for as long as `pauses` allow, or the store refuses.
+        LeaseBusy: It was not available in time.
+        LeaseLost: It was lost before the block ended.
+        Failure: The record could not be created within `pauses`, or the store refuses.
     """
     check_callable(store, "a store", "hand in Mongo(client, database)")
     tenancy = _Tenancy(key, Candidate(holder, uuid4().hex, terms), patience, collection, pauses)
@@ -192,22 +186,8 @@ async def lease_async(
     holder: str = "holder",
     pauses: Pauses = PAUSES,
 ) -> AsyncGenerator[Held, None]:
-    """The same for an event loop, where the block is cancelled when the lease is lost.
-
-    Args:
-        store: What carries operations out: an `AsyncMongo`, or `Embedded().awaited`.
-        key: The lease's id; its record is made where there is none.
-        terms: For how long it is taken, and how often it is renewed.
-        patience: How long to wait for it, what is asked of the store included; None for as long as it takes.
-        collection: Where the leases are.
-        holder: Who holds it, for people.
-        pauses: What lies between the attempts to make its record; the lease itself is asked for by its terms.
-
-    Raises:
-        LeaseBusy: It was not to be had in time.
-        LeaseLost: It was lost before the block ended.
-        Misuse: An argument is of the wrong type or out of range.
-        Failure: Its record could not be made for as long as `pauses` allow, or the store refuses.
+    """`lease` for an event loop, with an `AsyncMongo` or `Embedded().awaited`; a lost lease cancels
+    the block.
     """
     check_callable(store, "a store", "hand in AsyncMongo(client, database)")
     tenancy = _Tenancy(key, Candidate(holder, uuid4().hex, terms), patience, collection, pauses)
@@ -217,7 +197,7 @@ async def lease_async(
     before, ours, again = task.cancelling(), 0, None
 
     def cancel() -> None:
-        """The block, which may have swallowed the one before, or made it wait for something else."""
+        """Cancel again: the block may have swallowed the last one, or delayed its end."""
         nonlocal ours, again
         ours += 1
         task.cancel()
@@ -233,13 +213,13 @@ async def lease_async(
         finally:
             if again is not None:
                 again.cancel()
-            for _ in range(ours):  # also where the block has made something else of it
+            for _ in range(ours):  # even if the block swallowed it
                 task.uncancel()
     if tenancy.is_lost:
         raise _lost(key, held.epoch)
 
 
-# --- term after term ----------------------------------------------------------------------------------------------------
+# --- terms ----------------------------------------------------------------------------------------
 
 
 def leader(
@@ -251,24 +231,12 @@ def leader(
     holder: str = "holder",
     pauses: Pauses = PAUSES,
 ) -> Generator[AbstractContextManager[Held], None, None]:
-    """Lead term after term, each of which is entered by `with`, in a `for` over all of them.
+    """Lead term after term: enter each by `with`, in a `for` over all; the other arguments are
+    those of `lease`.
 
-    A term waits for the lease for as long as it takes. Where its lease is lost, the block ends by the next `held.check()`, the
-    `with` raises nothing, and another term follows, under a higher epoch; where the block ends by itself, none does.
-
-    Args:
-        store: As for `lease`, and so is the rest.
-        key: The lease's id, which says what is led.
-        terms: For how long the lease is taken, and how often it is renewed.
-        collection: Where the leases are.
-        holder: Who leads, for people.
-        pauses: What lies between the attempts to make its record.
-
-    Yields:
-        The next term; to be entered once.
-
-    Raises:
-        Misuse: An argument is of the wrong type or out of range; raised where a term is entered.
+    A term waits for the lease without limit. If the lease is lost, the next `held.check()` ends the
+    block, the `with` raises no error, and another term follows under a higher epoch. If the block
+    ends by itself, no term follows.
     """
     campaign = _Campaign(key)
     while campaign.goes_on():
@@ -284,22 +252,7 @@ def leader_async(
     holder: str = "holder",
     pauses: Pauses = PAUSES,
 ) -> Generator[AbstractAsyncContextManager[Held], None, None]:
-    """The same for an event loop, where the block is cancelled when the lease is lost: `async with term as held`.
-
-    Args:
-        store: As for `lease_async`, and so is the rest.
-        key: The lease's id, which says what is led.
-        terms: For how long the lease is taken, and how often it is renewed.
-        collection: Where the leases are.
-        holder: Who leads, for people.
-        pauses: What lies between the attempts to make its record.
-
-    Yields:
-        The next term; to be entered once.
-
-    Raises:
-        Misuse: An argument is of the wrong type or out of range; raised where a term is entered.
-    """
+    """`leader` for an event loop; a lost lease cancels the block: `async with term as held`."""
     campaign = _Campaign(key)
     while campaign.goes_on():
         begin = lease_async(store, key, terms=terms, collection=collection, holder=holder, pauses=pauses)
@@ -308,8 +261,6 @@ def leader_async(
 
 @final
 class _Campaign:
-    """Whether another term follows: where the lease of the last one was lost."""
-
     def __init__(self, key: str) -> None:
         self._key, self._is_on = key, True
 
@@ -336,23 +287,17 @@ class _Campaign:
             self._lost(held, error)
 
     def _lost(self, held: Held | None, error: LeaseLost) -> None:
-        """Goes on; that another lease was lost in the block is raised again."""
+        """The block may have lost another lease, whose error is raised again."""
         if held is None or error.what != _lost(self._key, held.epoch).what:
             raise error
         self._is_on = True
 
 
-# --- behind both --------------------------------------------------------------------------------------------------------
+# --- implementation -------------------------------------------------------------------------------
 
 
 @final
 class _Tenancy:
-    """A candidate that holds a lease while a block runs.
-
-    Attributes:
-        is_lost: Whether the lease was lost while it ran.
-    """
-
     def __init__(
         self, key: str, candidate: Candidate, patience: timedelta | None, collection: str, pauses: Pauses
     ) -> None:
@@ -369,7 +314,7 @@ class _Tenancy:
 
     @asynccontextmanager
     async def held(self, asked: Asked, on_lost: Callable[[], object] = bool) -> AsyncGenerator[Held, None]:
-        """Hold it around a block of this event loop; where it is lost, that is said at once."""
+        """Hold the lease around a block of this event loop; `on_lost` is called at once."""
         self._asked, self._on_lost, self._loop = asked, on_lost, asyncio.get_running_loop()
         self._epoch: asyncio.Future[int] = self._loop.create_future()
         self._ended = asyncio.Event()
@@ -400,7 +345,7 @@ class _Tenancy:
             ) from None
 
     async def _stopped(self) -> None:
-        """Release it; one that is not released in time is left to its TTL."""
+        """After a timeout the TTL applies."""
         self._runtime.tell(StopRequested(self._now()))
         try:
             with suppress(TimeoutError):
@@ -423,7 +368,7 @@ class _Tenancy:
             case Begin(epoch):
                 if not self._epoch.done():
                     self._epoch.set_result(epoch)
-            case StartTimer(duration):  # in the place of the one before
+            case StartTimer(duration):  # replaces the former one
                 if self._timer is not None:
                     self._timer.cancel()
                 self._timer = self._loop.call_later(duration / SECOND, self._wake)
@@ -433,7 +378,7 @@ class _Tenancy:
         self._runtime.tell(TimerFired(self._now()))
 
     async def _answer(self, request: Look | Swap) -> object:
-        """What the store answers; what is wrong for good is raised to who waits for the lease."""
+        """A permanent error goes to the waiter for the lease."""
         try:
             answer = await self._asked(ask(self._collection, self._key, request))
         except Exception as error:
@@ -447,7 +392,7 @@ class _Tenancy:
         return answer
 
     async def _work_ended(self) -> None:
-        """The block is to end; nothing is taken anew before it has."""
+        """The lease is not taken again BEFORE the block has ended."""
         if not self._ended.is_set():
             self.is_lost = True
             _LOG.error("the lease %r is lost", self._key)
@@ -456,20 +401,19 @@ class _Tenancy:
 
 
 async def _prepared(collection: str, key: str, pauses: Pauses) -> None:
-    """The record of the lease is there: a program. It asks again until that is known, for as long as it may."""
+    """Retries until its outcome is known."""
     await repeat(partial(insert_new, collection, new_lease(key)), None, pauses)
 
 
 @final
 class _Released(BaseException):
-    """Ends what a program asks on in a thread for somebody who has gone."""
+    """Ends a program in a thread whose waiter is gone."""
 
 
 @final
 class _HoldingThread:
-    """Holds a lease in a thread of its own, with an event loop of its own.
-
-    Whoever waits for it does not wait for what the store was asked and does not answer: that is left to the thread.
+    """Holds a lease in a thread with its own event loop, where unanswered requests do not delay the
+    waiter.
     """
 
     def __init__(self, tenancy: _Tenancy, handle: Handle) -> None:
@@ -482,22 +426,20 @@ class _HoldingThread:
         self._thread = Thread(target=self._live, name="lease", daemon=True)
 
     def begin(self) -> Held:
-        """Wait for the lease."""
         try:
             self._thread.start()
             return self._found.result()
-        except BaseException:  # also where the waiting is interrupted, even for the thread
+        except BaseException:  # even if the wait is interrupted
             self._is_unwanted = True
             if self._started.done():
                 loop, task = self._started.result()
-                with suppress(RuntimeError):  # it has ended by itself
+                with suppress(RuntimeError):  # already ended
                     loop.call_soon_threadsafe(task.cancel)
                 self._released.result()
             raise
 
     def end(self) -> None:
-        """The block has ended."""
-        if self._thread.is_alive():  # it is not in a process that was forked in the block, which holds nothing
+        if self._thread.is_alive():  # false in a forked child, which holds no lease
             loop, _ = self._started.result()
             loop.call_soon_threadsafe(self._over.set)
             self._released.result()
@@ -510,7 +452,7 @@ class _HoldingThread:
             if self._started.done():
                 raise
             holding.close()
-            self._started.set_exception(error)  # there is no loop to be had
+            self._started.set_exception(error)  # the loop did not start
             self._found.set_exception(error)
 
     async def _hold(self) -> None:
@@ -518,7 +460,7 @@ class _HoldingThread:
         assert task is not None
         self._started.set_result((asyncio.get_running_loop(), task))
         try:
-            if self._is_unwanted:  # whoever wanted it did not see that this has started
+            if self._is_unwanted:  # the waiter gave up before the start
                 return
             async with self._tenancy.held(lambda program: asyncio.to_thread(run, program, self._carried_out)) as held:
                 self._found.set_result(held)

@@ -1,4 +1,4 @@
-"""Payloads of any size in a real MongoDB, sync and async, a few chunks in memory at a time.
+"""Payloads of any size in MongoDB, sync and async, with a few chunks in memory at a time.
 
     with connect(uri) as client:
         payloads = Payloads(client, "services")
@@ -7,16 +7,14 @@
         for piece in payloads.open("report"):
             ...
 
-What is asked of the store is the programs of `tidegate.payloads.uploads`, which the simulator explores; this module reads what
-is handed in, makes it smaller, and checks what comes back.
+The programs of `tidegate.payloads.uploads`, which the simulator explores, make the store requests.
+This module reads sources, compresses, and checks what it reads back.
 
-A payload of up to `threshold` bytes is in its record, one document. A larger one is cut into blocks of `chunk_bytes`, each
-made smaller by itself, so that none needs another one to be read. Each chunk is checked against its digest, and the whole
-against its length and its digest: what `open` has handed out of a payload is what was put, and `open` raises before it ends
-if that was not all.
+A payload of up to `threshold` bytes is part of its record. A larger one is cut into blocks of
+`chunk_bytes`, each compressed alone. Digests of each chunk and of the whole guarantee that `open`
+yields only what was put, and raises if bytes are missing.
 
-Whoever replaces a payload while others read it leaves the old chunks for them: they go with a `sweep`, which wants to be
-called now and then, once what was replaced is old enough.
+A replaced payload keeps its old chunks for readers; call `sweep` now and then to remove them.
 """
 
 from __future__ import annotations
@@ -77,58 +75,54 @@ K = TypeVar("K")
 
 _MIB: Final = 1024 * 1024
 THRESHOLD: Final = 15 * _MIB
-"""Up to how many bytes a payload is in its record: a document of MongoDB holds 16 MiB, and the record has more to hold."""
+"""A MongoDB document holds 16 MiB, and the record has more fields."""
 CHUNK_BYTES: Final = 4 * _MIB
-"""How many bytes of a payload a chunk has."""
 _READ_BYTES: Final = _MIB
 _KEY_BYTES_MAX: Final = 1024
 _DAY: Final = timedelta(days=1)
 _Calls: TypeAlias = Mapping[str, Callable[..., Any]]
 _NO_CALLS: Final[_Calls] = MappingProxyType({})
 _END: Final = object()
-"""What a source gives after its last piece."""
-
 Piece: TypeAlias = bytes | bytearray | memoryview
 Source: TypeAlias = Piece | BinaryIO | Iterable[Piece]
-"""Bytes, a file opened in binary, or whatever gives bytes piece by piece."""
+"""Bytes, a binary file, or an iterable of bytes."""
 AsyncSource: TypeAlias = Source | AsyncIterable[Piece]
 
 
-# --- what goes wrong ----------------------------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------
 
 
 @final
-class PayloadAbsent(TidegateError, KeyError):  # noqa: N818  it says what is so
-    """There is no payload under the key."""
+class PayloadAbsent(TidegateError, KeyError):  # noqa: N818
+    """The key has no payload."""
 
     __str__ = TidegateError.__str__
 
 
 @final
 class PayloadDamaged(TidegateError):  # noqa: N818
-    """What is stored is not what was stored; the message shows nothing of it."""
+    """The stored bytes are not those that were put; the message shows none."""
 
 
 @final
 class PayloadReplaced(TidegateError):  # noqa: N818
-    """The payload was replaced or deleted while it was read, and a sweep has removed it."""
+    """The payload was replaced or deleted during a read, and swept."""
 
 
 @final
 class PayloadUnsettled(TidegateError):  # noqa: N818
-    """Nobody answered often enough: what was asked may be done, or will be."""
+    """Too many attempts got no reply: the operation may have happened, or still will."""
 
 
 @final
 class UploadAbandoned(TidegateError):  # noqa: N818
-    """A sweep has taken the upload for dead. What was there before is there still."""
+    """A sweep considered the upload dead. The former payload remains."""
 
 
 _Answer: TypeAlias = T | Absent | Damaged | Replaced | Unanswered | Abandoned
 
 
 def _settled(answer: _Answer[T], key: str | None) -> T:
-    """What a program answers if all is well; else what is wrong, as an error. Of a sweep there is no key."""
     payload = "the sweep" if key is None else f"the payload {shown(key)}"
     match answer:
         case Absent():
@@ -168,16 +162,16 @@ def _refusal(refused: Refused, key: str | None) -> TidegateError:
     )
 
 
-# --- how bytes are made smaller -----------------------------------------------------------------------------------------
+# --- compression ----------------------------------------------------------------------------------
 
 _Pack: TypeAlias = Callable[[Piece], bytes]
 _Unpack: TypeAlias = Callable[[bytes, int], bytes]
-"""Bytes, and how many they may become at most: at least one more says that there are more."""
+"""The second argument is the maximal size; a longer result means that there is more."""
 
 
 @final
 class _NotPackedError(Exception):
-    """These bytes are not what a codec made."""
+    """The bytes are not the output of the codec."""
 
 
 def _zlib() -> tuple[_Pack, _Unpack]:
@@ -226,13 +220,11 @@ def _none() -> tuple[_Pack, _Unpack]:
 _CODECS: Final[Mapping[str, Callable[[], tuple[_Pack, _Unpack]]]] = {"none": _none, "zlib": _zlib, "zstd": _zstd}
 
 
-# --- what is handed in --------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 @final
 class _Intake:
-    """What was read of a payload and is not stored yet, in blocks; and what is known of the whole."""
-
     def __init__(self, settings: _Settings) -> None:
         self._pack, _ = _CODECS[settings.codec]()
         self._settings = settings
@@ -243,7 +235,6 @@ class _Intake:
         self._has_ended = False
 
     def add(self, piece: object) -> None:
-        """Take what was read, or the end."""
         if piece is _END:
             self._has_ended = True
             if self._begun:
@@ -261,7 +252,7 @@ class _Intake:
         size = self._settings.chunk_bytes
         while left:
             if isinstance(piece, bytes) and not self._begun and len(left) >= size:
-                self._blocks.append(left[:size])  # no copy: bytes stay as they are
+                self._blocks.append(left[:size])  # no copy: bytes are immutable
                 left = left[size:]
                 continue
             taken = left[: size - len(self._begun)]
@@ -273,7 +264,6 @@ class _Intake:
 
     @property
     def tells_size(self) -> bool:
-        """Is it known whether the payload fits into its record?"""
         return self._has_ended or self._length > self._settings.threshold
 
     @property
@@ -284,7 +274,7 @@ class _Intake:
         return b"".join(self._blocks) if self._length <= self._settings.threshold else None
 
     def chunk(self) -> bytes:
-        """The next block as it is stored; empty after the last one."""
+        """The next block, compressed; empty after the last one."""
         return self._pack(self._blocks.popleft()) if self._blocks else b""
 
     def facts(self) -> tuple[int, str]:
@@ -292,7 +282,6 @@ class _Intake:
 
 
 def _pieces(source: object) -> Iterator[object]:
-    """What a source gives, piece by piece."""
     if isinstance(source, bytes):
         return iter((source,))
     if isinstance(source, (bytearray, memoryview)):
@@ -308,13 +297,11 @@ def _pieces(source: object) -> Iterator[object]:
     )
 
 
-# --- what is handed out -------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 @final
 class _Outlet:
-    """What was read so far of a content, checked."""
-
     def __init__(self, key: str, content: Content) -> None:
         self._payload, self._content = f"the payload {shown(key)}", content
         if content.codec not in _CODECS:
@@ -324,9 +311,8 @@ class _Outlet:
         self._left = content.length
 
     def piece(self, data: bytes) -> bytes:
-        """The bytes of a chunk, as they were put."""
         try:
-            raw = self._unpack(data, min(self._left, THRESHOLD))  # no chunk has more, whatever its record says
+            raw = self._unpack(data, min(self._left, THRESHOLD))  # the limit of any chunk
         except _NotPackedError:
             raise _damaged(self._payload, "a chunk is not what made bytes smaller") from None
         self._left -= len(raw)
@@ -336,15 +322,12 @@ class _Outlet:
         return raw
 
     def end(self) -> None:
-        """Raise if that was not the whole."""
         if self._left or self._digest.hexdigest() != self._content.digest:
             raise _damaged(self._payload, "it is not of the length or the digest that its record says")
 
 
 @final
 class _Gathered:
-    """A payload in memory, for those who want it whole."""
-
     def __init__(self, key: str) -> None:
         self._key = key
 
@@ -359,14 +342,12 @@ class _Gathered:
         return self._buffer.getvalue()
 
 
-# --- the two ------------------------------------------------------------------------------------------------------------
+# --- public classes -------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen(kw_only=True)
 class _Settings:
-    """What both are told, checked."""
-
     records: str
     chunks: str
     threshold: int
@@ -403,8 +384,6 @@ def _age(older_than: timedelta) -> int:
 
 
 class _Stored(Generic[K]):
-    """Where payloads are, for either kind of client."""
-
     _store_kind: ClassVar[type[Any]]
 
     def __init__(
@@ -438,38 +417,32 @@ class Payloads(_Stored[MongoClient[Any]]):
 
     Args:
         client: As for `tidegate_adapters.mongo.Mongo`.
-        database: Where the collections are.
-        records: The collection of the records, one a key.
-        chunks: That of the chunks.
-        threshold: Up to how many bytes a payload is in its record; 15 MiB at most.
-        chunk_bytes: How many bytes of a payload a chunk has, before they are made smaller; 15 MiB at most.
-        codec: How chunks are made smaller: "zlib", "zstd" (`pip install 'tidegate[zstd]'`) or "none". What is stored says
-            how it was, so it can be another one at any time.
-        attempts: How often to try each step before giving up; None for any number.
-        pauses: What lies in between.
+        records: The collection of the records, one per key.
+        threshold: The largest payload, in bytes, stored in its record; 15 MiB at most.
+        chunk_bytes: The bytes of a chunk before compression; 15 MiB at most.
+        codec: "zlib", "zstd" (`pip install 'tidegate[zstd]'`) or "none". Records name their codec,
+            so it may change.
+        attempts: How often to try each step; None for any number.
 
     Raises:
-        Misuse: An argument makes no sense.
         MissingExtra: The codec needs one.
     """
 
     _store_kind = Mongo
 
     def put(self, key: str, source: Source) -> None:
-        """Put a payload under a key, in the place of what is there; a reader sees the one or the other.
+        """Put a payload under a key, atomically for readers and concurrent calls.
 
-        What `source` raises is raised, and the payload stays as it was. Concurrent ones are each put whole, and one is
-        the last.
+        If `source` raises, so does this, and the payload stays as it was.
 
         Args:
             key: Up to 1,024 bytes of UTF-8.
-            source: Bytes, a file opened in binary, or whatever gives bytes; read once, from where it stands to its end.
+            source: Read once, from its current place to its end.
 
         Raises:
-            Misuse: An argument is of the wrong type.
-            PayloadUnsettled: Nobody answered often enough; it may be in.
-            UploadAbandoned: A sweep has taken the upload for dead.
-            PayloadDamaged: The record that is there cannot be read.
+            PayloadUnsettled: Too many attempts got no reply; it may be stored.
+            UploadAbandoned: A sweep considered the upload dead.
+            PayloadDamaged: The existing record cannot be read.
             TidegateError: The store refuses it.
         """
         _check_key(key)
@@ -490,13 +463,13 @@ class Payloads(_Stored[MongoClient[Any]]):
         self._run(key, program, calls)
 
     def get(self, key: str) -> bytes:
-        """The payload of a key, whole; read again where it is replaced meanwhile.
+        """The whole payload of a key; retries if it is replaced meanwhile.
 
         Raises:
-            PayloadAbsent: There is none; a KeyError, too.
-            PayloadDamaged: What is stored is not what was put.
-            PayloadReplaced: It was replaced and swept, as often as it was read.
-            PayloadUnsettled: Nobody answered often enough.
+            PayloadAbsent: Also a KeyError.
+            PayloadDamaged: The stored bytes are not those that were put.
+            PayloadReplaced: It was replaced and swept during each attempt.
+            PayloadUnsettled: Too many attempts got no reply.
         """
         _check_key(key)
         gathered = _Gathered(key)
@@ -505,15 +478,12 @@ class Payloads(_Stored[MongoClient[Any]]):
         return gathered.whole()
 
     def open(self, key: str) -> Iterator[bytes]:
-        """The payload of a key, a chunk at a time.
-
-        It is that of one `put`, from the first byte to the last, also where another one comes meanwhile. What is handed out
-        is checked chunk by chunk, and the whole before the iteration ends.
+        """The payload of a key, one checked chunk at a time, all of the same `put`.
 
         Raises:
-            PayloadAbsent: There is none; raised at once.
-            PayloadReplaced: It was replaced, and a sweep did not wait for as long as you read; raised on the way, as are
-                the errors of `get`.
+            PayloadAbsent: Raised at once.
+            PayloadReplaced: A sweep did not wait for the reader; raised during iteration, like the
+                errors of `get`.
         """
         _check_key(key)
         found = self._run(key, find(self._settings.store, key))
@@ -528,14 +498,11 @@ class Payloads(_Stored[MongoClient[Any]]):
         outlet.end()
 
     def delete(self, key: str) -> bool:
-        """Delete the payload of a key; whoever reads it goes on until a sweep.
-
-        Returns:
-            False if there is none.
+        """Delete the payload of a key, if there is one; current readers may continue until a sweep.
 
         Raises:
-            PayloadUnsettled: Nobody answered often enough; it may be deleted.
-            PayloadDamaged: The record that is there cannot be read.
+            PayloadUnsettled: Too many attempts got no reply; it may be deleted.
+            PayloadDamaged: The record cannot be read.
         """
         _check_key(key)
         try:
@@ -545,19 +512,15 @@ class Payloads(_Stored[MongoClient[Any]]):
         return True
 
     def sweep(self, older_than: timedelta = _DAY) -> Swept:
-        """Remove the chunks that nothing refers to: of what was replaced or deleted, and of uploads that never ended.
-
-        Call it now and then, from any number of processes.
+        """Remove unreferenced chunks, of replaced or deleted payloads and of dead uploads; call it
+        now and then, from any process.
 
         Args:
-            older_than: For how long no chunk of an upload must have come to take it for dead, and how long what was
-                replaced is kept for those who read it; by the server's clock.
-
-        Returns:
-            How many records had uploads that were taken for dead, and of how many uploads the chunks are gone.
+            older_than: An upload without a new chunk for so long is dead; replaced chunks stay so
+                long for readers. By the server's clock.
 
         Raises:
-            PayloadUnsettled: Nobody answered often enough; call it again.
+            PayloadUnsettled: Too many attempts got no reply; call it again.
         """
         return self._run(None, sweep(self._settings.store, _age(older_than)))
 
@@ -570,24 +533,12 @@ class Payloads(_Stored[MongoClient[Any]]):
 
 @final
 class AsyncPayloads(_Stored[AsyncMongoClient[Any]]):
-    """The same for an event loop, which goes on while bytes are read, made smaller and checked.
-
-    Args:
-        client: As for `tidegate_adapters.mongo.AsyncMongo`.
-        database: Where the collections are.
-        records: As for `Payloads`, and so is the rest.
-        chunks: That of the chunks.
-        threshold: Up to how many bytes a payload is in its record.
-        chunk_bytes: How many bytes of a payload a chunk has.
-        codec: How chunks are made smaller.
-        attempts: How often to try each step.
-        pauses: What lies in between.
-    """
+    """`Payloads` for an event loop; reading, compression and checks run in a thread."""
 
     _store_kind = AsyncMongo
 
     async def put(self, key: str, source: AsyncSource) -> None:
-        """As `Payloads.put`; the source may be asynchronous, and is read in a thread if it is not."""
+        """As `Payloads.put`; a synchronous source is read in a thread."""
         _check_key(key)
         intake, aside = _Intake(self._settings), _Aside()
         later = aiter(source if isinstance(source, AsyncIterable) else _read(_pieces(source), aside))
@@ -613,7 +564,6 @@ class AsyncPayloads(_Stored[AsyncMongoClient[Any]]):
         await self._run(key, program, calls)
 
     async def get(self, key: str) -> bytes:
-        """As `Payloads.get`."""
         _check_key(key)
         gathered, aside = _Gathered(key), _Aside()
 
@@ -643,7 +593,6 @@ class AsyncPayloads(_Stored[AsyncMongoClient[Any]]):
         outlet.end()
 
     async def delete(self, key: str) -> bool:
-        """As `Payloads.delete`."""
         _check_key(key)
         try:
             await self._run(key, delete(self._settings.store, key, uuid4().hex))
@@ -652,7 +601,6 @@ class AsyncPayloads(_Stored[AsyncMongoClient[Any]]):
         return True
 
     async def sweep(self, older_than: timedelta = _DAY) -> Swept:
-        """As `Payloads.sweep`."""
         return await self._run(None, sweep(self._settings.store, _age(older_than)))
 
     async def _run(self, key: str | None, program: Program[_Answer[T]], calls: _Calls = _NO_CALLS) -> T:
@@ -664,9 +612,8 @@ class AsyncPayloads(_Stored[AsyncMongoClient[Any]]):
 
 @final
 class _Aside:
-    """One thread beside the event loop for all of a payload; it ends when nobody has this any more.
-
-    Of what is made and freed in several threads each would keep some: the allocator of glibc has an arena for each.
+    """One thread for all of a payload: several would each keep freed memory, because glibc's
+    allocator has an arena for each.
     """
 
     def __init__(self) -> None:

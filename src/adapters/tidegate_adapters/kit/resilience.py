@@ -3,35 +3,34 @@
     kit = Kit(connect(uri), "shop")
     order = {"_id": ObjectId(), "customer": "ann"}
     match kit.insert("orders", order):
-        case Done(): ...       # it stands, and a majority has it
-        case NotDone() as no: ...   # no request for it was done, or will be: no.failure says why, no.todo what to do
-        case Unknown() as open: ... # it may stand: open.todo
+        case Done(): ...       # inserted, and acknowledged by a majority
+        case NotDone() as no: ...   # not inserted: no.failure is the reason, no.todo the fix
+        case Unknown() as open: ... # possibly inserted: open.todo
 
-It is the rule of "How To Write Resilient MongoDB Applications" (Davis 2016): what fails on the way is sent again, what the
-server refuses is not, and only what is recognised when it comes twice is offered at all.
+It follows "How To Write Resilient MongoDB Applications" (Davis 2016): retry network errors, never
+retry a refusal, and offer only operations that are recognised when they arrive twice.
 
-    insert        under an id of one's own; a duplicate of it with one's own content is a success
-    find_one      a read, by a unique key
-    set_fields    $set of one document, by a unique key
-    upsert        the same; it inserts the document if there is none
-    delete        by a unique key
-    delete_many   whatever matches
-    count         one more, in two steps with a token, exactly once (`tidegate.counters.increments`); `sweep` counts what
-                  callers left behind, `counted` reads
+    insert        under the caller's id; a duplicate with the same content is a success
+    find_one, set_fields, upsert, delete
+                  one document, by a unique key
+    delete_many   all documents that match
+    count         adds one, in two steps with a token, exactly once
+                  (`tidegate.counters.increments`); `sweep` counts leftovers, `counted` reads
 
-What is decided is in the core: `tidegate.retries.resending` (what is sent again, and what is known in the end),
-`tidegate.retries.budget` (how many retries), `tidegate.sinks.circuit_breaker` (whether it is tried at all). Three things bound
-each call: the policy, the `deadline`, and what all calls of the kit share, the budget and the circuit. Each attempt has a
-deadline of its own (`attempt`), so that a reply that never comes costs no more than that. Writes are acknowledged by a
-majority, journaled; reads see what a majority has. Failures are logged by `tidegate_adapters.runtime.driver`.
+The core decides: `tidegate.retries.resending` (retries and outcome), `tidegate.retries.budget` (how
+many retries) and `tidegate.sinks.circuit_breaker` (whether to try). Each attempt has a timeout, the
+most that a lost reply costs. Writes are majority-acknowledged and journaled; reads see
+majority-committed data. `tidegate_adapters.runtime.driver` logs failures.
 
-Known not to work
-    - `NotDone` and `Unknown` are said of one call: what an earlier call has inserted may stand after a `NotDone`.
-    - A document with `Timestamp(0, 0)`, in the place of which a server puts its time, is not known again as one's own.
-    - What was inserted, then deleted by somebody else, and sent again because its reply was lost, is inserted once more.
-    - What is deleted by an id, or by a filter, while others insert the same: theirs may be deleted, too.
-    - A task that is cancelled does not know what became of its call: it is as `Unknown`, and the same may be sent again.
-    - A token counts once as long as no two sweeps have gone over its counter since it was used first.
+Known not to work:
+
+    - `NotDone` and `Unknown` describe one call: a document from an earlier call may exist after a
+      `NotDone`.
+    - The server replaces `Timestamp(0, 0)` by its time, so such a document is not recognised.
+    - An insert whose reply was lost, and whose document another client deleted, inserts it again.
+    - A retried delete may also delete what others inserted under the same id or filter.
+    - A cancelled call has an unknown outcome, like `Unknown`; retry it with the same arguments.
+    - A token counts once until two sweeps have passed over its counter since its first use.
 """
 
 from __future__ import annotations
@@ -110,7 +109,9 @@ K = TypeVar("K", bound="MongoClient[Any] | AsyncMongoClient[Any]")
 ATTEMPT: Final = timedelta(seconds=5)
 DEADLINE: Final = timedelta(seconds=30)
 BREAKER: Final = CircuitBreaker(threshold=100, cooldown=SECOND)
-"""All calls of many threads fail at once when a primary dies, and the next one is there within seconds."""
+"""When a primary dies, the calls of all threads fail at once, and a new primary follows within
+seconds.
+"""
 _INSERT: Final = Call("insert")
 _LOOK: Final = Call("look")
 _DELETE: Final = Call("delete")
@@ -126,15 +127,13 @@ _HANDLE: Final[Mapping[str, Any]] = {
 @final
 @attrs.frozen(kw_only=True)
 class Rules:
-    """What bounds the calls of a kit.
+    """The limits for the calls of a kit.
 
     Attributes:
-        retries: When to try again, and when to give up: attempts, delays, jitter; `attempts_max=None` for any number. Not by a
-            cron.
-        attempt: How long one attempt may take.
-        deadline: How long a call may take in all; None for as long as the policy has it.
-        budget: How many retries all calls together may send.
-        breaker: When nothing is tried any more, as nothing is answered.
+        retries: Attempts, delays and jitter; no cron.
+        attempt: The timeout of one attempt.
+        deadline: The timeout of a call; None for that of the policy.
+        budget: The retries of all calls together.
     """
 
     retries: Policy = RETRIES
@@ -157,13 +156,11 @@ class Rules:
 _RULES: Final = Rules()
 
 
-# --- what bounds a call -------------------------------------------------------------------------------------------------
+# --- limits ---------------------------------------------------------------------------------------
 
 
 @final
 class _Shared:
-    """What all calls of a kit have in common, in any thread."""
-
     def __init__(self, rules: Rules) -> None:
         self.rules: Final = rules
         self._lock = threading.Lock()
@@ -171,9 +168,9 @@ class _Shared:
         self._tokens = rules.budget.capacity
 
     def begun(self, *, is_retry: bool) -> int | Refused | NotApplied:
-        """The era under which an attempt is sent, or why it is not.
+        """The era for an attempt, or why it is not sent.
 
-        While the circuit is open a call that begins ends at once, and one that has begun before waits like for any failure.
+        While the circuit is open a new call fails at once; an earlier one waits.
         """
         with self._lock:
             paid = pay(self.rules.budget, self._tokens) if is_retry else None
@@ -200,15 +197,12 @@ def _now() -> Instant:
 
 @final
 class _Bounds:
-    """Those of one call. What is not sent because of them is refused, so that its program ends with what is known.
+    """The limits of one call; an effect beyond them is refused.
 
     Attributes:
-        may_count: A step of an increment was done, or may be.
-        failures: How many attempts have failed on the way.
-        resent: How many requests the driver has sent again by itself.
-        has_failed: The last attempt has.
-        stopped: Why nothing was sent any more.
-        last: How the last attempt has failed, for people.
+        may_count: A step of an increment was done, or may have been.
+        failures: The number of attempts that failed in transit.
+        resent: The number of the driver's own retries.
     """
 
     def __init__(self, shared: _Shared) -> None:
@@ -221,7 +215,6 @@ class _Bounds:
         self.last = ""
 
     def begun(self) -> int | Refused | NotApplied:
-        """The era under which an attempt is sent now, or why it is not."""
         if self._until is not None and self._until - _now() <= 0:
             return self._stop(Refused("the deadline is over"))
         era = self._shared.begun(is_retry=self.has_failed)
@@ -233,7 +226,6 @@ class _Bounds:
 
     @property
     def patience(self) -> float:
-        """How long the attempt may take, in seconds."""
         attempt = duration(self._shared.rules.attempt)
         return (attempt if self._until is None else max(1, min(attempt, self._until - _now()))) / SECOND
 
@@ -248,7 +240,9 @@ class _Bounds:
 
     @contextmanager
     def counting(self) -> Generator[None, None, None]:
-        """Count what the driver sends again in the block: an effect is one command, beside those for indexes and the like."""
+        """Count the driver's own retries: an effect is one command, apart from those for
+        indexes.
+        """
         sent: list[str] = []
         earlier = SENT.set(sent)
         try:
@@ -258,21 +252,19 @@ class _Bounds:
             self.resent += max(0, sum(name in _COMMANDS for name in sent) - 1)
 
     def fits(self, pause: Sleep) -> bool:
-        """Tell whether there is time for a pause. Where there is not, nothing is sent after it either."""
+        """If there is no time for the pause, the call sends no more."""
         if self._until is None or self._until - _now() > pause.duration:
             return True
         self._until = _now()
         return False
 
 
-# --- what is asked of the driver ----------------------------------------------------------------------------------------
+# --- driver calls ---------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class _Ask:
-    """A call of a collection of either kind of client, what its answer is to the program, and what an error says of it."""
-
     send: Callable[[Any], Any]
     reply: Callable[[Any], object]
     failed: Callable[[DriverError, Before], Failure] = failure
@@ -281,7 +273,6 @@ class _Ask:
 
 @contextmanager
 def _failing(client: MongoClient[Any] | AsyncMongoClient[Any], ask: _Ask) -> Generator[None, None, None]:
-    """What the driver raises in the block, as what it says of the effect."""
     requests: Requests | None = [] if ask.is_write else None
     earlier = REQUESTS.set(requests)
     try:
@@ -295,10 +286,8 @@ def _failing(client: MongoClient[Any] | AsyncMongoClient[Any], ask: _Ask) -> Gen
 @final
 @attrs.frozen
 class _Order(Generic[T]):
-    """A call of the kit: a program, and what its calls of the driver are, of which collection.
-
-    Attributes:
-        ended: What is said of it, by what the program returned or the refusal that it raised; just that unless it is set.
+    """A call of the kit: its program, and the program's driver calls. `ended` maps the result to
+    the outcome.
     """
 
     collection: str
@@ -308,7 +297,7 @@ class _Order(Generic[T]):
 
 
 def _told(order: _Order[T], result: object, bounds: _Bounds) -> Sent[T]:
-    """What a caller is told: that the kit has sent nothing any more is no refusal of what was asked."""
+    """A kit that stopped sending is not a refusal by the server."""
     sent: Sent[T] = order.ended(result, bounds)
     if bounds.stopped is not None and not isinstance(sent, Done):
         sent = attrs.evolve(sent, failure=NotApplied(bounds.stopped.reason), attempts=bounds.failures)
@@ -321,7 +310,7 @@ def _insert(
     check_collection(collection)
     check_type(document, MutableMapping, "a document", "give a dict")
     document.setdefault("_id", ObjectId())
-    # The id first, as it stands in the collection, so that it can be compared.
+    # The id comes first, as the server stores it, so that documents can be compared.
     sent = _encoded(document, codec, "document")
     if any(type(value) is Timestamp and value == _NO_TIME for key, value in document.items() if key != "_id"):
         raise Misuse(
@@ -356,7 +345,7 @@ _NO_TIME: Final = Timestamp(0, 0)
 
 
 def _encoded(given: Mapping[str, Any], codec: bson.CodecOptions[Any], what: str) -> bytes:
-    """What is sent for it. The driver would raise errors of many kinds, on its way."""
+    """The driver would raise many kinds of errors, while sending."""
     try:
         return bson.encode(given, codec_options=codec)
     except (*DRIVER_ERRORS, TypeError, ValueError, RecursionError) as error:
@@ -374,14 +363,14 @@ def _delete(
 
     def failed_once(error: DriverError, before: Before) -> Failure:
         said = failed(error, before)
-        # Each way in which an expression fails has a code of its own.
+        # Each failure of an expression has a code of its own.
         is_no = isinstance(error, WriteError) and (
             error.code not in CODES or isinstance(failure(error, Before.NOTHING), Refused)
         )
         return Refused(said.reason) if is_fragile and is_no else said
 
     def ended(sent: Any, bounds: _Bounds) -> Any:
-        """An expression may fail at any document: some were deleted by then."""
+        """An expression may fail at any document, after some deletions."""
         is_no = isinstance(sent, NotDone) and isinstance(sent.failure, Refused) and bounds.stopped is None
         return Unknown(sent.failure, sent.attempts) if is_fragile and is_no else sent
 
@@ -390,11 +379,10 @@ def _delete(
 
 
 _EXPRESSIONS: Final = (b"$expr\0", b"$where\0")
-"""By which a filter may fail at one document, and not at another, as BSON writes them."""
+"""Filters that may fail at one document and not at another, in BSON."""
 
 
 def _by(key: object, by: str) -> dict[str, object]:
-    """The filter for a unique key."""
     check_name(by, "a unique key")
     if by.startswith("$"):
         raise Misuse(f"{shown(by)} cannot name a unique key", todo='name the field of a unique index, as in by="email"')
@@ -412,7 +400,7 @@ def _find(rules: Rules, collection: str, where: Mapping[str, Any], codec: bson.C
 
     find = _Ask(
         lambda held: held.with_options(codec_options=raw).find_one(where),
-        lambda found: found and found.raw,  # an answer to a program is immutable
+        lambda found: found and found.raw,  # replies to programs are immutable
         is_write=False,
     )
     return _Order(collection, lambda: send(_FIND, Operation.READ, rules.retries), {_FIND.name: find}, ended)
@@ -438,7 +426,7 @@ def _set(
 
     def failed_once(error: DriverError, before: Before) -> Failure:
         said = failure(error, before)
-        # Another upsert has inserted the document at the same time: sent again, this one finds it.
+        # A concurrent upsert has inserted the document; a retry finds it.
         is_raced = is_upsert and said.reason == duplicate_key(*where).reason
         return NotApplied(said.reason) if is_raced else said
 
@@ -460,7 +448,7 @@ def _count(rules: Rules, collection: str, key: str, token: str) -> _Order[None]:
     async def counted() -> object:
         try:
             return await increased()
-        except Misuse:  # there is no such counter yet
+        except Misuse:  # the counter is missing
             made = await insert(insert_one(collection, new_counter(key)), there, policy)
         return await increased() if isinstance(made, Done) else made.failure
 
@@ -510,20 +498,18 @@ def _counted(rules: Rules, collection: str, key: str) -> _Order[int]:
     async def counted() -> Sent[int]:
         found = await send(find_one(collection, Eq(ID, key)), Operation.READ, rules.retries)
         if not isinstance(found, Done):
-            return NotDone(found.failure, found.attempts)  # a read does nothing
+            return NotDone(found.failure, found.attempts)  # a read has no effect
         return Done(0 if found.reply is None else counter_of(found.reply).count, found.attempts)
 
     return _Order(collection, counted, {})
 
 
-# --- the kit ------------------------------------------------------------------------------------------------------------
+# --- the kit --------------------------------------------------------------------------------------
 
 _SENT: Final = (*get_args(StoreOperation), Call)
 
 
 class _Calls(Generic[K]):
-    """The calls of a kit, for either kind of client."""
-
     _store_kind: ClassVar[type[Any]]
 
     def __init__(self, client: K, database: str, rules: Rules = _RULES) -> None:
@@ -539,41 +525,32 @@ class _Calls(Generic[K]):
         self._database = client.get_database(database, read_concern=settled(client), **_HANDLE)
 
     async def insert(self, collection: str, document: MutableMapping[str, Any]) -> Sent[None]:
-        """As `Kit.insert`."""
         return await self._carry_out(_insert(self._rules, collection, document, self._codec))
 
     async def find_one(self, collection: str, key: object, *, by: str = "_id") -> Done[Any] | NotDone:
-        """As `Kit.find_one`."""
         return _read(await self._carry_out(_find(self._rules, collection, _by(key, by), self._codec)))
 
     async def set_fields(
         self, collection: str, key: object, fields: Mapping[str, Any], *, by: str = "_id"
     ) -> Sent[int]:
-        """As `Kit.set_fields`."""
         return await self._carry_out(_set(self._rules, collection, _by(key, by), fields, self._codec, is_upsert=False))
 
     async def upsert(self, collection: str, key: object, fields: Mapping[str, Any], *, by: str = "_id") -> Sent[None]:
-        """As `Kit.upsert`."""
         return await self._carry_out(_set(self._rules, collection, _by(key, by), fields, self._codec, is_upsert=True))
 
     async def delete(self, collection: str, key: object, *, by: str = "_id") -> Sent[int]:
-        """As `Kit.delete`."""
         return await self._carry_out(_delete(self._rules, collection, _by(key, by), self._codec, is_many=False))
 
     async def delete_many(self, collection: str, where: Mapping[str, Any]) -> Sent[int]:
-        """As `Kit.delete_many`."""
         return await self._carry_out(_delete(self._rules, collection, where, self._codec, is_many=True))
 
     async def count(self, collection: str, key: str, token: str) -> Sent[None]:
-        """As `Kit.count`."""
         return await self._carry_out(_count(self._rules, collection, key, token))
 
     async def counted(self, collection: str, key: str) -> Done[int] | NotDone:
-        """As `Kit.counted`."""
         return _read(await self._carry_out(_counted(self._rules, collection, key)))
 
     async def sweep(self, collection: str, key: str | None = None) -> Done[None] | NotDone:
-        """As `Kit.sweep`."""
         return _read(await self._carry_out(_sweep(self._rules, collection, key)))
 
     async def _carry_out(self, order: _Order[T]) -> Sent[T]:
@@ -617,15 +594,13 @@ class _Calls(Generic[K]):
 
 @final
 class AsyncKit(_Calls[AsyncMongoClient[Any]]):
-    """The same as `Kit` for an event loop; the client is one of `tidegate_adapters.mongo.connect_async`."""
+    """`Kit` for an event loop; use a client of `tidegate_adapters.mongo.connect_async`."""
 
     _store_kind = AsyncMongo
 
 
 @final
 class _SyncCalls(_Calls[MongoClient[Any]]):
-    """Calls of which none suspends."""
-
     _store_kind = Mongo
 
     async def _sleep(self, effect: Sleep) -> object:
@@ -637,159 +612,108 @@ class _SyncCalls(_Calls[MongoClient[Any]]):
 
 @final
 class Kit:
-    """Writes of application code that survive the network. Its methods may be called from any thread.
+    """Writes of application code that survive the network; callable from any thread.
 
-    Each of them returns `Done`, `NotDone` or `Unknown`, and raises for misuse, and for a server that is no replica set, alone.
+    Each method returns `Done`, `NotDone` or `Unknown`. It raises Misuse for an invalid name or a
+    value without a BSON form, and an error for a server outside a replica set. `key` is the `_id`,
+    or the value of the unique field `by`.
 
     Args:
-        client: Best from `tidegate_adapters.mongo.connect`. Make one kit for each client and database: what its calls have in
-            common is the budget of retries and the circuit.
-        database: Where the collections are.
-        rules: What bounds the calls.
+        client: Best from `tidegate_adapters.mongo.connect`. Make one kit for each client and
+            database: its calls share the retry budget and the circuit.
 
     Raises:
-        Misuse: It is no client of this kind, it asks for no acknowledgements, it sends writes again and does not tell of it,
-            or the database cannot have that name.
+        Misuse: The client is of the wrong kind, uses unacknowledged writes, or retries writes
+            without reporting it.
     """
 
     def __init__(self, client: MongoClient[Any], database: str, rules: Rules = _RULES) -> None:
         self._calls = _SyncCalls(client, database, rules)
 
     def insert(self, collection: str, document: MutableMapping[str, Any]) -> Sent[None]:
-        """Insert a document under an id of one's own.
-
-        Args:
-            collection: Where.
-            document: In pymongo's words. As pymongo does, it gets an `_id` where it has none; so the very same can be sent
-                again, in another call as well.
+        """Insert a document; it gets an `_id` if it has none, so that it can be sent again.
 
         Returns:
-            `Done` if it stands there, be it by an earlier call; `NotDone` if this call has not inserted it, as where another's
-            has the id; `Unknown` if that is not known.
+            `Done` if it is there, also from an earlier call; `NotDone` if this call has not
+                inserted it, for example because another document has the id; otherwise `Unknown`.
 
         Raises:
-            Misuse: It has no BSON form, or a timestamp without a time, or the collection cannot have that name.
+            Misuse: It has a timestamp without a time.
         """
         return at_once(self._calls.insert(collection, document))
 
     def find_one(self, collection: str, key: object, *, by: str = "_id") -> Done[Any] | NotDone:
         """Read one document.
 
-        Args:
-            collection: The collection.
-            key: The `_id`, or the value of the field `by`.
-            by: The field of the unique key.
-
         Returns:
-            `Done` with the document as pymongo reads it, or with None if there is none; else `NotDone`.
-
-        Raises:
-            Misuse: The key has no BSON form, or the collection or the field cannot have that name.
+            `Done` with the document, or None if it is missing; else `NotDone`.
         """
         return at_once(self._calls.find_one(collection, key, by=by))
 
     def set_fields(self, collection: str, key: object, fields: Mapping[str, Any], *, by: str = "_id") -> Sent[int]:
-        """Set fields of one document to values (`$set`). A request that is sent again overwrites what others have set meanwhile.
-
-        Args:
-            collection: The collection.
-            key: The `_id`, or the value of the field `by`.
-            fields: The new values by field, or by dotted path.
-            by: The field of the unique key.
+        """Set fields, by name or dotted path, of one document (`$set`). A retry overwrites
+        concurrent changes.
 
         Returns:
-            `Done` with how many documents the last attempt has matched, 1 or 0; `NotDone`, or `Unknown`.
+            `Done` with the number of documents that the last attempt matched, 1 or 0; `NotDone`, or
+                `Unknown`.
 
         Raises:
-            Misuse: The key or a field has no BSON form, the fields are empty or contain the key, or a name is not valid.
+            Misuse: The fields are empty or contain the key.
         """
         return at_once(self._calls.set_fields(collection, key, fields, by=by))
 
     def upsert(self, collection: str, key: object, fields: Mapping[str, Any], *, by: str = "_id") -> Sent[None]:
-        """Set fields of one document, as `set_fields`; the document is inserted if there is none.
-
-        Args:
-            collection: The collection.
-            key: The `_id`, or the value of the field `by`.
-            fields: The new values by field, or by dotted path.
-            by: The field of the unique key. It has a unique index, or two upserts at one time insert two documents.
-
-        Returns:
-            `Done`, `NotDone` or `Unknown`.
-
-        Raises:
-            Misuse: As `set_fields`.
+        """Like `set_fields`, but inserts a missing document. Without a unique index on `by`, two
+        concurrent upserts insert two.
         """
         return at_once(self._calls.upsert(collection, key, fields, by=by))
 
     def delete(self, collection: str, key: object, *, by: str = "_id") -> Sent[int]:
-        """Delete the document of that key.
-
-        Args:
-            collection: Where.
-            key: The `_id`, or the value of the field `by`. A document that others insert under it meanwhile may be deleted, too.
-            by: The field of the unique key.
+        """Delete the document of a key.
 
         Returns:
-            `Done` if there is none, with how many the last attempt has deleted; `NotDone`, or `Unknown`.
-
-        Raises:
-            Misuse: The id has no BSON form, or the collection cannot have that name.
+            `Done` if it is gone, with the number that the last attempt deleted; `NotDone`, or
+                `Unknown`.
         """
         return at_once(self._calls.delete(collection, key, by=by))
 
     def delete_many(self, collection: str, where: Mapping[str, Any]) -> Sent[int]:
-        """Delete all documents that match.
-
-        Args:
-            collection: Where.
-            where: The filter, in pymongo's words; `{}` for all.
+        """Delete all documents that match a pymongo filter; `{}` for all.
 
         Returns:
-            `Done` if none is left of those that were there, with how many the last attempt has deleted; `NotDone` if none was
-            deleted, or `Unknown`, also where the server refuses a filter that has an expression (`$expr`, `$where`), which
-            may fail in the midst.
-
-        Raises:
-            Misuse: The filter has no BSON form, or the collection cannot have that name.
+            `Done` if all are gone, with the number that the last attempt deleted; `NotDone` if none
+                was deleted; or `Unknown`, also if the server refuses a filter with an expression
+                (`$expr`, `$where`), which may fail halfway.
         """
         return at_once(self._calls.delete_many(collection, where))
 
     def count(self, collection: str, key: str, token: str) -> Sent[None]:
-        """Add one to a counter, exactly once; it is made where there is none.
+        """Add one to a counter, exactly once; creates a missing counter.
 
-        Args:
-            collection: Where the counters are.
-            key: The counter's id.
-            token: An id of this increment, which no other one has, such as `str(ObjectId())`; it becomes a part of the name of a
-                field, so it has no dot.
+        `token` is a unique id of this increment, for example `str(ObjectId())`, without a dot: it
+        becomes part of a field name.
 
         Returns:
-            `Done` if it is counted; `NotDone` if it is not, and no sweep will; `Unknown` otherwise: the next sweep counts it if
-            its first step was done, and the same token may be sent again until then.
-
-        Raises:
-            Misuse: A name cannot be one, or what has that id is no counter.
+            `Done` if it is counted; `NotDone` if it never will be; otherwise `Unknown`: the next
+                sweep counts it if its first step was done, and until then the same token can be
+                sent again.
         """
         return at_once(self._calls.count(collection, key, token))
 
     def counted(self, collection: str, key: str) -> Done[int] | NotDone:
-        """Read a counter: how many are counted by now; 0 where there is none."""
+        """Read a counter; 0 if it is missing."""
         return at_once(self._calls.counted(collection, key))
 
     def sweep(self, collection: str, key: str | None = None) -> Done[None] | NotDone:
-        """Count what callers have left behind, at any time; three sweeps at rest leave nothing but the count.
-
-        Args:
-            collection: Where the counters are.
-            key: The counter's id; None for each in which something is left, which the server finds.
+        """Count what callers left behind, in one counter or all; after three sweeps without callers
+        only the count remains.
 
         Returns:
-            `Done`, or `NotDone` if some of it is left for the next sweep.
+            `Done`, or `NotDone` if some are left for the next sweep.
         """
         return at_once(self._calls.sweep(collection, key))
 
 
 def _read(sent: Sent[T]) -> Done[T] | NotDone:
-    """What nothing depends on is never unknown."""
     return NotDone(sent.failure, sent.attempts) if isinstance(sent, Unknown) else sent

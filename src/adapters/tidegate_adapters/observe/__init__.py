@@ -1,1 +1,1 @@
-"""What a service shows of itself: logs, metrics, spans, recordings, and the HTTP server for them."""
+"""Observability of a service: logs, metrics, spans, recordings, and their HTTP server."""

@@ -1,14 +1,14 @@
-"""A small HTTP server: pages by path, answered from threads of its own.
+"""A small HTTP server: pages by path, answered from its own threads, so also while user code blocks
+the event loop.
 
-So it answers also while user code holds up the event loop. It is for few readers: operators, Prometheus, a platform that asks
-whether a process is healthy. Which page asks who they are, and how, is the page's business.
+It serves few readers: operators, Prometheus, health checks. Each page does its own authentication.
 
-Many who connect and do not ask hold up nobody. A connection has a thread once its header is there. There are 32 connections at
-most, and the one that has waited longest for its request gives way to a new one. A request has ten seconds from its first byte to
-its last. When connections come in a crowd, they are read together, at most fifty times a second.
+Idle connections block no other. A connection gets a thread once its header has arrived. At most 32
+exist; a new one replaces the one that has waited longest. A request has ten seconds in all. Crowds
+of connections are read in at most fifty rounds per second.
 
-A request whose end two servers could see in different places (RFC 9112, section 11.2: request smuggling) is refused, and its
-connection closed: with a Transfer-Encoding, with several lengths, a GET with a body, or a header that cannot be read.
+The server refuses ambiguous requests (RFC 9112, section 11.2: request smuggling) and closes their
+connections: a Transfer-Encoding, several lengths, a GET with a body, or an unreadable header.
 """
 
 from __future__ import annotations
@@ -37,28 +37,20 @@ from tidegate.model.errors import Misuse
 log: Final = logging.getLogger(__name__)
 
 _PATIENCE_S: Final = 10.0
-"""How long whoever has connected may take to ask, all in all."""
 _CONNECTIONS_MAX: Final = 32
 _CONTENT_MAX: Final = 64 * 1_024
-"""How many bytes are read of what is sent."""
 _ROUNDS_APART_S: Final = 0.02
-"""How long those wait who come in a crowd, so that these are read together: each round costs whoever runs beside it some pace."""
+"""The delay that collects a crowd into one round; each round slows the process."""
 _LINUX: Final = ctypes.PyDLL(None, use_errno=True) if sys.platform == "linux" else None
-"""The calls of the system that a crowd causes. Of a socket's own, each lets others have the interpreter, and then waits five
-milliseconds for it where these have enough to do: a thousand that connect kept whoever asked waiting for a second."""
+"""A socket's own calls release the GIL, and regain it only after five milliseconds in a busy
+process: a thousand connections delayed a request by a second.
+"""
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @final
 class Asked(NamedTuple):
-    """What is asked for.
-
-    Attributes:
-        path: Of the page.
-        query: What stands behind the question mark.
-        headers: By name, in whichever case.
-        content: What was sent along.
-    """
+    """A request."""
 
     path: str
     query: str
@@ -68,7 +60,7 @@ class Asked(NamedTuple):
 
 @final
 class Answer(NamedTuple):
-    """What is answered."""
+    """A response."""
 
     status: HTTPStatus
     content_type: str
@@ -77,13 +69,13 @@ class Answer(NamedTuple):
 
 
 Page: TypeAlias = Callable[[Asked], Answer]
-"""Makes the answer; it is called in any thread."""
+"""Called in any thread."""
 _NO_PAGES: Final[Mapping[str, Page]] = MappingProxyType({})
 
 
 @final
 class _Heard(RawIOBase):
-    """What was read of a connection, and then what comes."""
+    """Replays the bytes read already, then reads from the connection."""
 
     def __init__(self, heard: bytes, rest: RawIOBase) -> None:
         self._heard, self._rest = heard, rest
@@ -104,23 +96,21 @@ class _Heard(RawIOBase):
 
 
 class _Server(ThreadingHTTPServer):
-    """Whoever goes away before the answer is no error; who stays is let go at the end, for browsers keep connections."""
+    """Remaining connections are closed at its end, because browsers keep them open."""
 
     request_queue_size = 128
 
     def __init__(self, *given: Any) -> None:
         self.connections: dict[socket.socket, float | None] = {}
-        """Since when each waits for a request; None while one is answered."""
+        """Since when each connection waits for a request; None while it is answered."""
         self.heard: dict[socket.socket, bytes] = {}
-        """What was read for those that are given a thread just now."""
         self._hears: dict[socket.socket, bytearray] = {}
-        """What was read of those that have none."""
         self._selector, self._ends = PollSelector(), False
         self._room = ctypes.create_string_buffer(_CONTENT_MAX)
         super().__init__(*given)
 
     def serve_forever(self, poll_interval: float = 0.5) -> None:
-        """Accept connections, and read from each until its header is there: a thread for each would cost a worker its pace."""
+        """A thread for each connection without a header would slow the worker."""
         looks_s = round_s = 0.0
         self.socket.setblocking(False)
         self._selector.register(self, EVENT_READ)
@@ -130,7 +120,7 @@ class _Server(ThreadingHTTPServer):
             for key, _ in found:
                 if key.fileobj is self:
                     self._accept()
-                elif key.fileobj in self._hears:  # it was not let go of just now
+                elif key.fileobj in self._hears:  # not closed just now
                     self._hear(key.fileobj)
             if now_s >= looks_s:
                 self.service_actions()
@@ -143,7 +133,6 @@ class _Server(ThreadingHTTPServer):
         self._ends = True
 
     def _accept(self) -> None:
-        """All who wait for it."""
         for _ in range(self.request_queue_size):
             try:
                 connection = self._accepted()
@@ -162,7 +151,7 @@ class _Server(ThreadingHTTPServer):
         return socket.socket(self.address_family, socket.SOCK_STREAM, 0, found)
 
     def _read(self, connection: socket.socket) -> bytes | None:
-        """What has come; nothing where it has closed, or None where nothing has come."""
+        """The bytes that have arrived; empty if it is closed, None if there are none yet."""
         if _LINUX is None:
             try:
                 return connection.recv(_CONTENT_MAX)
@@ -190,18 +179,17 @@ class _Server(ThreadingHTTPServer):
         else:
             self.let_go(connection)
 
-    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  nobody asks for it
-        """Make room for a new one, and wait for what it asks."""
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ARG002  unused
         if len(self.connections) >= _CONNECTIONS_MAX:
             waiting = {each: since for each, since in [*self.connections.items()] if since is not None}
-            if not waiting:  # all are answered just now
+            if not waiting:  # all are being answered
                 self.shutdown_request(request)
                 return
             self.let_go(min(waiting, key=lambda each: waiting[each]))
         self.waits(request)
         self._hears[request] = bytearray()
         self._selector.register(request, EVENT_READ)
-        self._hear(request)  # whoever means to ask has mostly asked by now
+        self._hear(request)  # has probably sent its request
 
     def shutdown_request(self, request: Any) -> None:
         self.connections.pop(request, None)
@@ -209,11 +197,9 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def waits(self, connection: socket.socket) -> None:
-        """It may ask from now on."""
         self.connections[connection] = monotonic()
 
     def answers(self, connection: socket.socket) -> None:
-        """It has asked."""
         if connection in self.connections:
             self.connections[connection] = None
 
@@ -230,7 +216,6 @@ class _Server(ThreadingHTTPServer):
             connection.shutdown(socket.SHUT_RDWR)
 
     def service_actions(self) -> None:
-        """Let go of those that take too long to ask, however they do it."""
         for each, since in [*self.connections.items()]:
             if since is not None and monotonic() - since > _PATIENCE_S:
                 self.let_go(each)
@@ -247,7 +232,7 @@ class _Server(ThreadingHTTPServer):
 
 @final
 class _Server6(_Server):
-    """One that listens on an address of IPv6."""
+    """A server on an IPv6 address."""
 
     address_family: int = socket.AF_INET6
 
@@ -259,23 +244,23 @@ def served(
     """Serve pages by path, until the block ends.
 
     Args:
-        host: Where; "0.0.0.0" or "::" for all addresses of the machine.
-        port: The port there; 0 for any that is free.
-        pages: Those that are got.
-        posts: Those to which something is sent.
-        settings: How the settings begin that say where: `metrics` for `metrics_port` and `metrics_host`.
+        host: The address; "0.0.0.0" or "::" for all of the machine.
+        port: The port; 0 for any free one.
+        pages: Handlers of GET.
+        posts: Handlers of POST.
+        settings: The prefix of the settings' names, for errors: `metrics` for `metrics_port`.
 
     Returns:
         The port.
 
     Raises:
-        Misuse: Nobody can listen there.
+        Misuse: The address is unavailable.
     """
 
     class Handler(BaseHTTPRequestHandler):
         timeout: ClassVar[float | None] = _PATIENCE_S
         protocol_version = "HTTP/1.1"
-        wbufsize = -1  # an answer is sent as one
+        wbufsize = -1  # send a response as one
         server_version, sys_version = "tidegate", ""
 
         def setup(self) -> None:
@@ -283,7 +268,7 @@ def served(
             self.rfile = BufferedReader(_Heard(server.heard.pop(self.connection), self.rfile.detach()))
 
         def handle_one_request(self) -> None:
-            if self.connection in server.connections:  # it was not let go of meanwhile
+            if self.connection in server.connections:  # not closed meanwhile
                 server.waits(self.connection)
                 super().handle_one_request()
             else:
@@ -302,11 +287,11 @@ def served(
             elif len(length) > 9 or int(length) > _CONTENT_MAX:
                 self._refuse(_TOO_LARGE)
             else:
-                self.wfile.flush()  # who sends `Expect: 100-continue` waits for it
+                self.wfile.flush()  # for `Expect: 100-continue`
                 self._answer(posts, self.rfile.read(int(length)))
 
         def _refuse(self, answer: Answer) -> None:
-            """What was sent stays unread, so nothing may follow it."""
+            """The body stays unread, so the connection must close."""
             self._send(Answer(answer.status, answer.content_type, answer.content, {"Connection": "close"}))
 
         def _answer(self, there: Mapping[str, Page], content: bytes) -> None:
@@ -330,7 +315,7 @@ def served(
             self.end_headers()
             self.wfile.write(answer.content)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  its name is http.server's
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  http.server's name
             pass
 
     try:
@@ -352,12 +337,11 @@ def served(
 
 
 def address(host: str, port: int) -> str:
-    """Where a browser finds what is served there."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def is_own(host: str) -> bool:
-    """Is it an address that is reached from this machine alone?"""
+    """Whether the address is reachable only from this machine."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -365,7 +349,7 @@ def is_own(host: str) -> bool:
 
 
 def is_own_name(header: str) -> bool:
-    """Does the header `Host` name this machine by such an address? A page of another site has a browser ask under its own name."""
+    """Whether the `Host` header is a local address; a page of another site sends its own name."""
     try:
         name = urlsplit(f"//{header}").hostname
     except ValueError:  # "[::1"
@@ -374,10 +358,9 @@ def is_own_name(header: str) -> bool:
 
 
 def _is_ambiguous(headers: Message) -> bool:
-    """May another server see the end of the request elsewhere?"""
     lengths: list[str] = headers.get_all("Content-Length", [])
     is_plain = not headers.defects and not headers.get_payload()
-    is_odd = any(" " in name or "\n" in value for name, value in headers.items())  # or in two lines
+    is_odd = any(" " in name or "\n" in value for name, value in headers.items())  # or two headers
     return is_odd or not is_plain or len(lengths) > 1 or "Transfer-Encoding" in headers
 
 

@@ -1,7 +1,7 @@
-"""What the standard library's loggers say, as lines for people or as one JSON object a line.
+"""Log records as lines for people, or as one JSON object a line, with the fields of `extra=`.
 
-What is logged with `extra=` (topic, partition, offset, attempt) becomes fields of the object. What looks like a secret is
-left out of messages, tracebacks and fields, and nothing moves a cursor or forges a line: `tidegate_adapters.base.redaction`.
+Output contains no apparent secrets, control characters or forged lines:
+`tidegate_adapters.base.redaction`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,11 @@ from tidegate_adapters.base.redaction import clean, is_secret_name, one_line, re
 
 LogFormat: TypeAlias = Literal["text", "json"]
 _OF_ALL: Final = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
-"""What every record of a logger has."""
 _BELOW: Final = "    "
 
 
 def log_to(stream: TextIO, form: LogFormat, level: str) -> None:
-    """Let all loggers write to a stream, and nowhere else; but the requests of aiokafka are not written.
-
-    Args:
-        stream: Where to.
-        form: Lines for people, or an object a line.
-        level: What is below is not written: a name of `logging`, such as INFO.
-    """
+    """Send all logs to one stream only, without aiokafka's requests."""
     handler = logging.StreamHandler(stream)
     match form:
         case "text":
@@ -36,13 +29,13 @@ def log_to(stream: TextIO, form: LogFormat, level: str) -> None:
             handler.setFormatter(_Objects())
         case _:
             assert_never(form)
-    logging.getLogger("aiokafka.conn").setLevel(logging.INFO)  # below, it writes requests, and with them passwords
+    logging.getLogger("aiokafka.conn").setLevel(logging.INFO)  # DEBUG writes requests with passwords
     logging.basicConfig(level=level, handlers=[handler], force=True)
 
 
 @final
 class _Lines(logging.Formatter):
-    """Time, level, logger and message on a line; a traceback below, indented: a line of it is none of the log's."""
+    """Indents tracebacks, so that they cannot imitate a log line."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{_at(record)} {record.levelname:<7} {record.name}: {one_line(redacted(record.getMessage()))}"
@@ -52,8 +45,6 @@ class _Lines(logging.Formatter):
 
 @final
 class _Objects(logging.Formatter):
-    """One object a record."""
-
     def format(self, record: logging.LogRecord) -> str:
         found: dict[str, object] = {
             "time": _at(record),

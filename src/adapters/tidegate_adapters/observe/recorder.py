@@ -1,8 +1,8 @@
-"""Records runs of production, so that they can be executed again: `tidegate replay RECORDING TARGET`.
+"""Records production runs for `tidegate replay RECORDING TARGET`.
 
-A recorder wraps the handle that carries out the effects of one run, or a worker calls it with each event of its reducer and
-the commands that followed. It writes a line for each, as `tidegate.sim.recording` has them, and hands it to the operating system at once,
-so that a process that is killed leaves all lines but perhaps the last one whole.
+A recorder wraps the handle that executes the effects of a run, or a worker calls it with each event
+and the resulting commands. It flushes each line (`tidegate.sim.recording`), so after a kill only
+the last one may be incomplete.
 
     with Recorder(path, "transition", arguments) as recorder:
         answer = run(transition(*arguments), recorder.recorded(handle))
@@ -10,18 +10,18 @@ so that a process that is killed leaves all lines but perhaps the last one whole
     with Recorder(path, "orders", kind="reducer") as recorder:
         await Worker(topics, handle, ..., record=recorder.stepped).run()
 
-What looks like a secret never reaches the file: texts and bytes under a name such as `password`, `token` or `api_key`,
-numbers under a name such as `password`, and any text that has the user part of a URI or `secret=...` in it. What is given
-to user code by position has no name that could tell, so of the arguments of a `Call` no text and no bytes are written. A
-function of the caller's hides more: it is given the names that lead to a value, and the value; what a `Call` answers stands
-under the name of the call. A label stands instead, which is the same for the same value within one recording and says
-nothing beyond it, for its key is never written.
+Apparent secrets never reach the file: text and bytes under a name such as `password`, `token` or
+`api_key`, numbers under a name such as `password`, and text with the user part of a URI or
+`secret=...`. Positional arguments of a `Call` have no name, so their text and bytes are never
+written. The caller's `is_secret` hides more; the reply to a `Call` has its name. The file has a
+label instead, equal for equal values within a recording, and unguessable, because its key is never
+written.
 
-A recorder never fails a run: where a line cannot be made or written, whatever is raised, it says so in the log, once, and
-stops. Only the type of what the caller's code raises is logged, for its message may hold the very secret.
+A recorder never fails a run: after an error it logs once and stops. It logs only the type of an
+exception from the caller's code, whose message may hold the secret.
 
-Known not to work: a secret that no name and no form gives away, such as a text that a call of a harmless name answers.
-Whoever records says so with `is_secret`.
+Known not to work: a secret without a telling name or form, for example in the reply to a harmless
+call; use `is_secret`.
 """
 
 from __future__ import annotations
@@ -50,16 +50,15 @@ log: Final = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
 
 IsSecret: TypeAlias = Callable[[FieldPath, object], bool]
-"""The names that lead to a value, outermost first, and the value: must it not be written?"""
+"""Whether to hide a value, by the names that lead to it, outermost first."""
 
 _SECRET_TEXT: Final = re.compile(r"(?i)token")
-"""Names under which no text is written; numbers are, for a fencing token is one."""
+"""Names that hide text, but not numbers: a fencing token is one."""
 _BY_POSITION: Final = ("arguments", "")
-"""What leads to an argument of a `Call`."""
 _LABEL_LENGTH: Final = 12
 
 
-def _nothing_more(path: FieldPath, value: object) -> bool:  # noqa: ARG001  the one that hides nothing more
+def _nothing_more(path: FieldPath, value: object) -> bool:  # noqa: ARG001  hides nothing more
     return False
 
 
@@ -74,7 +73,7 @@ def _is_of_secret_text(path: FieldPath) -> bool:
 
 
 def _looks_secret(path: FieldPath, value: object) -> bool:
-    """Does the value look like a secret, by the names that lead to it, for want of one, or by what it says?"""
+    """Judges by the names, by the lack of one, and by the text."""
     if _is_secret_path(path):
         return True
     if not isinstance(value, str | bytes):
@@ -89,17 +88,15 @@ def _for_its_owner(path: str, flags: int) -> int:
 
 @final
 class Recorder:
-    """Records one run into a file that must not be there yet.
+    """Records one run into a new file, readable only by its owner.
 
     Args:
-        path: The file; nobody but its owner may read it.
-        program: What it is a run of, for whoever reads it.
-        arguments: Of the run; a digest of them is written.
-        kind: Of a program, or of a reducer.
-        is_secret: What must not be written, besides what looks like a secret.
+        program: The name of the program, for readers.
+        arguments: The run's arguments, written as a digest.
+        is_secret: Hides more values.
 
     Raises:
-        Misuse: The file is there already, or cannot be made.
+        Misuse: The file exists, or cannot be created.
     """
 
     def __init__(
@@ -115,14 +112,12 @@ class Recorder:
         self._key, self._is_secret = token_bytes(), is_secret
         self._lock, self._count, self._fails = threading.Lock(), 0, False
         try:
-            self._file = open(path, "x", encoding="utf-8", newline="\n", opener=_for_its_owner)  # noqa: SIM115  with an opener, and for the whole run
+            self._file = open(path, "x", encoding="utf-8", newline="\n", opener=_for_its_owner)  # noqa: SIM115  open for the whole run
         except OSError as error:
             raise Misuse(f"cannot record into {path}", why=error.strerror or str(error)) from error
         self._write(lambda _: recording.header(program, kind, self._digest(arguments)))
 
     def recorded(self, handle: Handle) -> Handle:
-        """A handle that does the same, and is recorded."""
-
         def carried_out(effect: Effect[object]) -> object:
             try:
                 reply = handle(effect)
@@ -138,8 +133,6 @@ class Recorder:
         return carried_out
 
     def recorded_async(self, handle: AsyncHandle) -> AsyncHandle:
-        """The same for an event loop."""
-
         async def awaited(effect: Effect[object], carried_out: Awaitable[object]) -> object:
             try:
                 reply = await carried_out
@@ -155,12 +148,10 @@ class Recorder:
         return lambda effect: awaited(effect, handle(effect))
 
     def stepped(self, event: object, commands: Iterable[Effect[object]]) -> None:
-        """A reducer has taken an event, and these commands followed."""
         made = tuple(commands)
         self._write_next(lambda number: recording.handled(number, event, made, self._hide))
 
     def close(self) -> None:
-        """The run has ended by itself."""
         self._write(recording.last)
         self._shut()
 
@@ -189,7 +180,6 @@ class Recorder:
         return hmac.new(self._key, repr(value).encode(errors="replace"), sha256).hexdigest()[:_LABEL_LENGTH]
 
     def _hides_any(self, path: FieldPath, items: tuple[object, ...]) -> bool:
-        """Of whole numbers, or of byte strings and None."""
         if _is_secret_path(path):
             return True
         strings = () if isinstance(items[0], int) else [each for each in items if isinstance(each, bytes)]
@@ -203,7 +193,7 @@ class Recorder:
         return sha256(recording.digest_of(arguments, self._without_label).encode(errors="replace")).hexdigest()
 
     def _without_label(self, path: FieldPath, value: object) -> str | None:
-        """The digest of the arguments must not depend on the key, and must not be guessed from a secret."""
+        """The digest must neither depend on the key nor allow guessing a secret."""
         return None if self._hide(path, value) is None else ""
 
     def _write_next(self, line: Callable[[int], str]) -> None:
@@ -218,7 +208,7 @@ class Recorder:
     def _shut(self) -> None:
         try:
             self._file.close()
-        except OSError as error:  # it writes what it could not write before
+        except OSError as error:  # writes the failed rest
             self._stop(error)
 
     def _put(self, line: Callable[[int], str]) -> None:
@@ -227,7 +217,7 @@ class Recorder:
         try:
             self._file.write(line(self._count))
             self._file.flush()
-        except Exception as error:  # noqa: BLE001  the caller's code and values are in it, and the run matters more
+        except Exception as error:  # noqa: BLE001  includes the caller's code; the run matters more
             self._stop(error)
 
     def _stop(self, error: Exception) -> None:

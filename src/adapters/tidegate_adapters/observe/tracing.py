@@ -1,18 +1,19 @@
-"""A span of OpenTelemetry for each call of a handler, after its conventions for messaging (1.44).
+"""An OpenTelemetry span for each handler call, by the messaging conventions (1.44).
 
     name          process orders, of kind CONSUMER
-    parent        what the header `traceparent` names, which is a link as well; without one, the span begins a trace
-    of a batch    the links of its records, and how many they are (messaging.batch.message_count), with no parent and no offset
-    attributes    messaging.system, .operation.name, .operation.type, .destination.name, .destination.partition.id,
-                  .consumer.group.name, .kafka.offset, .kafka.message.tombstone; error.type where it has failed
-    events        what the handler has raised, or `decode`, or what has sent its answer, as `exception`
-    children      what the handler answers with is sent with a `traceparent` that names the span, behind its other headers;
-                  one that has a `traceparent` keeps it, and dead letters have that of their record
+    parent        the header `traceparent`, also as a link; without one, the span begins a trace
+    of a batch    links to its records, and their number (messaging.batch.message_count);
+                  no parent and no offset
+    attributes    messaging.system, .operation.name, .operation.type, .destination.name,
+                  .destination.partition.id, .consumer.group.name, .kafka.offset,
+                  .kafka.message.tombstone; error.type after a failure
+    events        an exception of the handler, of `decode` or of the send, as `exception`
+    children      replies are sent with a `traceparent` that names the span, behind other headers;
+                  an existing `traceparent` stays, and dead letters keep that of their record
 
-The span is current while the handler runs and its answer is sent, so spans of its own are below it; what is sent in a
-transaction is sent later, with the commit. Each attempt has a span. Keys, values and other
-headers of records are in no span; what looks like a secret in an exception is left out of it. Where the provider raises there is no
-span, which is logged, and the handler is called all the same.
+The span is current during the handler and the send of its reply; a transaction sends later. Each
+attempt has a span. Spans hold no keys, values or other headers; exceptions are redacted. If the
+provider raises, the error is logged, and the handler runs without a span.
 """
 
 from __future__ import annotations
@@ -63,8 +64,6 @@ _say: Final = Lines(logging.getLogger(__name__))
 
 
 class _Headers(Getter[Record]):
-    """The headers of a record as the propagator asks for them."""
-
     def get(self, carrier: Record, key: str) -> list[str] | None:
         found = [
             value.decode("ascii", "replace")
@@ -81,12 +80,6 @@ _HEADERS: Final = _Headers()
 
 
 def traced(provider: TracerProvider, group: str) -> Around:
-    """What puts a span around each call of handlers.
-
-    Args:
-        provider: Makes the spans.
-        group: The consumer group.
-    """
     return partial(_traced, provider.get_tracer("tidegate", __version__), group)
 
 
@@ -121,17 +114,7 @@ def _traced(tracer: Tracer, group: str, call: Called, then: Then | None = None) 
 def current(
     tracer: Tracer, name: str, parent: Context, attributes: Mapping[str, str | int | bool], links: Sequence[Link]
 ) -> Generator[Span, None, None]:
-    """A span that is current within the block.
-
-    What makes and takes spans, as a processor of the user's, may raise: that is logged, and the block is run all the same.
-
-    Args:
-        tracer: Makes it.
-        name: What it is called.
-        parent: Where its parent is, if it has one.
-        attributes: What it says.
-        links: Whom it names besides.
-    """
+    """A current span; errors of the user's span processor are logged, and the block still runs."""
     stack = ExitStack()
     span: Span = INVALID_SPAN
     try:
@@ -151,7 +134,7 @@ def current(
 
 
 def _children(reply: object, span: Span) -> object:
-    """What a handler has answered with, where what is to be sent names the span as its parent, unless it names another."""
+    """The sends of a reply name the span as their parent unless they name another."""
     added = tuple((name, value.encode("ascii")) for name, value in carried(set_span_in_context(span)).items())
 
     def child(each: object) -> object:
@@ -163,20 +146,19 @@ def _children(reply: object, span: Span) -> object:
 
 
 def carried(context: Context | None = None) -> dict[str, str]:
-    """What names the span of a context, or of the current one, to others: `PARENT`, where there is one, and its state."""
+    """The headers that name the span of a context."""
     found: dict[str, str] = {}
     _PROPAGATOR.inject(found, context)
     return found
 
 
 def creator_of(traceparent: str | None) -> SpanContext:
-    """The span that a `traceparent` names; one that is not valid where it names none."""
+    """An invalid span if the `traceparent` names none."""
     context = NOTHING if traceparent is None else _PROPAGATOR.extract({PARENT: traceparent}, NOTHING)
     return get_current_span(context).get_span_context()
 
 
 def _creator(record: Record) -> SpanContext:
-    """The span that its header names."""
     context = _PROPAGATOR.extract(record, NOTHING, _HEADERS) if record.headers else NOTHING
     return get_current_span(context).get_span_context()
 
@@ -202,7 +184,6 @@ def _of_place(record: Record, group: str) -> Mapping[str, str | int | bool]:
 
 
 def note(span: Span, error: BaseException) -> None:
-    """The call has failed."""
     if not span.is_recording():
         return
     kind = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
@@ -210,7 +191,7 @@ def note(span: Span, error: BaseException) -> None:
 
 
 def note_kind(span: Span, kind: str, message: str, stacktrace: str) -> None:
-    """The call has failed with an error of this kind; the texts have no secrets."""
+    """Mark the span as failed; the texts must have no secrets."""
     span.set_attribute("error.type", kind)
     span.set_status(StatusCode.ERROR, kind)
     span.add_event(

@@ -1,25 +1,27 @@
-"""A page that shows an application while it runs, and lets operators act: tables, a story, actions.
+"""A page that shows a running application and lets operators act: tables, timelines, actions.
 
-Whatever runs provides what is shown as values (`Shown`, `Story`) and does what is asked for (`Provider`); how that looks, who
-may see it and how it stays up to date are the same for all of them. The page asks for what is shown every second or two, and
-changes only what has changed.
+The application provides values (`Shown`, `Story`) and executes actions (`Provider`). The page polls
+every second or two, and changes only what differs.
 
-    GET  /          the page: its own script and style, and nothing of what is shown
-    POST /enter     takes the token, and answers with a cookie
-    GET  /state     what is shown, by filters: {"schema": "tidegate/live@1", "title": ..., "tables": [...]}
-    GET  /story     the story of a row: ?key=...
-    POST /act       does something: {"action": "retry", "given": {"key": ...}}
+    GET  /          the page: its own script and style, without data
+    POST /enter     takes the token, and sets a cookie
+    GET  /state     the data, by filters:
+                    {"schema": "tidegate/live@1", "title": ..., "tables": [...]}
+    GET  /story     the timeline of a row: ?key=...
+    POST /act       runs an action: {"action": "retry", "given": {"key": ...}}
 
-What is shown is hostile: names, ids and errors come from users' data. It travels as JSON, and the script sets text and never
-markup; if that failed, the policy lets nothing run and nothing load but the page's own script and style.
+The data is hostile: names, ids and errors come from users. It travels as JSON, and the script sets
+only text. As a second defence the policy allows only the page's own script and style.
 
 Laws, with `tests/integration/test_live_page.py`
-    LP1  Where there is a token, nobody who does not know it is told anything, or does anything.
-    LP2  Nothing is done for another site: what is sent says with a header of its own that it is the page's, and a browser
-         that says where it is from says that it is from here.
-    LP3  Without a token, nothing is answered under a name that is not this machine's own: another site cannot call itself so.
+    LP1  With a token, a client that does not know it reads no data and runs no action.
+    LP2  No action runs for another site: a request carries a header of the page's own. A browser
+         that sends its origin names this one.
+    LP3  Without a token, the server answers only under this machine's own names: another site
+         cannot use one.
     LP4  The page listens on other addresses than this machine's own only with a token.
-    LP5  The token is in no address, no log and no cookie; what the cookie holds is of no use where the token is changed.
+    LP5  The token is in no address, no log and no cookie; a cookie is useless after the token
+         changes.
 """
 
 from __future__ import annotations
@@ -48,28 +50,25 @@ from tidegate_adapters.page.parts import frame, policy, script_of, style_of
 log: Final = logging.getLogger(__name__)
 
 MODULES: Final = ("values", "dom", "asking", "spans", "tables", "story", "acting", "live")
-"""The modules of the script, each behind those that it imports."""
+"""The script modules, in the order of their imports."""
 _SHEETS: Final = ("base", "live")
 TOKEN_MIN: Final = 16
-"""A token has at least so many characters: nobody counts how often one is guessed."""
+"""The length makes up for the lack of a limit on guesses."""
 
 T = TypeVar("T")
 
 
-# --- what is shown ------------------------------------------------------------------------------------------------------
+# --- data -----------------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class Action:
-    """What a button asks for.
+    """A button.
 
     Attributes:
-        name: Of the action.
-        label: What the button says.
-        given: What goes along.
-        key: Presses it where its row is chosen; "" for none.
-        asks: A question that comes first; "" for none.
+        key: A keyboard shortcut in a chosen row; "" for none.
+        asks: A confirmation; "" for none.
     """
 
     name: str
@@ -82,12 +81,11 @@ class Action:
 @final
 @attrs.frozen
 class Cell:
-    """What stands in a column.
+    """A cell of a table.
 
     Attributes:
-        text: What it says.
-        tone: `good`, `bad`, `odd` or `soft`, besides what it says; "" for none.
-        more: What is said of it beyond that.
+        tone: `good`, `bad`, `odd` or `soft`; "" for none.
+        more: A longer text.
     """
 
     text: str
@@ -98,13 +96,11 @@ class Cell:
 @final
 @attrs.frozen
 class Row:
-    """A row.
+    """A row of a table.
 
     Attributes:
-        key: It is the same row for as long as this is the same.
-        cells: One a column.
-        actions: What can be done with it.
-        story: The key of the story of what it is about; "" where there is none.
+        key: Identifies the row across updates.
+        story: The key of its timeline; "" for none.
     """
 
     key: str
@@ -116,14 +112,12 @@ class Row:
 @final
 @attrs.frozen
 class Span:
-    """A time in which something went on.
+    """An interval in a lane.
 
     Attributes:
-        begin: When it began, in milliseconds since 1970.
-        end: When it ended, or now.
-        text: What it was.
-        tone: As of a cell.
-        story: The key of its story; "" where there is none.
+        begin: Milliseconds since 1970.
+        end: The end, or now.
+        story: The key of its timeline; "" for none.
     """
 
     begin: int
@@ -136,17 +130,12 @@ class Span:
 @final
 @attrs.frozen
 class Lane:
-    """What went on in one place, or of one thing.
+    """A row of a timeline chart.
 
     Attributes:
-        key: It is the same lane for as long as this is the same.
-        label: What stands before it.
-        spans: What went on.
-        depth: How far it is indented: below the last one above that is less.
-        more: What stands behind the label.
-        tone: As of a cell, of what stands behind.
-        story: The key of its story; "" where there is none.
-        is_here: It is the lane of the story that is shown.
+        key: Identifies the lane across updates.
+        depth: Its indentation below the last lane with less.
+        more: The text behind the label, in this tone.
     """
 
     key: str
@@ -162,15 +151,7 @@ class Lane:
 @final
 @attrs.frozen
 class Lanes:
-    """Lanes beside each other, of one time.
-
-    Attributes:
-        label: What they show.
-        begin: Where they begin, in milliseconds since 1970.
-        end: Where they end.
-        ends: What stands at both ends.
-        lanes: The lanes, from above.
-    """
+    """A timeline chart; times are milliseconds since 1970, and `ends` labels both ends."""
 
     label: str
     begin: int
@@ -180,12 +161,7 @@ class Lanes:
 
 
 def packed(spans: Sequence[Span], most: int) -> tuple[tuple[Span, ...], ...]:
-    """The same in as few rows as they can be in without one covering another; the fullest ones where those are too many.
-
-    Args:
-        spans: In any order.
-        most: How many rows there may be.
-    """
+    """As few rows as possible without overlap; at most `most`, the fullest ones."""
     rows: list[list[Span]] = []
     for span in sorted(spans, key=lambda each: (each.begin, each.end)):
         row = next((each for each in rows if each[-1].end <= span.begin), None)
@@ -199,17 +175,8 @@ def packed(spans: Sequence[Span], most: int) -> tuple[tuple[Span, ...], ...]:
 @final
 @attrs.frozen
 class Table:
-    """A table.
-
-    Attributes:
-        name: Of it.
-        title: What stands above.
-        columns: What stands above the columns.
-        rows: The rows.
-        empty: What it says where there are none.
-        actions: What can be done with all that it is a part of.
-        note: What it says besides, such as how many are left out.
-        lanes: What went on, above the rows; None for nothing.
+    """A table, with `actions` on all matching data and a `note`, such as the number of omitted
+    rows.
     """
 
     name: str
@@ -225,7 +192,7 @@ class Table:
 @final
 @attrs.frozen
 class Choice:
-    """One of those that a filter has."""
+    """An option of a filter."""
 
     value: str
     label: str
@@ -234,7 +201,7 @@ class Choice:
 @final
 @attrs.frozen
 class Filter:
-    """What narrows a table down: one of some choices, or a text where there are none."""
+    """Narrows tables: by one of the choices, or by a text if there are none."""
 
     name: str
     label: str
@@ -244,16 +211,7 @@ class Filter:
 @final
 @attrs.frozen
 class Shown:
-    """All that is shown.
-
-    Attributes:
-        title: Of the page.
-        verdict: How it is, in a line.
-        is_well: Whether that is well.
-        facts: What is known besides, by name.
-        filters: What narrows the tables down.
-        tables: The tables.
-    """
+    """All data of the page; `verdict` is the health in a line."""
 
     title: str
     verdict: str
@@ -266,7 +224,7 @@ class Shown:
 @final
 @attrs.frozen
 class Moment:
-    """A moment of a story: when, what, and what is said of it."""
+    """An entry of a timeline."""
 
     at: str
     what: str
@@ -277,15 +235,7 @@ class Moment:
 @final
 @attrs.frozen
 class Story:
-    """What is known of a row, from the beginning.
-
-    Attributes:
-        title: What it is about.
-        facts: What is known of it now, by name.
-        moments: What happened, and what is to come.
-        actions: What can be done with it.
-        lanes: What went on beside it, such as what it called; None for nothing.
-    """
+    """The timeline of a row: current facts, past and future events, and a chart of related work."""
 
     title: str
     facts: tuple[tuple[str, str], ...]
@@ -295,44 +245,34 @@ class Story:
 
 
 class Provider(Protocol):
-    """Provides what a page shows; it is asked within the event loop of the application."""
+    """Provides the data of a page; called in the event loop of the application."""
 
     async def shown(self, filters: Mapping[str, str]) -> Shown:
-        """All that is shown, narrowed down.
-
-        Raises:
-            TidegateError: A filter says what cannot be, or a server does not answer.
+        """The data that match the filters; raises if one is invalid, or a server does not
+        answer.
         """
         ...
 
     async def story(self, key: str) -> Story:
-        """The story of that key.
-
-        Raises:
-            TidegateError: There is none, or a server does not answer.
-        """
+        """The timeline of a key; raises if it does not exist, or a server does not answer."""
         ...
 
     async def act(self, action: str, given: Mapping[str, str]) -> str:
-        """Do something, and tell what was done.
-
-        Raises:
-            TidegateError: There is no such action, or a server does not answer.
-        """
+        """Run an action, and describe the result; raises as `story`."""
         ...
 
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
-"""Runs a coroutine in the loop of the application, and waits for it in the thread that asks."""
+"""Runs a coroutine in the application's loop, and blocks the calling thread."""
 
 
 def run_in(loop: asyncio.AbstractEventLoop) -> Run:
-    """Runs coroutines in this loop, which another thread runs; one that takes too long is cancelled."""
+    """Runs coroutines in a loop of another thread; cancels slow ones."""
 
     def run(asked: Coroutine[Any, Any, Any]) -> Any:
         try:
             done = asyncio.run_coroutine_threadsafe(asked, loop)
-        except RuntimeError:  # it is closed
+        except RuntimeError:  # closed
             asked.close()
             raise TimeoutError from None
         try:
@@ -347,33 +287,19 @@ def run_in(loop: asyncio.AbstractEventLoop) -> Run:
 
 
 _PATIENCE_S: Final = 20.0
-"""How long whoever looks waits for the loop."""
 
-
-# --- where, and for whom ------------------------------------------------------------------------------------------------
+# --- access ---------------------------------------------------------------------------------------
 
 
 def check_filters(filters: Mapping[str, str], names: Collection[str]) -> None:
-    """Refuse what is no filter: it would narrow nothing down, and what is done be done to more than was meant.
-
-    Args:
-        filters: What was asked for, by name.
-        names: Of the filters that there are.
-
-    Raises:
-        Misuse: There is no such filter.
-    """
+    """Refuse an unknown filter: an action would affect more than was meant."""
     for name in filters:
         if name not in names:
             raise Misuse(f"there is no filter {shown(name)}", todo=f"there are: {', '.join(names)}")
 
 
 def check_place(host: str, token: str | None) -> None:
-    """The page may listen there.
-
-    Raises:
-        Misuse: Others could reach it, and there is no token; or the token is too short.
-    """
+    """Require a long token for a public address."""
     if token is not None and (len(token) < TOKEN_MIN or not (token.isascii() and token.isprintable())):
         raise Misuse(
             f"a token of the page has at least {TOKEN_MIN} characters of ASCII that can be printed",
@@ -390,29 +316,25 @@ def check_place(host: str, token: str | None) -> None:
 
 @final
 class _Guard:
-    """Who may see the page, and act.
-
-    Args:
-        token: What they know; None where they are on this machine, and that is enough.
-    """
-
     def __init__(self, token: str | None) -> None:
         self.token = None if token is None else token.encode()
-        # What the browser keeps is made of the token, and does not tell it; two pages of one machine have two cookies.
+        # The cookie is derived from the token and does not reveal it; two pages of one machine have
+        # two cookies.
         self.passed = "" if token is None else self.made("pass")
         self.name = "" if token is None else f"tidegate-{self.made('name')[:12]}"
 
     def made(self, what: str) -> str:
-        """What is made of the token, and tells nothing of it."""
+        """Derived from the token, without revealing it."""
         assert self.token is not None, "asked for with a token alone"
         return hmac.new(self.token, f"tidegate page {what}".encode(), "sha256").hexdigest()
 
     def is_here(self, asked: Asked) -> bool:
-        """Is it asked for under this machine's own name? With a token any name will do, for others do not know that."""
+        """Whether the request uses this machine's own name; with a token any name will do, because
+        other sites do not know it.
+        """
         return self.token is not None or is_own_name(asked.headers.get("Host", ""))
 
     def is_known(self, asked: Asked) -> bool:
-        """Does whoever asks know the token?"""
         if self.token is None:
             return True
         kind, _, given = asked.headers.get("Authorization", "").partition(" ")
@@ -425,38 +347,34 @@ class _Guard:
         return held is not None and _same(held.value, self.passed)
 
     def opens(self, given: str) -> bool:
-        """Is it the token?"""
         return self.token is not None and _same(given, self.token.decode())
 
     @property
     def cookie(self) -> str:
-        """What the browser keeps of whoever has entered: no script reads it, and no other site has it sent."""
+        """The session cookie: hidden from scripts and not sent by other sites."""
         return f"{self.name}={self.passed}; Path=/; HttpOnly; SameSite=Strict"
 
     @staticmethod
     def is_from_here(asked: Asked) -> bool:
-        """Is it no other site that has a browser send this?"""
+        """Whether this page, not another site, sent the request."""
         origin, site = asked.headers.get("Origin"), asked.headers.get("Sec-Fetch-Site")
         own = {f"{scheme}://{asked.headers.get('Host', '')}" for scheme in ("http", "https")}
         return site in {None, "same-origin"} and (origin is None or origin in own)
 
 
 def _same(one: str, other: str) -> bool:
-    """Are they the same? How long it takes does not tell where they differ."""
+    """Compare in constant time."""
     return hmac.compare_digest(one.encode("utf-8", "surrogateescape"), other.encode())
 
 
-# --- the page -----------------------------------------------------------------------------------------------------------
+# --- the page -------------------------------------------------------------------------------------
 
 
 def live_page() -> str:
-    """The page, without what it shows."""
     return frame("live").substitute(style=style_of(_SHEETS), script=script_of(MODULES))
 
 
 def _pages(provider: Provider, run: Run, guard: _Guard) -> tuple[Mapping[str, Page], Mapping[str, Page]]:
-    """What is got, and what is sent to."""
-
     def at_the_door(answer: Page, *, door: Answer) -> Page:
         def guarded(asked: Asked) -> Answer:
             if not guard.is_here(asked):
@@ -532,11 +450,6 @@ _HEADERS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def _asked_for(content: bytes) -> tuple[str, Mapping[str, str]]:
-    """The action, and what goes along.
-
-    Raises:
-        Misuse: It is no action.
-    """
     try:
         found: object = json.loads(content)
     except (ValueError, RecursionError):
@@ -577,17 +490,17 @@ def served_live(host: str, port: int, token: str | None, provider: Provider, run
     """Serve the page, until the block ends.
 
     Args:
-        host: Where.
-        port: The port there; 0 for any that is free.
-        token: What whoever looks must know; None only on this machine's own addresses.
-        provider: Provides what is shown.
-        run: Runs what the provider does.
+        host: The address.
+        port: The port; 0 for any free one.
+        token: The secret of the page; None only on this machine's own addresses.
+        provider: Provides data and actions.
+        run: Runs the provider's coroutines.
 
     Returns:
         The port.
 
     Raises:
-        Misuse: Others could reach it, and there is no token; or nobody can listen there.
+        Misuse: A public address has no token, or the address is unavailable.
     """
     check_place(host, token)
     return served(host, port, *_pages(provider, run, _Guard(token)), settings="page")

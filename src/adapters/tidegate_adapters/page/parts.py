@@ -1,4 +1,4 @@
-"""What pages are put together of: modules of a script, sheets of a style, a frame, and the policy that names both."""
+"""The building blocks of pages: scripts, styles, frames and the security policy."""
 
 from __future__ import annotations
 
@@ -16,25 +16,23 @@ _EXPORT: Final = re.compile(r"(?m)^export ")
 
 @cache
 def script_of(modules: tuple[str, ...]) -> str:
-    """One strict script of these modules: each uses those before it, and no two of them have a name in common."""
+    """Modules use only those before them, and their names are distinct."""
     texts = (_asset(f"{name}.js") for name in modules)
     return '\n"use strict";\n' + "".join(_EXPORT.sub("", _IMPORT.sub("", text)) for text in texts)
 
 
 @cache
 def style_of(sheets: tuple[str, ...]) -> str:
-    """One style of these sheets."""
     return "".join(_asset(f"{name}.css") for name in sheets)
 
 
 @cache
 def frame(name: str) -> Template:
-    """What a page is filled into."""
     return Template(_asset(f"{name}.html"))
 
 
 def policy(style: str, script: str, *more: str) -> str:
-    """What a browser may do with a page: run its own script, apply its own style, load nothing; and what else is said."""
+    """The content security policy: own script and style by hash, no loading, and `more`."""
     rules = ("default-src 'none'", f"style-src {_digest(style)}", f"script-src {_digest(script)}", "base-uri 'none'")
     return "; ".join((*rules, *more))
 
@@ -44,5 +42,4 @@ def _asset(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """How a policy names a script or a style."""
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
