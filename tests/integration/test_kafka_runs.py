@@ -151,7 +151,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "what is polled along with what cannot be decoded is lost": Bug(PollLoop._read_on, "assignment.seek(partition, positions[partition])", "pass", ("poison",)),
     "what cannot be decoded is left out": Bug(PollLoop._read_on, "self._deliver(partition, found.records)", "pass", ("poison",)),
     "the group does not wait for the drain": Bug(
-        worker._times, "heartbeat_ms * MILLISECOND + drain.total + _ON_THE_WAY", "5 * _ON_THE_WAY", ("slow", "hangs", "stubborn")
+        worker.client_times, "heartbeat_ms * MILLISECOND + drain.total + _ON_THE_WAY", "5 * _ON_THE_WAY", ("slow", "hangs", "stubborn")
     ),
     "what outlives its partition does not count": Bug(
         ConsumerRules._stepped, "outliving = given_up(outliving, before, done.commands)", "pass", ("stubborn",)

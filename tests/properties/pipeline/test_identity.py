@@ -20,9 +20,9 @@ PARTS = st.tuples(
 @given(st.lists(PARTS, unique=True, max_size=8))
 def test_keys_of_different_outputs_differ(outputs: list[tuple[str, int, int, str | None, Hook, str, int]]) -> None:
     """Laws ID1 and ID2."""
-    keys = {each: identity.output_key(*each) for each in outputs}
+    keys = [identity.output_key(*each) for each in outputs]
     assert laws.keys_differ(keys)
-    assert all(map(laws.is_short_and_printable, keys.values()))
+    assert all(map(laws.is_short_and_printable, keys))
 
 
 @given(
@@ -33,7 +33,7 @@ def test_keys_of_different_outputs_differ(outputs: list[tuple[str, int, int, str
 )
 def test_ids_of_different_parts_differ(many: list[tuple[str | int | bytes, ...]]) -> None:
     """Law ID3."""
-    assert laws.keys_differ({(repr(each),): identity.stable_id("p", *each) for each in many})
+    assert laws.keys_differ([identity.stable_id("p", *each) for each in many])
 
 
 def test_an_id_is_the_same_in_every_process() -> None:

@@ -70,8 +70,9 @@ class Calls(Protocol):
 
 
 class MakeCalls(Protocol):
-    def __call__(self, records: Records, outbox: Outbox[Sequence[Send]], tallies: Tallies | None) -> Calls:
-        """Called once a member has started, with its records, what sends records, and what counts."""
+    """Called once a member has started, with its records, what sends records, and what counts."""
+
+    def __call__(self, records: Records, outbox: Outbox[Sequence[Send]], tallies: Tallies | None) -> Calls: ...
 
 
 @final

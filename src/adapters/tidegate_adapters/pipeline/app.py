@@ -24,19 +24,14 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
-    Collection,
-    Coroutine,
     Iterable,
     Mapping,
     Sequence,
 )
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from copy import copy
-from datetime import timedelta
-from functools import cache
-from inspect import iscoroutinefunction, signature
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final, get_args, get_origin, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final
 
 import attrs
 
@@ -44,15 +39,11 @@ from tidegate.consumer.worker import WorkerRules
 from tidegate.model.errors import Misuse, TidegateError, shown, typed
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record, Send, TopicPartition
-from tidegate.model.values import check_callable, check_name, check_type
-from tidegate.pipeline.effects import Hook
+from tidegate.model.values import check_name, check_type
 from tidegate.retries.backoff import Exponential, Policy
 from tidegate.sinks.circuit_breaker import CircuitBreaker
 from tidegate.sinks.delivery import Action, DeliveryRules
 from tidegate.sinks.outbox import OutboxRules
-from tidegate_adapters.base.decorators import length_of
-from tidegate_adapters.base.log_fields import named
-from tidegate_adapters.base.threads import DaemonThreads
 from tidegate_adapters.kafka.client import Connect, Produce, client, producer
 from tidegate_adapters.kafka.handler_calls import Calls, Code
 from tidegate_adapters.kafka.in_flight import Records
@@ -61,15 +52,14 @@ from tidegate_adapters.kafka.monitor import of_health
 from tidegate_adapters.kafka.producer import KafkaSink
 from tidegate_adapters.kafka.stats import Tallies
 from tidegate_adapters.kafka.worker import client_times
+from tidegate_adapters.pipeline.beside import Beside
+from tidegate_adapters.pipeline.declarations import Declared
 from tidegate_adapters.pipeline.embedded import Processed, process
 from tidegate_adapters.pipeline.executors import Executor
-from tidegate_adapters.pipeline.functions import Function
-from tidegate_adapters.pipeline.hook_calls import HookCalls, Hooks, listed, say
+from tidegate_adapters.pipeline.hook_calls import HookCalls, say
 from tidegate_adapters.pipeline.letters import Letters
 from tidegate_adapters.pipeline.settings import OnStop, PipelineSettings
-from tidegate_adapters.pipeline.values import PartitionStopped, Task
-from tidegate_adapters.runtime.handlers import threaded
-from tidegate_adapters.runtime.serialization import codec_of
+from tidegate_adapters.pipeline.values import PartitionStopped
 from tidegate_adapters.shell.monitor import Monitor
 from tidegate_adapters.sinks.outputs import Delivery
 from tidegate_adapters.sinks.port import Outbox, Sink, SinkStatus
@@ -109,7 +99,7 @@ class Process(Protocol):
 
 
 @final
-class Pipeline:
+class Pipeline(Declared):
     """Turns records into tasks, runs them, and delivers what hooks make of the results to sinks.
 
     Args:
@@ -153,194 +143,17 @@ class Pipeline:
             check_name(name, "the name of a sink")
             if not all(callable(getattr(sink, each, None)) for each in ("start", "deliver", "stop")):
                 raise Misuse(f"{typed(sink)} is not a sink", todo="a sink has start, deliver and stop")
-        self.settings = PipelineSettings(topics=tuple(topics), bootstrap=bootstrap, group=group, **settings)
-        self._sinks, self._executor, self._lifespan, self._metrics = dict(sinks), executor, lifespan, metrics
-        self._hooks: dict[Hook, Callable[..., Any]] = {}
-        self._lifecycle: dict[str, Callable[..., Any]] = {}
-        self._periodic: list[tuple[Callable[..., Any], timedelta, bool]] = []
-        self._beside: set[asyncio.Task[object]] = set()
+        super().__init__(PipelineSettings(topics=tuple(topics), bootstrap=bootstrap, group=group, **settings), executor)
+        self._sinks, self._lifespan, self._metrics = dict(sinks), lifespan, metrics
+        self._beside: Beside | None = None
         self._stop_error: PartitionStopped | None = None
         self._is_stopping = asyncio.Event()
-        self._is_window = False
         self._member: Member | None = None
         self._calls: HookCalls | None = None
         self._stop_calls = 0
 
     def __repr__(self) -> str:
         return f"<Pipeline on {', '.join(self.settings.topics)} in group {self.settings.group}>"
-
-    # --- declarations -----------------------------------------------------------------------------
-
-    @overload
-    def arrange(self, code: F, /) -> F: ...
-
-    @overload
-    def arrange(self, /, *, window: int | None = None) -> Callable[[F], F]: ...
-
-    def arrange(self, code: Any = None, *, window: int | None = None) -> Any:
-        """Declare what makes tasks of a record, or of a list of records.
-
-        Args:
-            code: Called with a record, decoded by its annotation; with `window`, with a list of up to
-                so many. A second argument gets the ids of the live tasks of the partition. It returns
-                tasks; a task of a window names its `record` or `offsets`.
-            window: The most records of a list; None for one record, and no list.
-        """
-
-        def declared(code: F) -> F:
-            self._declare(Hook.ARRANGE, code)
-            self._is_window = window is not None
-            if window is not None:
-                self.settings = attrs.evolve(self.settings, window=window)
-            return code
-
-        return declared if code is None else declared(code)
-
-    @overload
-    def task(self, code: F, /) -> F: ...
-
-    @overload
-    def task(self, /, *, timeout: timedelta | None = None, process: bool = False) -> Callable[[F], F]: ...
-
-    def task(self, code: Any = None, *, timeout: timedelta | None = None, process: bool = False) -> Any:
-        """Declare the function that runs a task; what it returns is the value of its result.
-
-        Args:
-            code: Called with the task; a plain function runs in a thread.
-            timeout: How long a call may take; None for any time.
-            process: Whether it runs in a child process, which the timeout kills.
-        """
-
-        def declared(code: F) -> F:
-            if self._executor is not None:
-                raise Misuse("a pipeline has one executor", todo="leave out executor=, or @app.task")
-            self._executor = Function(code, timeout, process=process)
-            return code
-
-        return declared if code is None else declared(code)
-
-    def task_done(self, code: F) -> F:
-        """Declare what makes outputs of the result of a task that did well."""
-        return self._declare(Hook.TASK_DONE, code)
-
-    def record_done(self, code: F) -> F:
-        """Declare what makes outputs of a record whose tasks are settled (`RecordResult`)."""
-        return self._declare(Hook.RECORD_DONE, code)
-
-    def window_done(self, code: F) -> F:
-        """Declare what makes outputs of a window whose tasks and records are settled (`WindowResult`)."""
-        return self._declare(Hook.WINDOW_DONE, code)
-
-    def task_error(self, code: F) -> F:
-        """Declare what follows a failed task, given its result: `RETRY`, `SKIP`, or tasks that replace it."""
-        return self._declare(Hook.TASK_ERROR, code)
-
-    def delivery_error(self, code: F) -> F:
-        """Declare what follows an output that its sink refused (`FailedOutput`): an `Action`."""
-        return self._declare(Hook.DELIVERY_ERROR, code)
-
-    def ready(self, code: F) -> F:
-        """Declare what is called once, without arguments, when all sinks have started; if it raises, `run` does."""
-        return self._around("ready", code)
-
-    def assigned(self, code: F) -> F:
-        """Declare what is called with each partition (`TopicPartition`) that this process gets; an error is logged."""
-        return self._around("assigned", code)
-
-    def revoked(self, code: F) -> F:
-        """Declare what is called with each partition that this process has to let go; an error is logged."""
-        return self._around("revoked", code)
-
-    def periodic(self, every: timedelta, *, stops: bool = False) -> Callable[[F], F]:
-        """Declare what is called again and again, without arguments, until the pipeline stops.
-
-        A call begins `every` after the last one has ended. An error is logged.
-
-        Args:
-            every: The time between two calls.
-            stops: Whether it is not called again after an error.
-        """
-        _ = length_of(every, "every", 1)
-
-        def declared(code: F) -> F:
-            check_callable(code, "a periodic function")
-            self._periodic.append((code, every, stops))
-            return code
-
-        return declared
-
-    def _around(self, name: str, code: F) -> F:
-        check_callable(code, f"the hook {name}", "pass a function")
-        if name in self._lifecycle:
-            raise Misuse(f"there are two hooks {name}", todo="declare it once")
-        self._lifecycle[name] = code
-        return code
-
-    def _declare(self, hook: Hook, code: F) -> F:
-        check_callable(code, f"the hook {hook}", "pass a function")
-        if hook in self._hooks:
-            raise Misuse(f"there are two hooks {hook}", todo="declare it once")
-        self._hooks[hook] = code
-        return code
-
-    def _async(self, code: Callable[..., Any]) -> Callable[[Any], Awaitable[Any]]:
-        if iscoroutinefunction(code) or iscoroutinefunction(getattr(code, "__call__", None)):  # noqa: B004
-            return code
-        return threaded(code, cache(lambda: DaemonThreads("tidegate-hook", self.settings.concurrency)))
-
-    # --- what hooks get ---------------------------------------------------------------------------
-
-    def _made_hooks(self) -> Hooks:
-        arrange = self._hooks.get(Hook.ARRANGE)
-        if arrange is None:
-            raise Misuse("a pipeline without arrange", todo="decorate a function with @app.arrange")
-        if self._executor is None:
-            raise Misuse("nothing runs the tasks", todo="decorate a function with @app.task, or pass executor=")
-        others: dict[Hook, Callable[[Any], Awaitable[object]]] = {
-            hook: self._async(code) for hook, code in self._hooks.items() if hook is not Hook.ARRANGE
-        }
-        return Hooks(self._arranging(arrange), others, self._decoder(arrange))
-
-    def _arranging(
-        self, code: Callable[..., Any]
-    ) -> Callable[[Sequence[Any], Collection[str]], Awaitable[Iterable[tuple[Task, tuple[int, ...]]]]]:
-        wants_live = len(signature(code).parameters) > 1
-        is_async = iscoroutinefunction(code)
-        call = code if is_async else self._async(lambda given: code(*given))
-
-        async def called(given: object, live: Collection[str]) -> Sequence[Task]:
-            arguments = (given, live) if wants_live else (given,)
-            made = await (call(*arguments) if is_async else call(arguments))
-            if made is None:
-                return ()
-            return listed(made, "arrange", "a list of Task(...)")
-
-        async def of_window(records: Sequence[Any], live: Collection[str]) -> Iterable[tuple[Task, tuple[int, ...]]]:
-            alone = (0,) if len(records) == 1 else ()
-            return [(task, alone) for task in await called(list(records), live)]
-
-        async def of_records(records: Sequence[Any], live: Collection[str]) -> Iterable[tuple[Task, tuple[int, ...]]]:
-            return [(task, (place,)) for place, record in enumerate(records) for task in await called(record, live)]
-
-        return of_window if self._is_window else of_records
-
-    def _decoder(self, code: Callable[..., Any]) -> Callable[[Record], object] | None:
-        """What decodes a record, by the annotation of the first parameter of arrange."""
-        first = next(iter(signature(code).parameters), "")
-        try:
-            kind = get_type_hints(code).get(first, Record)
-        except NameError as error:
-            raise Misuse(f"the annotation of {first} is unknown: {error}", where="arrange", todo="import it") from None
-        if self._is_window and get_origin(kind) is not None:
-            kind = next(iter(get_args(kind)), Record)
-        if kind in (Record, Any, list):
-            return None
-        codec = codec_of(kind)
-
-        def decoded(record: Record) -> object:
-            return codec.value((record.value or b"null").decode(), "the value of the record")
-
-        return decoded
 
     # --- its life ---------------------------------------------------------------------------------
 
@@ -361,7 +174,7 @@ class Pipeline:
             0,
         )
         made._sinks = self._sinks if sinks is None else dict(sinks)
-        made._lifecycle, made._periodic, made._beside = dict(self._lifecycle), list(self._periodic), set()
+        made._lifecycle, made._periodic, made._beside = dict(self._lifecycle), list(self._periodic), None
         made._stop_error, made._is_stopping = None, asyncio.Event()
         return made
 
@@ -409,13 +222,16 @@ class Pipeline:
         outbox = Outbox(KafkaSink(lambda: produce(told.bootstrap, told.options)), told.outbox)
         monitor = Monitor(told, self._metrics)
         tallies = Tallies() if monitor.is_wanted else None
+        beside = self._beside = Beside(
+            {name: self._async(code) for name, code in self._lifecycle.items() if name != "ready"}
+        )
         async with self._started() as outboxes:
 
             def calls(records: Records, outbox: Outbox[Sequence[Send]], tallies: Tallies | None) -> Calls:  # noqa: ARG001
                 letters = Letters(outbox, told.dead_letter, told.group)
                 assert self._executor is not None, "it was checked"
                 self._calls = HookCalls(
-                    hooks, rules, records, self._executor, outboxes, letters, self._notify, self._partition_stopped
+                    hooks, rules, records, self._executor, outboxes, letters, beside.notify, self._partition_stopped
                 )
                 return self._calls
 
@@ -441,9 +257,12 @@ class Pipeline:
                 nullcontext() if self._lifespan is None else self._lifespan(self),
             ):
                 if (ready := self._lifecycle.get("ready")) is not None:
-                    await self._async(lambda _: ready())(None) if not iscoroutinefunction(ready) else await ready()
+                    await self._without_arguments(ready)(None)
                 try:
-                    self._spawn(*(self._repeated(*each) for each in self._periodic))
+                    for code, every, stops in self._periodic:
+                        beside.repeat(
+                            getattr(code, "__name__", "periodic"), self._without_arguments(code), every, stops=stops
+                        )
                     await member.run()
                 except PartitionStopped as error:
                     if self.settings.on_stop is OnStop.END:
@@ -451,24 +270,7 @@ class Pipeline:
                     say(logging.ERROR, "%s; this process has left the group", error)
                     await self._is_stopping.wait()
                 finally:
-                    await self._end_beside()
-
-    def _spawn(self, *coroutines: Coroutine[Any, Any, object]) -> None:
-        for each in coroutines:
-            task = asyncio.ensure_future(each)
-            self._beside.add(task)
-            task.add_done_callback(self._beside.discard)
-
-    async def _end_beside(self) -> None:
-        beside = tuple(self._beside)
-        for task in beside:
-            task.cancel()
-        await asyncio.gather(*beside, return_exceptions=True)
-
-    def _notify(self, name: str, partition: TopicPartition) -> None:
-        """Call the hook of a partition that comes or goes; nothing waits for it."""
-        if (code := self._lifecycle.get(name)) is not None:
-            self._spawn(self._logged(name, self._async(code), partition))
+                    await beside.end()
 
     def _partition_stopped(self, partition: TopicPartition, offset: int) -> None:
         """End the run: a partition cannot go on (`PipelineSettings.on_stop`)."""
@@ -479,22 +281,6 @@ class Pipeline:
                 todo="correct the code or the record and start again; nothing from this offset on is committed",
             )
             self._member.life.end_with(self._stop_error)
-
-    async def _repeated(self, code: Callable[..., Any], every: timedelta, stops: bool) -> None:
-        call = code if iscoroutinefunction(code) else self._async(lambda _: code())
-        arguments = () if call is code else (None,)
-        while True:
-            await asyncio.sleep(every.total_seconds())
-            if not await self._logged(getattr(code, "__name__", "periodic"), call, *arguments) and stops:
-                return
-
-    async def _logged(self, name: str, code: Callable[..., Awaitable[object]], *arguments: object) -> bool:
-        try:
-            await code(*arguments)
-        except Exception as error:  # noqa: BLE001  of the user's
-            say(logging.ERROR, "%s raised: %s", name, named(error))
-            return False
-        return True
 
     @asynccontextmanager
     async def _started(self) -> AsyncIterator[Mapping[str, Outbox[Delivery]]]:
@@ -517,8 +303,8 @@ class Pipeline:
     def stop(self) -> None:
         """Let `run` drain, commit, leave the group and return; called once more, it waits for nothing."""
         self._is_stopping.set()
-        for task in tuple(self._beside):
-            task.cancel()
+        if self._beside is not None:
+            self._beside.cancel()
         if self._member is None:
             self._stop_calls += 1
         else:

@@ -21,11 +21,8 @@ from typing import Any, Final, Protocol, TypeVar, final
 
 import attrs
 
-from tidegate.consumer.commands import Assigned, Batch, Event, Lost, Revoked, Work, WorkReported
-from tidegate.consumer.consumer import ConsumerState
-from tidegate.consumer.fanout import Report, Start, TaskReplaced, TasksReported, WindowArranged
-from tidegate.consumer.partition import Owned, Phase
-from tidegate.consumer.windowed import Windowed
+from tidegate.consumer.commands import Batch, Event, Work, WorkReported
+from tidegate.consumer.fanout import Report, Start, TasksReported
 from tidegate.consumer.worker import ShutdownEvent
 from tidegate.model.effects import Ambiguous, Effect, Failure, Refused, Sleep
 from tidegate.model.errors import Misuse, TidegateError, typed
@@ -49,7 +46,7 @@ from tidegate.pipeline.effects import (
 from tidegate.pipeline.effects import Output as CoreOutput
 from tidegate.pipeline.identity import output_key
 from tidegate.pipeline.programs import Answer, events_for, program_for
-from tidegate.pipeline.tasks import refused_tasks, tasks_after
+from tidegate.pipeline.tasks import refused_tasks
 from tidegate.sinks.delivery import Action
 from tidegate_adapters.base.log_fields import named, placed
 from tidegate_adapters.base.safe_log import Lines
@@ -57,6 +54,7 @@ from tidegate_adapters.kafka.in_flight import Records
 from tidegate_adapters.kafka.producer import Failed, failed_by
 from tidegate_adapters.pipeline.executors import Executor
 from tidegate_adapters.pipeline.values import FailedOutput, Kind, RecordResult, Result, Task, WindowResult
+from tidegate_adapters.pipeline.windows import WindowPayloads, Windows
 from tidegate_adapters.runtime.driver import run_async
 from tidegate_adapters.runtime.reducers import Call, CallEach, Ended, Job, as_failure
 from tidegate_adapters.sinks.outputs import Delivery, Output
@@ -99,38 +97,6 @@ class Hooks:
 
 
 @final
-class _Window:
-    """The payloads of a window in work.
-
-    Attributes:
-        records: By offset, what the hooks get of each record.
-        undecodable: The records that cannot be decoded.
-        tasks: The tasks by number; None for one that stands for a failed record.
-        arranged: The tasks that arrange has returned so far, before the window has them.
-        replacing: The tasks that replace one, by its number, before the window has them.
-        results: The last result of each task, by number.
-        outputs: What hooks returned, by hook and subject.
-        failures: Why each failed record has failed.
-        failed_outputs: How often each output has failed, and why.
-    """
-
-    __slots__ = (
-        "arranged", "failed_outputs", "failures", "outputs", "records", "replacing", "results", "tasks", "undecodable",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.records: dict[int, Any] = {}
-        self.undecodable: set[int] = set()
-        self.tasks: tuple[Task | None, ...] = ()
-        self.arranged: list[Task] = []
-        self.replacing: dict[int, tuple[Task, ...]] = {}
-        self.results: dict[int, Result] = {}
-        self.outputs: dict[tuple[Hook, int], Sequence[Output]] = {}
-        self.failures: dict[int, Failed] = {}
-        self.failed_outputs: dict[tuple[Hook, int, int], tuple[int, BaseException]] = {}
-
-
-@final
 class HookCalls:
     """Calls the hooks of a pipeline for a member.
 
@@ -161,8 +127,9 @@ class HookCalls:
         stopped: Callable[[TopicPartition, int], None],
     ) -> None:
         self._hooks, self._rules, self._records, self._executor = hooks, rules, records, executor
-        self._outboxes, self._letters, self._notify, self._stopped = outboxes, letters, notify, stopped
-        self._windows: dict[tuple[TopicPartition, int], dict[int, _Window]] = {}
+        self._outboxes, self._letters = outboxes, letters
+        self._windows = Windows(notify, stopped)
+        self.follow = self._windows.follow
         self.begun, self.running = 0, 0
         self._handlers: Mapping[type[Effect[Any]], Callable[[Any], Awaitable[object]]] = {
             DecodeRecords: self._decode,
@@ -188,7 +155,7 @@ class HookCalls:
         self.running += 1
         if isinstance(work.request, Start):
             self.running += len(work.request.numbers) - 1
-            window, attempt = self._window(work), work.request.attempt
+            window, attempt = self._windows.of(work), work.request.attempt
             return CallEach(lambda number: self._run(window, number, attempt), work.request.numbers)
         return Call(lambda: self._answer(work))
 
@@ -207,7 +174,7 @@ class HookCalls:
         return events_for(work, as_failure(reply))
 
     def _tasks_ended(self, work: Work, start: Start, ended: tuple[Ended, ...]) -> ShutdownEvent:
-        window = self._window(work)
+        window = self._windows.of(work)
         reports: dict[Report, list[int]] = {}
         for number, reply, _ in ended:
             assert isinstance(number, int)
@@ -224,7 +191,7 @@ class HookCalls:
         ]
         return events[0] if len(events) == 1 else Batch(tuple(events))
 
-    def _note_failed_task(self, work: Work, window: _Window, number: int, reply: object, attempt: int) -> None:
+    def _note_failed_task(self, work: Work, window: WindowPayloads, number: int, reply: object, attempt: int) -> None:
         error: object = reply.error if isinstance(reply, Result) else reply
         task = window.tasks[number]
         text = named(error) if isinstance(error, BaseException) else str(error)
@@ -236,70 +203,10 @@ class HookCalls:
             why = failed_by(error, attempt) if isinstance(error, BaseException) else Failed(attempt, "TaskFailed", text)
             window.failures |= dict.fromkeys(task.offsets, why)
 
-    def follow(self, event: ShutdownEvent, state: ConsumerState) -> None:
-        """Number the tasks that a window has got, and forget windows that are settled or have gone."""
-        for each in getattr(event, "events", (event,)):
-            if not isinstance(each, Event):
-                continue
-            part = state[each.partition]
-            generation = part.generation if isinstance(part, Owned) else None
-            for key in [key for key in self._windows if key[0] == each.partition and key[1] != generation]:
-                del self._windows[key]
-            if isinstance(each, (Assigned, Revoked, Lost)):
-                self._notify("assigned" if isinstance(each, Assigned) else "revoked", each.partition)
-            elif isinstance(each, WorkReported):
-                self._follow_report(each, state)
-            if isinstance(part, Owned) and part.phase is Phase.STOPPED and part.failed:
-                self._stopped(each.partition, part.failed[0])
-
-    def _follow_report(self, event: WorkReported, state: ConsumerState) -> None:
-        windows = self._windows.get((event.partition, event.generation))
-        number = getattr(event.what, "window", None)
-        if windows is None or number not in windows:
-            return
-        part = state[event.partition]
-        work = part.work if isinstance(part, Owned) and part.generation == event.generation else None
-        rolls = (
-            [each.roll for each in work.windows.windows if each.roll.number == number]
-            if isinstance(work, Windowed)
-            else []
-        )
-        if not rolls:
-            del windows[number]
-            return
-        window, count = windows[number], len(rolls[0].records)
-        match event.what:
-            case WindowArranged(tasks=tasks):
-                made: Sequence[Task | None] = [*window.arranged, *[None] * (len(tasks.offsets) - len(window.arranged))]
-                self._number(window, made, count)
-                window.arranged = []
-            case TaskReplaced(number=replaced):
-                self._number(window, window.replacing.pop(replaced, ()), count)
-            case _:
-                pass
-
-    @staticmethod
-    def _number(window: _Window, made: Sequence[Task | None], count: int) -> None:
-        first, window.tasks = len(window.tasks), tasks_after(window.tasks, made, count)
-        for number, task in enumerate(window.tasks[first:], first):
-            if task is not None and task.result is not None:
-                window.results[number] = task.result
-
-    def _window(self, work: Work) -> _Window:
-        windows = self._windows.setdefault((work.partition, work.generation), {})
-        return windows.setdefault(getattr(work.request, "window", -1), _Window())
-
-    def _live_ids(self, work: Work) -> set[str]:
-        """The ids of the tasks of all windows of the partition in work."""
-        windows = self._windows.get((work.partition, work.generation), {}).values()
-        return {
-            task.id for window in windows for task in (*window.tasks, *window.arranged) if task is not None and task.id
-        }
-
     # --- effects ----------------------------------------------------------------------------------
 
     async def _decode(self, effect: DecodeRecords) -> tuple[int, ...]:
-        window, decode = self._window(effect.work), self._hooks.decode
+        window, decode = self._windows.of(effect.work), self._hooks.decode
         assert decode is not None, "only decoded records are asked for"
         for record in self._records.given(effect.work):
             try:
@@ -317,10 +224,10 @@ class HookCalls:
         return tuple(sorted(window.undecodable & {*effect.work.offsets}))
 
     async def _arrange(self, effect: CallArrange) -> tuple[TaskSpec, ...]:
-        work, window = effect.work, self._window(effect.work)
+        work, window = effect.work, self._windows.of(effect.work)
         if self._hooks.decode is None and not window.records:
             window.records = {record.offset: record for record in self._records.given(work)}
-        live = self._live_ids(work)
+        live = self._windows.live_ids(work)
         try:
             made = await self._hooks.arrange([window.records[offset] for offset in effect.offsets], live)
             tasks = _checked_tasks(made, effect.offsets, len(window.arranged), live)
@@ -330,19 +237,19 @@ class HookCalls:
         window.arranged += tasks
         return tuple(map(_spec, tasks))
 
-    async def _run(self, window: _Window, number: int, attempt: int) -> Result:
+    async def _run(self, window: WindowPayloads, number: int, attempt: int) -> Result:
         task = window.tasks[number]
         assert task is not None, "a task that stands for a failed record does not run"
         result = await self._executor.run(task)
         return attrs.evolve(result, attempt=attempt) if attempt != result.attempt else result
 
     async def _call(self, effect: CallHook) -> tuple[object, ...]:
-        work, window, hook = effect.work, self._window(effect.work), effect.hook
+        work, window, hook = effect.work, self._windows.of(effect.work), effect.hook
         if hook is Hook.TASK_ERROR:
             return tuple(await _each(lambda number: self._decide(work, window, number), effect.subjects))
         return tuple(await _each(lambda subject: self._outputs(work, window, hook, subject), effect.subjects))
 
-    async def _outputs(self, work: Work, window: _Window, hook: Hook, subject: int) -> tuple[str, ...] | Failure:
+    async def _outputs(self, work: Work, window: WindowPayloads, hook: Hook, subject: int) -> tuple[str, ...] | Failure:
         """The sinks of what a hook returned."""
         try:
             returned = await self._hooks.others[hook](self._given(window, hook, subject))
@@ -357,7 +264,7 @@ class HookCalls:
         return tuple(each.sink for each in outputs)
 
     @staticmethod
-    def _given(window: _Window, hook: Hook, subject: int) -> object:
+    def _given(window: WindowPayloads, hook: Hook, subject: int) -> object:
         if hook is Hook.TASK_DONE:
             return window.results[subject]
         if hook is Hook.RECORD_DONE:
@@ -382,7 +289,7 @@ class HookCalls:
                 raise Misuse(f"there is no sink {each.sink!r}", todo=f"there are: {', '.join(self._outboxes)}")
         return outputs
 
-    async def _decide(self, work: Work, window: _Window, number: int) -> object:
+    async def _decide(self, work: Work, window: WindowPayloads, number: int) -> object:
         task = window.tasks[number]
         if task is None:
             return Verdict.SKIP
@@ -393,7 +300,9 @@ class HookCalls:
                 return decision
             everything = tuple(range(len(task.offsets)))
             others = [(each, everything) for each in listed(decision, "task_error", "RETRY, SKIP or a list of tasks")]
-            made = _checked_tasks(others, task.offsets, len(window.tasks), self._live_ids(work) - {task.id or ""})
+            made = _checked_tasks(
+                others, task.offsets, len(window.tasks), self._windows.live_ids(work) - {task.id or ""}
+            )
         except Exception as error:  # noqa: BLE001  of the user's
             self._note_failure(work, task.offsets, Hook.TASK_ERROR, error)
             return _failure(error)
@@ -401,7 +310,7 @@ class HookCalls:
         return tuple(map(_spec, made))
 
     async def _deliver(self, effect: Deliver) -> tuple[Failure | None, ...]:
-        window, outputs = self._window(effect.work), effect.outputs
+        window, outputs = self._windows.of(effect.work), effect.outputs
         by_sink: dict[str, list[int]] = {}
         for place, output in enumerate(outputs):
             by_sink.setdefault(output.sink, []).append(place)
@@ -426,7 +335,7 @@ class HookCalls:
         return tuple(replies)
 
     @staticmethod
-    def _delivery(work: Work, window: _Window, output: CoreOutput) -> Delivery:
+    def _delivery(work: Work, window: WindowPayloads, output: CoreOutput) -> Delivery:
         task = window.tasks[output.subject] if output.hook is Hook.TASK_DONE else None
         if task is not None:
             offset = min(task.offsets)
@@ -439,7 +348,7 @@ class HookCalls:
         return Delivery(key, window.outputs[output.hook, output.subject][output.position])
 
     async def _call_delivery_error(self, effect: CallDeliveryError) -> tuple[object, ...]:
-        window = self._window(effect.work)
+        window = self._windows.of(effect.work)
 
         async def decided(output: CoreOutput) -> object:
             delivery = self._delivery(effect.work, window, output)
@@ -468,7 +377,7 @@ class HookCalls:
         return tuple(found)
 
     async def _write_records(self, effect: WriteRecords) -> tuple[Failure | None, ...]:
-        window = self._window(effect.work)
+        window = self._windows.of(effect.work)
         records = {record.offset: record for record in self._records.given(effect.work)}
 
         async def written(offset: int) -> Failure | None:
@@ -478,7 +387,7 @@ class HookCalls:
         return tuple(await asyncio.gather(*map(written, effect.offsets)))
 
     async def _write_outputs(self, effect: WriteOutputs) -> tuple[Failure | None, ...]:
-        window = self._window(effect.work)
+        window = self._windows.of(effect.work)
         records = {record.offset: record for record in self._records.given(effect.work)}
 
         async def written(output: CoreOutput) -> Failure | None:
@@ -521,7 +430,7 @@ class HookCalls:
         )
 
     async def _find_undecodable(self, effect: FindUndecodable) -> tuple[int, ...]:
-        return tuple(sorted(self._window(effect.work).undecodable & {*effect.work.offsets}))
+        return tuple(sorted(self._windows.of(effect.work).undecodable & {*effect.work.offsets}))
 
     def _note_failure(self, work: Work, offsets: Iterable[int], hook: Hook, error: BaseException) -> None:
         offsets = tuple(offsets)
@@ -535,7 +444,7 @@ class HookCalls:
             named(error),
             extra=placed(work.partition, offsets),
         )
-        self._window(work).failures |= dict.fromkeys(offsets, failed_by(error, 1))
+        self._windows.of(work).failures |= dict.fromkeys(offsets, failed_by(error, 1))
 
 
 def listed(returned: object, hook: str, what: str) -> Sequence[Any]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 from tidegate.consumer.fanout import Tasks
 from tidegate.pipeline.effects import Output, TaskSpec
@@ -67,9 +66,9 @@ def keeps_numbers(before: Sequence[object], made: Sequence[object], after: Seque
     return list(after) in ([*before], [*before, *made])
 
 
-def keys_differ(keys: Mapping[Any, str]) -> bool:
-    """Laws ID1 and ID3, of keys or ids by their parts."""
-    return len({*keys.values()}) == len(keys)
+def keys_differ(keys: Collection[str]) -> bool:
+    """Laws ID1 and ID3, of the keys or ids of different parts."""
+    return len({*keys}) == len(keys)
 
 
 def is_short_and_printable(key: str) -> bool:
