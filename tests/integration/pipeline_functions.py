@@ -10,8 +10,8 @@ from typing import Any, Final, final
 
 from tidegate_adapters.pipeline.values import Task
 
-MARK: Final = "TIDEGATE_TEST_OF_EXECUTORS"
-"""A variable that finds processes in /proc."""
+MARK: Final = f"TIDEGATE_TEST_{os.environ.get('PYTEST_XDIST_TESTRUNUID', '')}_{os.environ.get('PYTEST_XDIST_WORKER', '')}"
+"""A variable that finds the processes of this pytest worker in /proc. Children inherit both parts."""
 
 
 @final

@@ -99,6 +99,7 @@ from typing import Final, assert_never, final
 
 import attrs
 
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, Duration, Instant
 from tidegate.model.reducer import Step
 from tidegate.model.sealed import evolve
@@ -152,12 +153,21 @@ class Worker:
         check_type(self.rules, WorkerRules, "the rules of a worker")
 
     def step(self, state: WorkerState, event: events.WorkerEvent) -> WorkerStep:
-        """Return the next state and commands."""
+        """Return the next state and commands.
+
+        Raises:
+            Misuse: The event has a wrong type, or the state is that of other rules.
+        """
         check_type(state, WorkerState, "a state of a worker")
         events.check_event(event)
         if state.is_stopped:
             return Step(state, _denied((event,) if isinstance(event, events.CapacityRequested) else ()))
-        if len(state.queues) < len(self.rules.queues):
+        if len(state.queues) != len(self.rules.queues):
+            if state.queues:
+                raise Misuse(
+                    f"the state has {len(state.queues)} queues, and the rules {len(self.rules.queues)}",
+                    todo="pass the state that this worker returned, or WorkerState()",
+                )
             member = Membership() if isinstance(self.rules.liveness, ByLife) else None
             state = evolve(state, queues=tuple(QueueState() for _ in self.rules.queues), membership=member)
         return _advance(self.rules, _apply(self.rules, state, event), event.at)
