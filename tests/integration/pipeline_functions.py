@@ -10,7 +10,9 @@ from typing import Any, Final, final
 
 from tidegate_adapters.pipeline.values import Task
 
-MARK: Final = f"TIDEGATE_TEST_{os.environ.get('PYTEST_XDIST_TESTRUNUID', '')}_{os.environ.get('PYTEST_XDIST_WORKER', '')}"
+MARK: Final = (
+    f"TIDEGATE_TEST_{os.environ.get('PYTEST_XDIST_TESTRUNUID', '')}_{os.environ.get('PYTEST_XDIST_WORKER', '')}"
+)
 """A variable that finds the processes of this pytest worker in /proc. Children inherit both parts."""
 
 

@@ -36,6 +36,8 @@ SECRET: Final = "hunter2"  # noqa: S105
 TERM_S, KILL_S, LINGER_S = 0.15, 0.4, 0.1
 BOUND_S: Final = 1.5
 """More than any of these cases may take; the sleep of a child that is not killed takes longer."""
+SPAWN_BOUND_S: Final = 30
+"""The same where a process of Python starts, which a busy machine delays."""
 SHORT: Final = timedelta(seconds=0.1)
 
 
@@ -493,7 +495,7 @@ ENDED: Final[list[str | None]] = []
 )
 def test_a_function_ends_as_its_result_says(executor: Function, kind: Kind, found: object) -> None:
     """EX1, EX8."""
-    (result,) = run(executor, Task(args=[7]))
+    (result,) = run(executor, Task(args=[7]), bound_s=SPAWN_BOUND_S)
 
     assert result.kind is kind
     assert (result.exit_code == 7) == (kind is Kind.NONZERO_EXIT)
@@ -578,7 +580,7 @@ def test_a_thread_has_no_timeout() -> None:
 def test_what_another_process_cannot_get_is_misuse() -> None:
     with pytest.raises(Misuse, match="no name in its module"):
         Function(lambda task: task, process=True)
-    (result,) = run(Function(functions.doubles, process=True), Task(args=[lambda: SECRET]))
+    (result,) = run(Function(functions.doubles, process=True), Task(args=[lambda: SECRET]), bound_s=SPAWN_BOUND_S)
     assert isinstance(result.error, Misuse)
     assert "give args and metadata plain values" in str(result.error)
 
