@@ -10,22 +10,19 @@ from benchmarks.cases.table import BACK_THEN, BATCH, BYTES, NOW, RECORDS, SOURCE
 from tidegate.model import record_counts
 from tidegate.model.documents import Document
 from tidegate.model.instants import SECOND, Instant
-from tidegate.reactive import (
-    change_stream,
+from tidegate.reactive.planning import change_stream, evolution, reconciliation
+from tidegate.reactive.record import (
     debounce,
-    evolution,
     orphans,
-    plan_queries,
-    reconciliation,
     record_queries,
     snapshot,
     story,
     task_documents,
     task_records,
     tasks,
-    worker,
 )
-from tidegate.reactive.fetching import Run
+from tidegate.reactive.task import plan_queries, worker
+from tidegate.reactive.task.fetching import Run
 from tidegate.retries import spread
 from tidegate.work import events, vocabulary
 from tidegate.work import worker as work

@@ -19,25 +19,13 @@ from benchmarks.cases.table import (
     drawn,
 )
 
-from tidegate.consumer import (
-    backpressure,
-    commands,
-    commit_metadata,
-    commit_pacing,
-    commits,
-    consumer,
-    drain,
-    explanation,
-    fanout,
-    handling,
-    health,
-    holding,
-    order,
-    partition,
-    watermark,
-    windowed,
-    worker,
-)
+from tidegate.consumer import fanout
+from tidegate.consumer.committing import commit_metadata, commit_pacing, commits
+from tidegate.consumer.flow import backpressure, drain, holding
+from tidegate.consumer.offsets import explanation, watermark
+from tidegate.consumer.partition import handling, order, partition, windowed
+from tidegate.consumer.protocol import commands
+from tidegate.consumer.worker import consumer, health, worker
 from tidegate.model.effects import Ambiguous, Sleep
 from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND, Instant
 from tidegate.model.records import Record, Send, TopicPartition

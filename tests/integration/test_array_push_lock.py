@@ -15,8 +15,8 @@ from pymongo import AsyncMongoClient, MongoClient
 from pymongo.collection import Collection
 from tests.integration.mongo_loop import in_loop
 
-from tidegate.invocations.array_push_lock import INVOCATION_ID, STALE, TRANSITION_LOCK, ArrayPushLock, Written
-from tidegate.invocations.invocation import INVOCATION, PENDING
+from tidegate.invocations.record.array_push_lock import INVOCATION_ID, STALE, TRANSITION_LOCK, ArrayPushLock, Written
+from tidegate.invocations.record.invocation import INVOCATION, PENDING
 from tidegate.model.documents import Document, Eq, Field, Put
 from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, Refused
 from tidegate.model.errors import Misuse

@@ -14,11 +14,11 @@ from uuid import uuid4
 
 import pytest
 
-from tidegate.invocations.invocation_queries import InvocationQuery
+from tidegate.invocations.admin.invocation_queries import InvocationQuery
 from tidegate.model.effects import Ambiguous, Failure
-from tidegate.reactive.fetching import Run
-from tidegate.reactive.record_queries import Order, Query
-from tidegate.reactive.tasks import Claim
+from tidegate.reactive.record.record_queries import Order, Query
+from tidegate.reactive.record.tasks import Claim
+from tidegate.reactive.task.fetching import Run
 from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.orchestrator import Orchestrator
 from tidegate_adapters.orchestrator.page import Page

@@ -10,11 +10,11 @@ from typing import Any, Final, TypeAlias
 import attrs
 import pytest
 
-from tidegate.invocations.invocation import INVOCATION, PENDING, RUNNING
-from tidegate.invocations.record_documents import new_record
-from tidegate.invocations.settling import RecordMove, Settling
-from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.transition import Transition
+from tidegate.invocations.queue.settling import RecordMove, Settling
+from tidegate.invocations.record.invocation import INVOCATION, PENDING, RUNNING
+from tidegate.invocations.record.record_documents import new_record
+from tidegate.invocations.record.status import StatusRecord
+from tidegate.invocations.record.transition import Transition
 from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.effects import (
     Ambiguous,

@@ -25,10 +25,10 @@ import pytest
 from bson import Timestamp
 
 from tidegate import sim
-from tidegate.consumer.consumer import ConsumerRules
-from tidegate.consumer.drain import Budget
-from tidegate.consumer.partition import PartitionRules
-from tidegate.consumer.watermark import OffsetTracker, completed
+from tidegate.consumer.flow.drain import Budget
+from tidegate.consumer.offsets.watermark import OffsetTracker, completed
+from tidegate.consumer.partition.partition import PartitionRules
+from tidegate.consumer.worker.consumer import ConsumerRules
 from tidegate.leases.lease import Terms
 from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.errors import Misuse

@@ -36,9 +36,9 @@ from tests.integration.servers.processes import free_ports, wait_until
 from tests.integration.test_reactive_storm import Application, calm, write, wrong
 from tests.length import CUTS_OFF, FAILOVERS, REACTIVE_STORM
 
-from tidegate.invocations.record_documents import VERSION, history
-from tidegate.invocations.status import StatusDefinition, StatusRecord, StatusTable
-from tidegate.invocations.transition import Granted, Transition
+from tidegate.invocations.record.record_documents import VERSION, history
+from tidegate.invocations.record.status import StatusDefinition, StatusRecord, StatusTable
+from tidegate.invocations.record.transition import Granted, Transition
 from tidegate.model.documents import ID, Document, Eq, Field, Put
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import MILLISECOND

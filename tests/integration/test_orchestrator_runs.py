@@ -15,8 +15,12 @@ from tests.integration.mongo_runs import ORCHESTRATOR_FAULTS, Story, course, fou
 from tests.integration.planting import Bug, first, own_seeds
 from tests.length import ORCHESTRATOR_RUNS
 
-from tidegate.invocations import ending, heeding, placing, record_documents, recovery, settling
-from tidegate.invocations.taking import Taker
+from tidegate.invocations.limits import placing
+from tidegate.invocations.queue import ending, settling
+from tidegate.invocations.queue.taking import Taker
+from tidegate.invocations.record import record_documents
+from tidegate.invocations.upkeep import recovery
+from tidegate.invocations.worker import heeding
 from tidegate.triggers.evaluator import Evaluator
 from tidegate.work import _liveness, worker
 from tidegate_adapters.orchestrator.workers import Workers

@@ -8,10 +8,10 @@ from typing import Any, Final, cast
 
 import pytest
 
-from tidegate.invocations.worker import Held
+from tidegate.invocations.worker.worker import Held
 from tidegate.model.effects import Ambiguous, Refused
 from tidegate.model.instants import SECOND, Instant
-from tidegate.reactive.pausing import PausedTask
+from tidegate.reactive.admin.pausing import PausedTask
 from tidegate_adapters.orchestrator.holding import Holding
 from tidegate_adapters.reactive.app import _Paused
 from tidegate_adapters.shell.app import look_until_answered

@@ -23,10 +23,10 @@ from tidegate.model.documents import Document, Value, exactly
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, Duration, instant
 from tidegate.model.operations import InsertOne
-from tidegate.reactive.pausing import Pausing
-from tidegate.reactive.record_queries import Order, Query
-from tidegate.reactive.task_documents import stored
-from tidegate.reactive.task_records import TaskRecord, TaskStatus
+from tidegate.reactive.admin.pausing import Pausing
+from tidegate.reactive.record.record_queries import Order, Query
+from tidegate.reactive.record.task_documents import stored
+from tidegate.reactive.record.task_records import TaskRecord, TaskStatus
 from tidegate.retries.polling import PollingBounds
 from tidegate_adapters.base.cache import Sparing
 from tidegate_adapters.base.times import length

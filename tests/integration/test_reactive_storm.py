@@ -28,8 +28,8 @@ from tests.integration.servers.processes import wait_until
 from tests.integration.storming import Processes
 from tests.length import REACTIVE_STORM
 
-from tidegate.reactive.record_queries import Query
-from tidegate.reactive.task_records import TaskStatus
+from tidegate.reactive.record.record_queries import Query
+from tidegate.reactive.record.task_records import TaskStatus
 from tidegate_adapters.base.cancellation import ended
 from tidegate_adapters.reactive.office import Office
 

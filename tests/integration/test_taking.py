@@ -11,9 +11,9 @@ import pytest
 from pymongo import MongoClient
 from pymongo.monitoring import CommandListener, CommandStartedEvent
 
-from tidegate.invocations.enqueueing import Enqueue, NewInvocation
-from tidegate.invocations.jobs import Job
-from tidegate.invocations.taking import Takeable, Taken, Taker
+from tidegate.invocations.queue.enqueueing import Enqueue, NewInvocation
+from tidegate.invocations.queue.taking import Takeable, Taken, Taker
+from tidegate.invocations.record.jobs import Job
 from tidegate.model.instants import MINUTE
 from tidegate.retries import spread
 from tidegate_adapters.mongo import Mongo

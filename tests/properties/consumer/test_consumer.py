@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 from tests.properties.lawbook import Law, bug, planted
 
 from tidegate import laws
-from tidegate.consumer import _one_record, commands, consumer
-from tidegate.consumer.backpressure import Held, PartitionLimits, Thresholds
-from tidegate.consumer.consumer import ConsumerRules, ConsumerState
-from tidegate.consumer.drain import Budget
 from tidegate.consumer.fanout import Arrange, Judge, Report, Rules, Tasks
-from tidegate.consumer.handling import Handling
-from tidegate.consumer.partition import FailurePolicy, Ordering, PartitionRules, Unassigned
+from tidegate.consumer.flow.backpressure import Held, PartitionLimits, Thresholds
+from tidegate.consumer.flow.drain import Budget
+from tidegate.consumer.partition import _one_record
+from tidegate.consumer.partition.handling import Handling
+from tidegate.consumer.partition.partition import FailurePolicy, Ordering, PartitionRules, Unassigned
+from tidegate.consumer.protocol import commands
+from tidegate.consumer.worker import consumer
+from tidegate.consumer.worker.consumer import ConsumerRules, ConsumerState
 from tidegate.model.effects import Ambiguous, Cancel, Effect, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.records import TopicPartition

@@ -19,42 +19,42 @@ from tidegate.catalogue import shipped
 from tidegate.counters import increments as counting
 from tidegate.counters.counter import new_counter
 from tidegate.counters.increments import increment
-from tidegate.invocations import asking
-from tidegate.invocations.admission import Call as Called
-from tidegate.invocations.admission import Control, Place, Rule
-from tidegate.invocations.array_push_lock import ClaimedRecord
-from tidegate.invocations.ending import Ending, Failed, RunEnd, RunError
-from tidegate.invocations.enqueueing import Enqueue, NewInvocation
-from tidegate.invocations.invocation import INVOCATION
-from tidegate.invocations.invocation_queries import InvocationQuery
-from tidegate.invocations.jobs import Job
-from tidegate.invocations.metering import Metering
-from tidegate.invocations.picker import Picker
-from tidegate.invocations.placing import Placing, Wish, wake
-from tidegate.invocations.rates import Rate
-from tidegate.invocations.registration import Registrar
-from tidegate.invocations.settling import RecordMove, settle
-from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.transition import transition
+from tidegate.invocations.admin import asking
+from tidegate.invocations.admin.invocation_queries import InvocationQuery
+from tidegate.invocations.limits.admission import Call as Called
+from tidegate.invocations.limits.admission import Control, Place, Rule
+from tidegate.invocations.limits.metering import Metering
+from tidegate.invocations.limits.picker import Picker
+from tidegate.invocations.limits.placing import Placing, Wish, wake
+from tidegate.invocations.limits.rates import Rate
+from tidegate.invocations.limits.registration import Registrar
+from tidegate.invocations.queue.ending import Ending, Failed, RunEnd, RunError
+from tidegate.invocations.queue.enqueueing import Enqueue, NewInvocation
+from tidegate.invocations.queue.settling import RecordMove, settle
+from tidegate.invocations.record.array_push_lock import ClaimedRecord
+from tidegate.invocations.record.invocation import INVOCATION
+from tidegate.invocations.record.jobs import Job
+from tidegate.invocations.record.status import StatusRecord
+from tidegate.invocations.record.transition import transition
 from tidegate.model.effects import Ambiguous, Call, Effect, NotApplied, NotDurable, Now, Program, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, PPM, SECOND, WALL, Duration, Instant
 from tidegate.model.operations import FindOne, FindOneAndUpdate, Operation, StoreTime, UpdateOne
 from tidegate.payloads import uploads
-from tidegate.reactive.desk import Desk
-from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate.reactive.record_queries import Query
-from tidegate.reactive.tasks import Claim
+from tidegate.reactive.admin.desk import Desk
+from tidegate.reactive.record.record_queries import Query
+from tidegate.reactive.record.tasks import Claim
+from tidegate.reactive.task.reactive_task import ReactiveTask
 from tidegate.retries import pauses as pausing
 from tidegate.retries.backoff import LONGEST, Cron, Exponential, Fixed, Policy, Series
-from tidegate.retries.laws import pauses as laws
+from tidegate.retries.checks.laws import pauses as laws
+from tidegate.retries.checks.strategies import pauses as drawn
+from tidegate.retries.checks.strategies.backoff import EachPeriod, attempts, draws
 from tidegate.retries.pauses import PAUSES, Pauses, check_attempts, goes_on, pause
 from tidegate.retries.repeating import repeat
-from tidegate.retries.strategies import pauses as drawn
-from tidegate.retries.strategies.backoff import EachPeriod, attempts, draws
-from tidegate.sim.actors import Process
-from tidegate.sim.automaton import Asking, Returned, resume
-from tidegate.sim.world import World
+from tidegate.sim.program.automaton import Asking, Returned, resume
+from tidegate.sim.servers.actors import Process
+from tidegate.sim.world.world import World
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.evaluator import Evaluator
 
@@ -301,14 +301,14 @@ NAMES: Mapping[str, Callable[[Pauses], Program[object]]] = {
 }
 AFTER: Mapping[str, str] = {
     "counters.increments._send": "increment",
-    "invocations.asking.Asking._brought_about": "list invocations",
-    "invocations.taking.Taker._read": "what it has taken is asked for until it is known",
+    "invocations.admin.asking.Asking._brought_about": "list invocations",
+    "invocations.queue.taking.Taker._read": "what it has taken is asked for until it is known",
     "payloads.uploads._announced": "put, where the payload is large",
     "payloads.uploads._kept": "put",
     "payloads.uploads.get": "find",
     "payloads.uploads.read": "find",
-    "reactive.desk.Desk._reset": "list records",
-    "reactive.fetching.Fetcher.begin": "plan",
+    "reactive.admin.desk.Desk._reset": "list records",
+    "reactive.task.fetching.Fetcher.begin": "plan",
     "services.service_runner.ServiceRunner._entered": "a beat, which is made once",
     "services.service_runner.ServiceRunner._insist": "a beat, which is made once",
     "triggers._starting.RunStarter._claimed": "notice",

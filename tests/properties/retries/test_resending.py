@@ -29,13 +29,13 @@ from tidegate.retries.backoff import Fixed, Policy
 from tidegate.retries.failures import Duplicate, Operation
 from tidegate.retries.resending import RETRIES, Done, NotDone, Sent, Unknown, insert, send
 from tidegate.sim import explore
-from tidegate.sim.actors import Network, Process, factory
-from tidegate.sim.automaton import Asking, Returned, resume
-from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.observing import observed, seen
-from tidegate.sim.report import Verdict
+from tidegate.sim.program.automaton import Asking, Returned, resume
+from tidegate.sim.runs.report import Verdict
 from tidegate.sim.scenario import Scenario, State
-from tidegate.sim.world import Cell, perform, world_with
+from tidegate.sim.servers.actors import Network, Process, factory
+from tidegate.sim.world.faults import Fault, Faults
+from tidegate.sim.world.observing import observed, seen
+from tidegate.sim.world.world import Cell, perform, world_with
 
 ALL: Final = "things"
 KEY: Final = Eq(ID, "x")

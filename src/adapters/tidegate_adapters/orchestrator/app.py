@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Final, Never, cast, final
 
 import attrs
 
-from tidegate.invocations.jobs import DEFAULT_QUEUE, PRIORITY_MAX
-from tidegate.invocations.recoverer import Recoverer
-from tidegate.invocations.worker import WORK_QUEUE, Held, InvocationResults
+from tidegate.invocations.record.jobs import DEFAULT_QUEUE, PRIORITY_MAX
+from tidegate.invocations.upkeep.recoverer import Recoverer
+from tidegate.invocations.worker.worker import WORK_QUEUE, Held, InvocationResults
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, PPM, Duration, duration
 from tidegate.model.values import check_name, check_type, check_types

@@ -1,8 +1,8 @@
 """An app as a client, without being served.
 
 Tasks without `unique` enqueue in bulk, also in a user's transaction
-(`tidegate.invocations.enqueueing`). Tasks with it register each call separately
-(`tidegate.invocations.registration`): a waiting invocation may answer it.
+(`tidegate.invocations.queue.enqueueing`). Tasks with it register each call separately
+(`tidegate.invocations.limits.registration`): a waiting invocation may answer it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from pymongo import AsyncMongoClient
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.client_session import ClientSession
 
-from tidegate.invocations.asking import Asked, Asking, Command
-from tidegate.invocations.enqueueing import OF_ANOTHER_TASK, Enqueue, NewInvocation, arguments_name
-from tidegate.invocations.invocation_queries import InvocationPage, InvocationQuery, InvocationRow
-from tidegate.invocations.jobs import Job
-from tidegate.invocations.purging import Purging
-from tidegate.invocations.recoverer import Recoverer
-from tidegate.invocations.registration import NotRegistered, Registered, Registrar, RegistrationOutcome, Reused
-from tidegate.invocations.taking import Takeable, Taker
-from tidegate.invocations.worker import Held
+from tidegate.invocations.admin.asking import Asked, Asking, Command
+from tidegate.invocations.admin.invocation_queries import InvocationPage, InvocationQuery, InvocationRow
+from tidegate.invocations.limits.registration import NotRegistered, Registered, Registrar, RegistrationOutcome, Reused
+from tidegate.invocations.queue.enqueueing import OF_ANOTHER_TASK, Enqueue, NewInvocation, arguments_name
+from tidegate.invocations.queue.taking import Takeable, Taker
+from tidegate.invocations.record.jobs import Job
+from tidegate.invocations.upkeep.purging import Purging
+from tidegate.invocations.upkeep.recoverer import Recoverer
+from tidegate.invocations.worker.worker import Held
 from tidegate.model.documents import Document
 from tidegate.model.effects import Failure, Program
 from tidegate.model.errors import Misuse, TidegateError, shown
@@ -153,7 +153,7 @@ class Operations(App[OrchestratorSettings, Declared]):
     # --- queries and commands ---
 
     async def ask(self, command: Command, query: InvocationQuery) -> Asked:
-        """Cancel, kill, hold, release or repeat invocations (`tidegate.invocations.asking`).
+        """Cancel, kill, hold, release or repeat invocations (`tidegate.invocations.admin.asking`).
 
         The owner of a running invocation obeys at its next heartbeat.
         """

@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tidegate.exit_codes import ExitCode
-from tidegate.invocations.asking import Asked, Command
-from tidegate.invocations.invocation_queries import InvocationQuery, InvocationRow
-from tidegate.invocations.record_documents import RESULT, RESULT_PAYLOAD
-from tidegate.invocations.worker import Held
+from tidegate.invocations.admin.asking import Asked, Command
+from tidegate.invocations.admin.invocation_queries import InvocationQuery, InvocationRow
+from tidegate.invocations.record.record_documents import RESULT, RESULT_PAYLOAD
+from tidegate.invocations.worker.worker import Held
 from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant

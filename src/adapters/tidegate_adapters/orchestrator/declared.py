@@ -11,10 +11,10 @@ from typing import Any, Final, cast, final, get_type_hints
 
 import attrs
 
-from tidegate.invocations import rates
-from tidegate.invocations.admission import Call, Control, Purpose, Rule, reservation_id
-from tidegate.invocations.jobs import DEFAULT_QUEUE, PRIORITY_MAX, PRIORITY_MIN
-from tidegate.invocations.taking import Takeable
+from tidegate.invocations.limits import rates
+from tidegate.invocations.limits.admission import Call, Control, Purpose, Rule, reservation_id
+from tidegate.invocations.queue.taking import Takeable
+from tidegate.invocations.record.jobs import DEFAULT_QUEUE, PRIORITY_MAX, PRIORITY_MIN
 from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse, TidegateError, shown
 from tidegate.model.instants import Duration

@@ -1,6 +1,6 @@
 """Paused tasks and queues, from which no process starts runs; current runs continue.
 
-One document holds the pauses of an app (`tidegate.reactive.pausing`), and each process polls it.
+One document holds the pauses of an app (`tidegate.reactive.admin.pausing`), and each process polls it.
 Without an answer, the last known pauses apply.
 """
 
@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, final
 
-from tidegate.invocations.worker import Held
+from tidegate.invocations.worker.worker import Held
 from tidegate.model.effects import Failure, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration
-from tidegate.reactive.pausing import PausedTask, Pausing
+from tidegate.reactive.admin.pausing import PausedTask, Pausing
 from tidegate_adapters.runtime.database import Site
 from tidegate_adapters.shell.app import look_on, look_until_answered
 

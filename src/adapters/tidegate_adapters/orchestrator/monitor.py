@@ -20,7 +20,7 @@ from contextlib import AbstractAsyncContextManager
 from logging import getLogger
 from typing import TYPE_CHECKING, Final, final
 
-from tidegate.invocations.worker import Held
+from tidegate.invocations.worker.worker import Held
 from tidegate.model.instants import SECOND, Duration, duration
 from tidegate.work import events
 from tidegate.work.state import WorkerState

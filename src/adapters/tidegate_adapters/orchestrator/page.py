@@ -17,11 +17,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, final
 
-from tidegate.invocations.asking import Command, order, possible
-from tidegate.invocations.invocation import CANCELLED, FAILED, INVOCATION, REGISTERED, RETRY, RUNNING, SUCCESS
-from tidegate.invocations.invocation_queries import InvocationPage, InvocationQuery, InvocationRow
-from tidegate.invocations.record_documents import RESULT, RESULT_PAYLOAD, VersionMade
-from tidegate.invocations.worker import Held
+from tidegate.invocations.admin.asking import Command, order, possible
+from tidegate.invocations.admin.invocation_queries import InvocationPage, InvocationQuery, InvocationRow
+from tidegate.invocations.record.invocation import CANCELLED, FAILED, INVOCATION, REGISTERED, RETRY, RUNNING, SUCCESS
+from tidegate.invocations.record.record_documents import RESULT, RESULT_PAYLOAD, VersionMade
+from tidegate.invocations.worker.worker import Held
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, MINUTE, Instant
 from tidegate.model.record_counts import RecordCount

@@ -21,9 +21,9 @@ from functools import partial
 from typing import Final, TypeAlias, TypeVar, final
 from uuid import uuid4
 
-from tidegate.invocations.admission import Call, Rule
-from tidegate.invocations.jobs import Job
-from tidegate.invocations.recoverer import Recoverer, RecoveryPass
+from tidegate.invocations.limits.admission import Call, Rule
+from tidegate.invocations.record.jobs import Job
+from tidegate.invocations.upkeep.recoverer import Recoverer, RecoveryPass
 from tidegate.model.effects import Call as Ask
 from tidegate.model.effects import Failure, Program
 from tidegate.model.errors import Misuse

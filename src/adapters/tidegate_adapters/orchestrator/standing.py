@@ -12,9 +12,9 @@ from typing import Final, NamedTuple, final
 
 import attrs
 
-from tidegate.invocations.invocation import INVOCATION
-from tidegate.invocations.record_documents import DUE, QUEUE
-from tidegate.invocations.worker import Held
+from tidegate.invocations.record.invocation import INVOCATION
+from tidegate.invocations.record.record_documents import DUE, QUEUE
+from tidegate.invocations.worker.worker import Held
 from tidegate.model.documents import ID, AllOf, AnyOf, Ascending, Descending, Eq, Exists, Field, Ge, In, Le, Lt
 from tidegate.model.instants import MILLISECOND, Duration, Instant
 from tidegate.model.operations import FOUND_MAX, StoreTime, find_all, find_one

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, final
 
 import attrs
 
-from tidegate.invocations import ending
-from tidegate.invocations.ending import Ending, Failed, GivenBack, Succeeded, upload_name
-from tidegate.invocations.heeding import heed
-from tidegate.invocations.invocation import RUNNING
-from tidegate.invocations.record_documents import DEATHS, FAILING_SINCE
-from tidegate.invocations.taking import TakenRun, Taker
-from tidegate.invocations.transition import GaveUp, Granted, Unknown
-from tidegate.invocations.worker import WORK_QUEUE, Attempt, Held, UntrackedRun, died, tries_of
+from tidegate.invocations.queue import ending
+from tidegate.invocations.queue.ending import Ending, Failed, GivenBack, Succeeded, upload_name
+from tidegate.invocations.queue.taking import TakenRun, Taker
+from tidegate.invocations.record.invocation import RUNNING
+from tidegate.invocations.record.record_documents import DEATHS, FAILING_SINCE
+from tidegate.invocations.record.transition import GaveUp, Granted, Unknown
+from tidegate.invocations.worker.heeding import heed
+from tidegate.invocations.worker.worker import WORK_QUEUE, Attempt, Held, UntrackedRun, died, tries_of
 from tidegate.model.documents import Document
 from tidegate.model.effects import Failure, Refused
 from tidegate.model.errors import Misuse

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final
 
 import attrs
 
-from tidegate.consumer.worker import WorkerRules
+from tidegate.consumer.worker.worker import WorkerRules
 from tidegate.model.errors import Misuse, TidegateError, shown, typed
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record, Send, TopicPartition

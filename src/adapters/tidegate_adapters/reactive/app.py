@@ -24,13 +24,13 @@ from tidegate.model.effects import Failure, Refused
 from tidegate.model.errors import MissingExtra, Misuse
 from tidegate.model.instants import PPM, duration
 from tidegate.model.operations import FOUND_MAX, Index, Indexes, find_one
-from tidegate.reactive.debounce import Debounce
-from tidegate.reactive.evolution import OnNewVersion
-from tidegate.reactive.mongodash_records import check_not_theirs
-from tidegate.reactive.orphans import CleanUp
-from tidegate.reactive.pausing import Pausing
-from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate.reactive.worker import TaskResults
+from tidegate.reactive.admin.mongodash_records import check_not_theirs
+from tidegate.reactive.admin.pausing import Pausing
+from tidegate.reactive.planning.evolution import OnNewVersion
+from tidegate.reactive.record.debounce import Debounce
+from tidegate.reactive.record.orphans import CleanUp
+from tidegate.reactive.task.reactive_task import ReactiveTask
+from tidegate.reactive.task.worker import TaskResults
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate.retries.repeating import repeat
 from tidegate.work.vocabulary import WorkerRules
@@ -301,7 +301,7 @@ class Reactive(App[ReactiveSettings, Declared]):
 
 @final
 class _Paused:
-    """The pauses of each database (`tidegate.reactive.pausing`)."""
+    """The pauses of each database (`tidegate.reactive.admin.pausing`)."""
 
     def __init__(self, pool: Pool, placed: Sequence[Declared]) -> None:
         self._pool, self._known = pool, dict[str, frozenset[str]]()

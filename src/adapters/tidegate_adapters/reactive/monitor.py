@@ -20,7 +20,7 @@ from logging import getLogger
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 from tidegate.model.instants import SECOND, Duration, duration
-from tidegate.reactive.record_queries import Query
+from tidegate.reactive.record.record_queries import Query
 from tidegate.work.events import WorkerEvent
 from tidegate.work.state import WorkerState
 from tidegate.work.vocabulary import WorkerCommand

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, cast, final
 
 from tidegate.model.instants import Duration
-from tidegate.reactive.completion import HandlerAnswer, Later
-from tidegate.reactive.desk import TaskCounts
-from tidegate.reactive.worker import runs_of
+from tidegate.reactive.admin.desk import TaskCounts
+from tidegate.reactive.task.completion import HandlerAnswer, Later
+from tidegate.reactive.task.worker import runs_of
 from tidegate.work.events import HandlersEnded, PollCompleted, WorkerEvent
 from tidegate.work.state import WorkerState
 from tidegate.work.vocabulary import Interrupt, StartHandlers, WorkerCommand

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidegate.reactive.desk import Retried, TaskCounts
-from tidegate.reactive.task_records import TaskStatus
+from tidegate.reactive.admin.desk import Retried, TaskCounts
+from tidegate.reactive.record.task_records import TaskStatus
 
 
 def numbers_of(counts: TaskCounts) -> Mapping[str, int]:

@@ -51,7 +51,7 @@ from tidegate.model.operations import Operation, StoreTime
 from tidegate.model.record_counts import CountRecords
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
 from tidegate.model.unawaited import forgotten
-from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
+from tidegate.reactive.task.plan_queries import FindChanged, FindOrphaned
 from tidegate.retries.pauses import Attempted
 
 T = TypeVar("T")

@@ -17,10 +17,10 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.invocations.admission import Call, Rule
-from tidegate.invocations.enqueueing import Enqueue, NewInvocation
-from tidegate.invocations.jobs import Job
-from tidegate.invocations.registration import NotRegistered, Registrar
+from tidegate.invocations.limits.admission import Call, Rule
+from tidegate.invocations.limits.registration import NotRegistered, Registrar
+from tidegate.invocations.queue.enqueueing import Enqueue, NewInvocation
+from tidegate.invocations.record.jobs import Job
 from tidegate.model.documents import Document, Field, Put, Remove, Update
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Refused
 from tidegate.model.errors import Misuse, check_failure

@@ -16,7 +16,7 @@ whether it happened. Many documents go in one request. If the store refuses one 
 unknown, the pass retries each by itself (TE7). A pass whose time is over stops between two
 hundreds.
 
-A run becomes an ordinary call (`tidegate.invocations.registration`) and follows the registration
+A run becomes an ordinary call (`tidegate.invocations.limits.registration`) and follows the registration
 rule of its task, which may answer it with an invocation that is already registered.
 
 Laws, over what is stored:
@@ -62,8 +62,8 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.invocations.admission import Call, Rule
-from tidegate.invocations.jobs import Job
+from tidegate.invocations.limits.admission import Call, Rule
+from tidegate.invocations.record.jobs import Job
 from tidegate.model.documents import (
     ID,
     AnyOf,

@@ -44,8 +44,8 @@ from typing import Final, final
 
 import attrs
 
-from tidegate.invocations.invocation import FAILED, SUCCESS
-from tidegate.invocations.record_documents import (
+from tidegate.invocations.record.invocation import FAILED, SUCCESS
+from tidegate.invocations.record.record_documents import (
     ARGUMENTS,
     CHANGED_AT,
     ERROR,

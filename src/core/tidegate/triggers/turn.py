@@ -32,7 +32,7 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.invocations.recoverer import Recoverer, RecoveryPass
+from tidegate.invocations.upkeep.recoverer import Recoverer, RecoveryPass
 from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, Program, Sleep
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import SECOND, Duration, Instant

@@ -1,8 +1,8 @@
 """The reducer of a process that runs handlers.
 
 A worker polls queues for as many runs as it has slots, calls their handlers, keeps the claims of
-long ones, and writes the results, many in a request. Reactive tasks (`tidegate.reactive.worker`)
-and invocations (`tidegate.invocations.worker`) define their runs and results. Each event carries
+long ones, and writes the results, many in a request. Reactive tasks (`tidegate.reactive.task.worker`)
+and invocations (`tidegate.invocations.worker.worker`) define their runs and results. Each event carries
 the time of the machine's own monotonic clock.
 
 The commands are in `vocabulary`, and `_liveness` keeps the claims.
