@@ -98,7 +98,7 @@ def placed(module: str) -> tuple[str, str]:
     _, *parts = module.split(".")
     if not parts or parts[0] not in (*ROOMS, "sim"):
         return "", ""
-    kind = parts[1] if len(parts) > 1 and parts[0] in ROOMS and parts[1] in KINDS else ""
+    kind = parts[2] if len(parts) > 2 and parts[1] == "checks" else ""
     return parts[0], kind
 
 

@@ -84,9 +84,9 @@ def _all() -> Iterator[Shipped | Specimen]:
 def _modules() -> Iterator[str]:
     for kind, packages in (("scenarios", _DESIGNED), ("specimens", _PLANTED)):
         for package, modules in packages.items():
-            yield from (f"tidegate.{package}.{kind}.{each}" for each in modules)
+            yield from (f"tidegate.{package}.checks.{kind}.{each}" for each in modules)
             if not modules:
-                yield f"tidegate.{package}.{kind}"
+                yield f"tidegate.{package}.checks.{kind}"
 
 
 def _listed(module: str) -> tuple[Shipped | Specimen, ...]:
