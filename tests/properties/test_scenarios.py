@@ -69,7 +69,10 @@ def test_a_scenario_that_does_not_ship_is_misuse() -> None:
 def test_every_module_with_scenarios_or_specimens_is_in_the_catalogue() -> None:
     core = Path(catalogue.__file__).parents[1]
     files = (
-        file for kind in ("scenarios", "specimens") for each in ("", "/*") for file in core.glob(f"*/*/checks/{kind}{each}.py")
+        file
+        for kind in ("scenarios", "specimens")
+        for each in ("", "/*")
+        for file in core.glob(f"*/*/checks/{kind}{each}.py")
     )
     modules = [import_module(".".join(file.relative_to(core).with_suffix("").parts)) for file in files]
     ships = [each for module in modules for kind in ("SCENARIOS", "SPECIMENS") for each in getattr(module, kind, ())]

@@ -20,14 +20,13 @@ The packages, lowest first; the docstring of each lists its modules in reading o
 `tidegate.catalogue` has every scenario and specimen, `tidegate.laws` the laws,
 `tidegate.exit_codes` the exit codes of the command. For tests: `tidegate.testing`,
 `tidegate.strategies` and `tidegate.conformance`. `tidegate_adapters` does all I/O. The decisions
-that a service embeds (`tidegate.decisions`) can be imported from here, and load on first use.
+that a service embeds (`tidegate.decisions`) can be imported from here; they load on first use.
 """
 
 from typing import TYPE_CHECKING
 
+from tidegate._lazy import lazy
 from tidegate._version import __version__
-from tidegate.exit_codes import ExitCode
-from tidegate.model.errors import Misuse, TidegateError
 
 if TYPE_CHECKING:
     from tidegate.decisions import (
@@ -55,6 +54,10 @@ if TYPE_CHECKING:
         track_completed,
         track_delivered,
     )
+    from tidegate.exit_codes import ExitCode
+    from tidegate.model.errors import Misuse, TidegateError
+else:
+    __getattr__ = lazy(__name__)
 
 __all__ = [
     "Accepted", "Assigned", "AtomicService", "Changed", "Document", "ExitCode", "Gate", "Misuse", "OffsetTracker", "Projection",
@@ -62,12 +65,3 @@ __all__ = [
     "decide_backpressure", "decide_status_transition", "diff_snapshots", "offset_to_commit", "plan_backpressure",
     "take_snapshot", "track_committed", "track_completed", "track_delivered",
 ]  # fmt: skip
-
-if not TYPE_CHECKING:  # or a misspelled name would pass type checks
-
-    def __getattr__(name: str) -> object:
-        if name not in __all__:
-            raise AttributeError(f"module 'tidegate' has no attribute {name!r}")
-        from tidegate import decisions  # noqa: PLC0415  loaded when it is asked for
-
-        return getattr(decisions, name)

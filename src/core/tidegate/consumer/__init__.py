@@ -1,36 +1,45 @@
-"""One consumer of a group and its partitions: what to commit, what to work on next, and how to
-stop.
+"""One consumer of a group and its partitions: what to commit, what to work on next, and how to stop.
 
-Read the decisions first, then the machines that combine them:
-    `watermark`        Which offset may be committed, and which beyond it are done.
-    `explanation`      Which record blocks it, and what a crash would cost.
-    `commit_metadata`  The offsets done beyond the position, as a string committed with it.
-    `beginning`        Where a partition begins, by its commit and the range of its log.
-    `backpressure`     When to pause and resume fetching, and for which partitions.
-    `drain`            What happens to work in flight when a partition is revoked.
-    `fanout`           When a record, and when a window, is settled.
-    `commands`         The commands and events of a partition.
-    `batching`         How a handler of batches answers the requests of a window.
-    `order`            Which record is next.
-    `handling`         Which handlers run, and which records deviate.
-    `outstanding`      Unanswered requests to user code about windows.
-    `windowed`         Which windows are in work.
-    `commits`          Which position is committed now, and with which metadata.
-    `commit_pacing`    When the commits of all partitions are sent, and which share a request.
-    `holding`          Whether a partition is held by its own limits.
-    `partition_settings`  Limits, order and failure policy of a partition.
-    `partition_state`  The state of a partition.
-    `partition`        One partition, from its assignment to its release.
-    `commit_answers`   The effect of each kind of commit failure.
-    `transactions`     Exactly once: positions and answers in one transaction.
-    `outliving`        Abandoned user code that has not ended.
-    `kept`             Records done in a lost partition, which count when it returns.
-    `consumer`         One consumer: its partitions, executors and gate.
-    `worker`           The top machine: a consumer that stops on request and leaves its group.
-    `health`           Which partitions do not move, and why.
+The packages, lowest first, with their modules in reading order:
+    offsets     watermark (which offset may be committed), explanation (which record blocks it),
+                kept
+    flow        backpressure (when to pause fetching), drain, beginning (where a partition
+                begins), holding
+    fanout      when a record, and when a window, is settled
+    protocol    commands (the commands and events of a partition), batching
+    committing  commit_metadata (offsets done beyond the position), commits, commit_pacing,
+                commit_answers
+    partition   order, handling, outstanding, windowed, partition_settings, partition_state,
+                partition (from assignment to release)
+    worker      consumer (all partitions), transactions (exactly once), outliving, worker (stops
+                on request), health
+    checks      laws, scenarios, specimens, strategies
 
 A worker has a consumer, and a consumer has partitions; each passes events down to the next. The
 group, which assigns partitions, is the broker's; `tidegate.sim.servers.group` simulates it.
-
-The checks are in `laws`, `strategies`, `scenarios` and `specimens`.
 """
+
+from typing import TYPE_CHECKING
+
+from tidegate._lazy import lazy
+
+if TYPE_CHECKING:
+    from tidegate.consumer.committing.commit_metadata import decoded, encoded
+    from tidegate.consumer.fanout import Fanout
+    from tidegate.consumer.flow.backpressure import Gate, PartitionLimits, Thresholds
+    from tidegate.consumer.offsets.explanation import explain, lag
+    from tidegate.consumer.offsets.watermark import OffsetTracker, acknowledged, committable, completed, delivered
+    from tidegate.consumer.partition.partition import FailurePolicy, Ordering, Owned, PartitionRules, PartitionState
+    from tidegate.consumer.protocol.commands import Assigned, Commit, Fetch, Fetched, Handle, Lost, Revoked, Work
+    from tidegate.consumer.worker.consumer import ConsumerRules, ConsumerState
+    from tidegate.consumer.worker.health import Health
+    from tidegate.consumer.worker.worker import StopRequested, WorkerRules, WorkerState
+else:
+    __getattr__ = lazy(__name__)
+
+__all__ = [
+    "Assigned", "Commit", "ConsumerRules", "ConsumerState", "FailurePolicy", "Fanout", "Fetch", "Fetched", "Gate",
+    "Handle", "Health", "Lost", "OffsetTracker", "Ordering", "Owned", "PartitionLimits", "PartitionRules",
+    "PartitionState", "Revoked", "StopRequested", "Thresholds", "Work", "WorkerRules", "WorkerState",
+    "acknowledged", "committable", "completed", "decoded", "delivered", "encoded", "explain", "lag",
+]  # fmt: skip

@@ -1,33 +1,52 @@
 """Invocations of tasks: their statuses and owners, admission to run, and recovery of stuck ones.
 
-Read in this order.
-
-    status             a table of statuses, ownership and versions: decides a transition
-    invocation         pynenc's table of an invocation, as data
-    diagrams           a table as a Mermaid diagram
-    record_documents   the record of an invocation, as a document
-    jobs               the work of an invocation, and its queue
-    transition         the program of one transition: read, decide, one compare-and-set
-    settling           the program that moves many records at once, each from its known state
-    ending             the program that writes the ends of runs
-    waiting            the program that waits until invocations have ended
-    invocation_queries filters for invocations, and their rows and pages
-    asking             operator commands: cancel, kill, hold, release, repeat, list
-    purging            the programs that delete old invocations and unreferenced uploads
-    array_push_lock    the lock of pynenc-mongo, for interoperation
-    admission          decides which calls exclude each other, and who has a place
-    place_documents    the places of a set, as a document
-    placing            the programs that reserve places for many at once, and wake waiters
-    picker             the program that picks an invocation up, if it gets a place
-    rates              decides how many of a set may begin now, and when the others return
-    metering           the program that applies a rate
-    registration       the program that registers a call, if it gets a place
-    enqueueing         the program that creates invocations, also in the caller's transaction
-    worker             adapts invocations to the worker (`tidegate.work`)
-    heeding            the orders for a process's runs, and its lost and untracked ones
-    taking             the program that claims due invocations in bulk
-    recovery           decides what is stuck, and the step that frees it
-    recoverer          the program that finds and frees it
-
-Beside them: `laws`, `scenarios`, `specimens`, `strategies`.
+The packages, lowest first, with their modules in reading order:
+    record  status (the table of statuses decides a transition), invocation (that of pynenc),
+            diagrams, record_documents, jobs, transition (read, decide, one compare-and-set),
+            array_push_lock
+    limits  admission (which calls exclude each other), place_documents, placing, picker, rates,
+            metering, registration
+    queue   enqueueing, taking (claims of due invocations), settling, ending, waiting
+    admin   invocation_queries, asking (commands of operators)
+    upkeep  recovery (what is stuck), recoverer, purging
+    worker  worker (invocations on `tidegate.work`), heeding
+    checks  laws, scenarios, specimens, strategies
 """
+
+from typing import TYPE_CHECKING
+
+from tidegate._lazy import lazy
+
+if TYPE_CHECKING:
+    from tidegate.invocations.admin.asking import Asking, Command
+    from tidegate.invocations.limits.admission import Call, Rule, decide_registration, decide_running
+    from tidegate.invocations.limits.picker import Picker
+    from tidegate.invocations.limits.rates import Rate, decide_rate
+    from tidegate.invocations.limits.registration import Registrar
+    from tidegate.invocations.queue.ending import Ending, Failed, Succeeded
+    from tidegate.invocations.queue.enqueueing import Enqueue, NewInvocation
+    from tidegate.invocations.queue.taking import Taker
+    from tidegate.invocations.queue.waiting import Waiting
+    from tidegate.invocations.record.array_push_lock import ArrayPushLock
+    from tidegate.invocations.record.invocation import INVOCATION
+    from tidegate.invocations.record.jobs import Job
+    from tidegate.invocations.record.status import (
+        Accepted,
+        StatusDefinition,
+        StatusRecord,
+        StatusTable,
+        decide_transition,
+    )
+    from tidegate.invocations.record.transition import Granted, Transition, transition
+    from tidegate.invocations.upkeep.purging import Purging
+    from tidegate.invocations.upkeep.recoverer import Recoverer
+    from tidegate.invocations.upkeep.recovery import decide_recovery
+else:
+    __getattr__ = lazy(__name__)
+
+__all__ = [
+    "INVOCATION", "Accepted", "ArrayPushLock", "Asking", "Call", "Command", "Ending", "Enqueue", "Failed",
+    "Granted", "Job", "NewInvocation", "Picker", "Purging", "Rate", "Recoverer", "Registrar", "Rule",
+    "StatusDefinition", "StatusRecord", "StatusTable", "Succeeded", "Taker", "Transition", "Waiting",
+    "decide_rate", "decide_recovery", "decide_registration", "decide_running", "decide_transition", "transition",
+]  # fmt: skip

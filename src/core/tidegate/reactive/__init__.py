@@ -1,32 +1,40 @@
-"""Tasks that follow documents: what runs when a document changes, and what keeps a change from being lost?
+"""Tasks that follow documents: they run when a watched field changes, and no change is lost.
 
-Read the modules in this order:
-
-    snapshot         did anything that is watched change?
-    debounce         when does what keeps changing come to be looked at?
-    task_records     what is known of a document's task?
-    tasks            what becomes of that record: planned, claimed, run, finished?
-    orphans          is a record of any use still?
-    evolution        a task is deployed with another definition: what has to be done over?
-    change_stream    what does the leader do with a stream of changes, and how far may its resume token advance?
-    reconciliation   which documents have to be looked at although no change reports them?
-    task_documents   a task record as a document, and back
-    plan_queries     which documents does a planner have to look at? asked of the store
-    fetching         what is due is claimed, and its runs begin
-    completion       runs end, or their leases are renewed
-    reactive_task    the programs of a task: look, work, clean up
-    worker           what runs of reactive tasks are to a worker (`tidegate.work`), and what they have come to
-    deployments      the program that a version of an application begins to lead with
-    reconciler       the program of a reconciliation
-    sweeper          the program of a sweep for orphans
-    stream_records   the programs that store how far the consumer of a stream is
-    record_queries   which records does somebody mean, and in which order are they listed?
-    story            what has become of a document's task, as a time line
-    pausing          the programs that say whether handlers of a task are begun at all
-    desk             the programs of operators: list, count, run again, pause
-    mongodash_records   the program that takes over the records of mongodash, once
-
-Beside them: `laws`, `scenarios`, `specimens`, `strategies`.
-
-`tidegate_adapters.reactive` joins them to an application.
+The packages, lowest first, with their modules in reading order:
+    record    snapshot (has a watched field changed?), debounce, task_records, tasks (planned,
+              claimed, run, finished), orphans, task_documents, record_queries, story
+    task      plan_queries, fetching, completion, reactive_task (the programs of a task), worker
+              (reactive tasks on `tidegate.work`)
+    planning  change_stream (changes and the resume token), stream_records, reconciliation,
+              reconciler, sweeper, evolution, deployments
+    admin     pausing, desk (commands of operators), mongodash_records (their import)
+    checks    laws, scenarios, specimens, strategies
 """
+
+from typing import TYPE_CHECKING
+
+from tidegate._lazy import lazy
+
+if TYPE_CHECKING:
+    from tidegate.reactive.admin.desk import Desk
+    from tidegate.reactive.admin.pausing import Pausing
+    from tidegate.reactive.planning.change_stream import ChangeStreamConsumer
+    from tidegate.reactive.planning.deployments import Deployment
+    from tidegate.reactive.planning.evolution import EvolutionPolicy, OnNewVersion
+    from tidegate.reactive.planning.reconciler import Reconciler
+    from tidegate.reactive.planning.sweeper import Sweeper
+    from tidegate.reactive.record.debounce import Debounce, due
+    from tidegate.reactive.record.orphans import CleanUp, DeleteWhen
+    from tidegate.reactive.record.snapshot import Changed, Computed, Projection, changed, snapshot
+    from tidegate.reactive.record.task_records import TaskRecord, TaskStatus
+    from tidegate.reactive.record.tasks import Failed, Succeeded, TaskRules, claim, finalise, plan
+    from tidegate.reactive.task.reactive_task import ReactiveTask
+else:
+    __getattr__ = lazy(__name__)
+
+__all__ = [
+    "ChangeStreamConsumer", "Changed", "CleanUp", "Computed", "Debounce", "DeleteWhen", "Deployment", "Desk",
+    "EvolutionPolicy", "Failed", "OnNewVersion", "Pausing", "Projection", "ReactiveTask", "Reconciler",
+    "Succeeded", "Sweeper", "TaskRecord", "TaskRules", "TaskStatus", "changed", "claim", "due", "finalise",
+    "plan", "snapshot",
+]  # fmt: skip

@@ -1,40 +1,25 @@
 """The simulator: explores interleavings and faults of programs, and reports its coverage.
 
-Does a protocol keep its laws under every interleaving and fault? If not, which shortest run breaks
-one? The simulator replays, shrinks, explains and shows that run. The names below are for authors of
-scenarios; the modules have more. Read them in this order:
-
-    cells, world, scenario, faults, clocks, aging:
-        cells, actors, laws, budgets, time
-    transactions, expiry:
-        snapshot isolation, and the end of abandoned transactions
-    automaton, lines, fingerprint, determinism:
-        a suspended program as a value, and the line of its request
-    apart, alike:
-        checks that programs share only the world, and that symmetric processes are alike
-    actors, reducers, requests, halfway, failover:
-        the actors, and the possible results of a request
-    group, log, streams, planners:
-        simulated servers: a Kafka group, a partitioned log, a change stream, queries of planners
-    packing, space, judging, steppers:
-        a state as an int; remembered laws and steps
-    symmetry:
-        states that differ only in names
-    outside, rerun, recalled, confirming:
-        state outside of programs; re-execution of runs and calls; confirmation
-    liveness, sizing, growth, search, attempts:
-        the exhaustive search
-    policies, sample, tally:
-        random runs
-    exploration, coverage, report:
-        options and results of an exploration
-    trace, trace_json, ways, causes, picture, tracing, replay, nearest, shrink, compare, rendering,
-    exports, page:
-        a counterexample: described, replayed, shrunk, drawn
-    type_names, tagged, recording:
-        recorded production runs, executed again
-    linearizability, observing, shipping, variants:
-        shared by scenarios; bugs as replacements in the text of running code
+Does a protocol keep its laws under every interleaving and fault? If not, which shortest run
+breaks
+one? The simulator replays, shrinks, explains and shows that run. The names below are for authors
+of
+scenarios; the modules have more. The packages, lowest first:
+    program   a suspended program as a value: automaton, lines, fingerprint, aging; apart
+              (programs share only the world), outside (state that they must not have), rerun;
+              tagged, type_names, recording (recorded production runs)
+    trace     a counterexample: trace, trace_json, compare, rendering, page; variants (planted
+              bugs)
+    world     cells, documents and laws: cells, world, transactions, observing, planners,
+              linearizability; faults, clocks, alike, packing (a state as an int)
+    scenario  actors, laws, budgets, time
+    servers   actors, reducers, requests, halfway, failover, expiry; group, log, streams
+              (simulated servers)
+    search    the exhaustive search: space, judging, steppers, symmetry, liveness, sizing, growth,
+              search, attempts; recalled, confirming (it is run again)
+    runs      random runs: policies, sample, tally; explorations: exploration, coverage, report,
+              shipping; counterexamples: ways, causes, picture, tracing, replay, nearest, shrink,
+              exports; determinism
 
     scenario = Scenario(
         name=..., summary=..., world=world_with({...}), always={"a law": predicate},

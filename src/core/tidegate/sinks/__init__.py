@@ -8,6 +8,23 @@ In reading order:
     dead_records     the stored form of a record that could not be handled
     letter_writing   the result of an attempt to write that
 
-Known not to work: no runtime connects these modules to a consumer, so the code that handles
-`DeliverRecords` calls the sink. `tidegate_adapters.sinks.port` runs an outbox.
+`tidegate_adapters.sinks.port` runs an outbox.
 """
+
+from typing import TYPE_CHECKING
+
+from tidegate._lazy import lazy
+
+if TYPE_CHECKING:
+    from tidegate.sinks.circuit_breaker import CircuitBreaker, Closed, HalfOpen, Open
+    from tidegate.sinks.dead_letters import DeadLetter, decode, encode
+    from tidegate.sinks.dead_records import GivenUp, dead_record
+    from tidegate.sinks.delivery import Action, DeliveryRules
+    from tidegate.sinks.outbox import OutboxRules, OutboxState
+else:
+    __getattr__ = lazy(__name__)
+
+__all__ = [
+    "Action", "CircuitBreaker", "Closed", "DeadLetter", "DeliveryRules", "GivenUp", "HalfOpen", "Open",
+    "OutboxRules", "OutboxState", "dead_record", "decode", "encode",
+]  # fmt: skip
