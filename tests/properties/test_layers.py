@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
+from os import environ
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -161,6 +162,38 @@ def test_a_package_imports_packages_before_it(above: str) -> None:
         for other in sorted(imports()[name])
         if other in modules and order.get(modules[other], len(order)) > order[package]
     ] == []
+
+
+def diagram() -> str:
+    """The imports of packages as a Mermaid diagram, without those that follow from others."""
+    lines = ["flowchart BT"]
+    for short, root, names in (
+        ("core", "tidegate", (*ROOMS, "sim")),
+        ("adapters", "tidegate_adapters", ORDERS["tidegate_adapters"]),
+    ):
+        ahead: dict[str, set[str]] = {name: set() for name in names}
+        for module, others in imports().items():
+            above, _, rest = module.partition(".")
+            package = rest.partition(".")[0]
+            if above == root and package in ahead and ".checks" not in module:
+                found = {each.split(".")[1] for each in others if each.startswith(f"{root}.")}
+                ahead[package] |= found & ahead.keys() - {package}
+        lines.append(f"  subgraph {root}")
+        for name, direct in ahead.items():
+            longer = {each for other in direct for each in reached(ahead, other)}
+            lines += [f"    {short}_{name}[{name}] --> {short}_{other}[{other}]" for other in sorted(direct - longer)]
+        lines.append("  end")
+    return "\n".join((*lines, "  tidegate_adapters --> tidegate\n"))
+
+
+def test_the_diagram_shows_the_imports() -> None:
+    """TIDEGATE_GOLDEN=write rewrites it."""
+    page = Path(__file__).parents[2] / "docs" / "architecture.md"
+    before, _, rest = page.read_text("utf-8").partition("```mermaid\n")
+    shown, _, after = rest.partition("```\n")
+    if environ.get("TIDEGATE_GOLDEN") == "write":
+        page.write_text(f"{before}```mermaid\n{(shown := diagram())}```\n{after}", encoding="utf-8")
+    assert shown == diagram()
 
 
 FILE_MAX, CLASS_MAX = 800, 400
