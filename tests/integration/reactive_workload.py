@@ -66,10 +66,10 @@ from tidegate.reactive.record.task_records import FINISHED, PROCESSED, Ended, Ta
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.retries.polling import PollingBounds
 from tidegate_adapters.reactive import Change, Later, Reactive
+from tidegate_adapters.reactive.names import KEY as KEY_OF_LEASE
+from tidegate_adapters.reactive.names import LEASES, STREAMS
 from tidegate_adapters.reactive.planner import PlannerRules
 from tidegate_adapters.reactive.settings import ReactiveSettings
-from tidegate_adapters.reactive.sites import KEY as KEY_OF_LEASE
-from tidegate_adapters.reactive.sites import LEASES, STREAMS
 
 SOURCE: Final = "orders"
 RECORDS: Final = f"{SOURCE}_tasks"

@@ -23,7 +23,7 @@ from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.orchestrator import Orchestrator
 from tidegate_adapters.orchestrator.page import Page
 from tidegate_adapters.reactive import Change, Reactive
-from tidegate_adapters.reactive.office import Office
+from tidegate_adapters.reactive.admin import Office
 from tidegate_adapters.testing.black_pipe import Action, BlackPipe, Body, Rule, command_error
 
 T = TypeVar("T")

@@ -50,8 +50,8 @@ from tidegate_adapters.orchestrator import Orchestrator, Rate, on_cron, on_event
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.turns import ServiceRules
 from tidegate_adapters.reactive import CleanUp, Debounce, Reactive
+from tidegate_adapters.reactive.admin import Office
 from tidegate_adapters.reactive.changes import Change, SyncChange
-from tidegate_adapters.reactive.office import Office
 from tidegate_adapters.shell.configuration import configured, from_arguments, from_environment
 from tidegate_adapters.testing.event_loop import stall
 

@@ -37,8 +37,8 @@ from tidegate.reactive.record.snapshot import Computed
 from tidegate.reactive.record.tasks import WhyNot
 from tidegate_adapters.mongo.bson import stored
 from tidegate_adapters.reactive import Change, Later
+from tidegate_adapters.reactive.names import KEY, LEASES, STREAMS
 from tidegate_adapters.reactive.planner import Planner
-from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS
 
 Work = Callable[[Shop], Any]
 

@@ -34,8 +34,8 @@ from tidegate_adapters.orchestrator import Orchestrator, Unfinished
 from tidegate_adapters.orchestrator.monitor import of_health
 from tidegate_adapters.orchestrator.names import Collections
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
-from tidegate_adapters.orchestrator.standing import BACKLOG_MAX, Backlog, backlogs_of
-from tidegate_adapters.orchestrator.tallies import NOTHING, Tallies
+from tidegate_adapters.orchestrator.stats import NOTHING, Tallies
+from tidegate_adapters.orchestrator.status import BACKLOG_MAX, Backlog, backlogs_of
 
 SOON: Final = timedelta(milliseconds=400)
 

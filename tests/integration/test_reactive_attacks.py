@@ -32,9 +32,9 @@ from tidegate.model.errors import Misuse, TidegateError
 from tidegate.reactive.admin.pausing import Pausing
 from tidegate.reactive.record.record_queries import Query
 from tidegate_adapters.reactive import Change, Later, Reactive
-from tidegate_adapters.reactive.office import Office
+from tidegate_adapters.reactive.admin import Office
+from tidegate_adapters.reactive.names import STREAMS
 from tidegate_adapters.reactive.planner import PlannerRules
-from tidegate_adapters.reactive.sites import STREAMS
 
 APP: Final = """
     import logging, os, sys

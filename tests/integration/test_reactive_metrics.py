@@ -15,7 +15,7 @@ from tidegate.work.state import QueueState, WorkerState
 from tidegate.work.vocabulary import Interrupt, InterruptReason, Poll, PollResult, Result, StartHandlers, WriteResults
 from tidegate_adapters.observe.prometheus import Families
 from tidegate_adapters.reactive.metrics import families
-from tidegate_adapters.reactive.tallies import NOTHING, Tallies
+from tidegate_adapters.reactive.stats import NOTHING, Tallies
 
 NOW: Final = Instant(0)
 

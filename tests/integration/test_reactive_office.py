@@ -34,7 +34,7 @@ from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.mongo.bson import CODEC, encoded, loaded
 from tidegate_adapters.mongo.ids import exact, meant, readable
 from tidegate_adapters.reactive import Change, Reactive
-from tidegate_adapters.reactive.office import Office
+from tidegate_adapters.reactive.admin import Office
 from tidegate_adapters.reactive.planner import PlannerRules
 from tidegate_adapters.reactive.settings import ReactiveSettings
 from tidegate_adapters.testing.event_loop import run

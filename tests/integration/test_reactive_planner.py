@@ -40,8 +40,8 @@ from tidegate.reactive.task.reactive_task import ReactiveTask
 from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.mongo import AsyncMongo, connect_async
 from tidegate_adapters.reactive import planner
+from tidegate_adapters.reactive.names import KEY, LEASES, STREAMS
 from tidegate_adapters.reactive.planner import Planner, PlannerRules
-from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS
 from tidegate_adapters.runtime.database import Site
 
 TERMS: Final = Terms(ttl=1_500 * MILLISECOND, heartbeat=200 * MILLISECOND, margin=100 * MILLISECOND)

@@ -29,8 +29,8 @@ from tidegate.reactive.task.reactive_task import ReactiveTask
 from tidegate_adapters.embedded.changes import EmbeddedChanges
 from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.reactive import planner
+from tidegate_adapters.reactive.names import STREAMS
 from tidegate_adapters.reactive.planner import Planner, PlannerRules
-from tidegate_adapters.reactive.sites import STREAMS
 from tidegate_adapters.runtime.database import Site
 from tidegate_adapters.testing import event_loop
 

@@ -36,12 +36,12 @@ from tidegate_adapters.base.decorators import check_known, is_async_handler
 from tidegate_adapters.base.redaction import redacted
 from tidegate_adapters.orchestrator.client import Client, Connection, purging_of
 from tidegate_adapters.orchestrator.declared import Declared, MaxRunning, Rate, Unique, declared
-from tidegate_adapters.orchestrator.listening import listen
 from tidegate_adapters.orchestrator.monitor import Lookout
 from tidegate_adapters.orchestrator.services import OWN_QUEUE, PURGE, RECOVERY, Work, recovered
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.tasks import Task, TaskDecorator
 from tidegate_adapters.orchestrator.triggers import When, on_cron
+from tidegate_adapters.orchestrator.wakeups import listen
 from tidegate_adapters.orchestrator.workers import Post, Workers
 from tidegate_adapters.runtime.connection import AppStore, life_name
 from tidegate_adapters.runtime.workers import WorkerObserver

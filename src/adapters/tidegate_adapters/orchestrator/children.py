@@ -24,7 +24,7 @@ from tidegate.model.documents import Document
 from tidegate.model.errors import TidegateError
 from tidegate.work.vocabulary import Run
 from tidegate_adapters.orchestrator.client import Client
-from tidegate_adapters.orchestrator.failing import failed
+from tidegate_adapters.orchestrator.errors import failed
 from tidegate_adapters.orchestrator.handles import CURRENT, SERVED, Current
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.tasks import Task

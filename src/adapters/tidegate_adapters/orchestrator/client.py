@@ -47,11 +47,11 @@ from tidegate_adapters.mongo import AsyncMongo
 from tidegate_adapters.mongo.errors import retold
 from tidegate_adapters.orchestrator.declared import Declared
 from tidegate_adapters.orchestrator.handles import SERVED, ArgumentsDiffer, Handle, Results
-from tidegate_adapters.orchestrator.holding import Holding
 from tidegate_adapters.orchestrator.names import Collections
+from tidegate_adapters.orchestrator.pause import Holding
 from tidegate_adapters.orchestrator.services import OWN_QUEUE, PURGE, RECOVERY, Services, Work
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
-from tidegate_adapters.orchestrator.standing import Standing, counts_of, standing_of
+from tidegate_adapters.orchestrator.status import Standing, counts_of, standing_of
 from tidegate_adapters.orchestrator.sync_store import SyncStore
 from tidegate_adapters.orchestrator.triggers import When
 from tidegate_adapters.orchestrator.uploads import Uploads

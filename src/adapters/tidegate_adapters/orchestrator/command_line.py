@@ -25,8 +25,8 @@ from tidegate_adapters.base.redaction import one_line, redacted
 from tidegate_adapters.base.times import length, time_of, when
 from tidegate_adapters.mongo.ids import readable
 from tidegate_adapters.orchestrator.app import Orchestrator
-from tidegate_adapters.orchestrator.standing import BACKLOG_MAX, Backlog, Process, executions_of
-from tidegate_adapters.orchestrator.words import MEANT, as_json, asked_words
+from tidegate_adapters.orchestrator.messages import MEANT, as_json, asked_words
+from tidegate_adapters.orchestrator.status import BACKLOG_MAX, Backlog, Process, executions_of
 from tidegate_adapters.shell.application import Answer, listing, shortened
 
 # --- commands -------------------------------------------------------------------------------------

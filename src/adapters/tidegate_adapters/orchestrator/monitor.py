@@ -28,8 +28,8 @@ from tidegate.work.vocabulary import WorkerCommand
 from tidegate_adapters.observe.http import Answer
 from tidegate_adapters.orchestrator.client import Client
 from tidegate_adapters.orchestrator.page import Page
-from tidegate_adapters.orchestrator.standing import Backlog
-from tidegate_adapters.orchestrator.tallies import Glance, Tallies
+from tidegate_adapters.orchestrator.stats import Glance, Tallies
+from tidegate_adapters.orchestrator.status import Backlog
 from tidegate_adapters.orchestrator.workers import Workers
 from tidegate_adapters.runtime.workers import WorkerObserver
 from tidegate_adapters.shell import monitor

@@ -36,8 +36,9 @@ from tidegate_adapters.base.redaction import redacted
 from tidegate_adapters.base.times import ago, length, time_of, when
 from tidegate_adapters.mongo.ids import readable
 from tidegate_adapters.orchestrator.client import Client
+from tidegate_adapters.orchestrator.messages import MEANT, as_json, asked_words
 from tidegate_adapters.orchestrator.services import KEY
-from tidegate_adapters.orchestrator.standing import (
+from tidegate_adapters.orchestrator.status import (
     BACKLOG_MAX,
     Backlog,
     Process,
@@ -47,7 +48,6 @@ from tidegate_adapters.orchestrator.standing import (
     triggered,
     turns_of,
 )
-from tidegate_adapters.orchestrator.words import MEANT, as_json, asked_words
 from tidegate_adapters.page.live import (
     Action,
     Cell,

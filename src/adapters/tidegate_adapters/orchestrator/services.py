@@ -54,7 +54,7 @@ from tidegate_adapters.base.cancellation import check_awaited_failure
 from tidegate_adapters.base.crons import next_after
 from tidegate_adapters.base.redaction import redacted
 from tidegate_adapters.orchestrator.names import Collections
-from tidegate_adapters.orchestrator.standing import processes_of
+from tidegate_adapters.orchestrator.status import processes_of
 from tidegate_adapters.orchestrator.triggers import When
 from tidegate_adapters.orchestrator.turns import ServiceRules
 from tidegate_adapters.runtime.database import Site

@@ -53,7 +53,7 @@ from tidegate_adapters.base.redaction import redacted
 from tidegate_adapters.kit.payloads import PayloadUnsettled
 from tidegate_adapters.orchestrator.children import ChildCall, Children
 from tidegate_adapters.orchestrator.declared import Declared
-from tidegate_adapters.orchestrator.failing import failed, told
+from tidegate_adapters.orchestrator.errors import failed, told
 from tidegate_adapters.orchestrator.handles import CURRENT, SERVED, Current, HandleApp
 from tidegate_adapters.orchestrator.names import Collections
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings

@@ -52,7 +52,7 @@ from tidegate_adapters.kafka.monitor import of_health
 from tidegate_adapters.kafka.producer import KafkaSink
 from tidegate_adapters.kafka.stats import Tallies
 from tidegate_adapters.kafka.worker import client_times
-from tidegate_adapters.pipeline.beside import Beside
+from tidegate_adapters.pipeline.background import Beside
 from tidegate_adapters.pipeline.declarations import Declared
 from tidegate_adapters.pipeline.embedded import Processed, process
 from tidegate_adapters.pipeline.executors import Executor

@@ -11,7 +11,7 @@
     app.run()
 
 Start reading at `app` and `changes` for the API, `planner` for planning, `workers` for execution,
-and `office` for operator commands.
+and `admin` for operator commands.
 """
 
 from tidegate.reactive.planning.evolution import OnNewVersion

@@ -36,12 +36,12 @@ from tidegate.retries.repeating import repeat
 from tidegate.work.vocabulary import WorkerRules
 from tidegate_adapters.base.cancellation import CLOSE_S, ended, told_within, unless
 from tidegate_adapters.base.decorators import check_known
+from tidegate_adapters.reactive.admin import Office
 from tidegate_adapters.reactive.declared import CLEAN_UP, HISTORY, LEASE, Declared, UserHandler, Watch, Where, declared
 from tidegate_adapters.reactive.monitor import Lookout
-from tidegate_adapters.reactive.office import Office
+from tidegate_adapters.reactive.names import KEY
 from tidegate_adapters.reactive.planner import Planner
 from tidegate_adapters.reactive.settings import ReactiveSettings
-from tidegate_adapters.reactive.sites import KEY
 from tidegate_adapters.reactive.workers import Pool
 from tidegate_adapters.runtime.database import Site
 from tidegate_adapters.runtime.workers import WorkerObserver

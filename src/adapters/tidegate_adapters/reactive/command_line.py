@@ -22,9 +22,9 @@ from tidegate.reactive.record.task_records import TaskRecord, TaskStatus
 from tidegate_adapters.base.redaction import one_line, redacted
 from tidegate_adapters.base.times import time_of, when
 from tidegate_adapters.mongo.ids import exact, meant, readable
+from tidegate_adapters.reactive.admin import Leadership, Office
 from tidegate_adapters.reactive.app import Reactive
-from tidegate_adapters.reactive.office import Leadership, Office
-from tidegate_adapters.reactive.words import numbers_of, retried
+from tidegate_adapters.reactive.messages import numbers_of, retried
 from tidegate_adapters.shell.application import Answer, listing, shortened
 
 # --- commands -------------------------------------------------------------------------------------

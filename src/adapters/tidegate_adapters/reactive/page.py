@@ -29,10 +29,10 @@ from tidegate_adapters.base.redaction import redacted
 from tidegate_adapters.base.times import ago, length, when
 from tidegate_adapters.mongo.ids import exact, meant, readable
 from tidegate_adapters.page.live import Action, Cell, Choice, Filter, Moment, Row, Shown, Story, Table, check_filters
-from tidegate_adapters.reactive.office import Leadership, Office
+from tidegate_adapters.reactive.admin import Leadership, Office
+from tidegate_adapters.reactive.messages import numbers_of, retried
 from tidegate_adapters.reactive.planner import Standing
-from tidegate_adapters.reactive.tallies import Glance
-from tidegate_adapters.reactive.words import numbers_of, retried
+from tidegate_adapters.reactive.stats import Glance
 
 _SHOWN: Final = 100
 _LOOKS: Final = 2

@@ -100,7 +100,7 @@ from tidegate.reactive.task.reactive_task import ReactiveTask
 from tidegate_adapters.base.cancellation import ended
 from tidegate_adapters.base.decorators import check_lengths
 from tidegate_adapters.kit.leases import Held, LeaseBusy, LeaseLost, lease_async
-from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS
+from tidegate_adapters.reactive.names import KEY, LEASES, STREAMS
 from tidegate_adapters.runtime.database import Site
 from tidegate_adapters.runtime.reducers import After, Call, Job, Runtime, as_failure
 

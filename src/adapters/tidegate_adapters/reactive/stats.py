@@ -17,7 +17,7 @@ from tidegate.work.events import HandlersEnded, PollCompleted, WorkerEvent
 from tidegate.work.state import WorkerState
 from tidegate.work.vocabulary import Interrupt, StartHandlers, WorkerCommand
 from tidegate_adapters.observe.handler_times import HandlerTimes
-from tidegate_adapters.reactive.office import Leadership
+from tidegate_adapters.reactive.admin import Leadership
 from tidegate_adapters.reactive.planner import Standing
 
 

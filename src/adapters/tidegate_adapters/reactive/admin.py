@@ -29,7 +29,7 @@ from tidegate.retries.repeating import repeated
 from tidegate_adapters.base.decorators import length_of
 from tidegate_adapters.mongo.change_stream import ChangeStream
 from tidegate_adapters.reactive.declared import Declared
-from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS
+from tidegate_adapters.reactive.names import KEY, LEASES, STREAMS
 from tidegate_adapters.runtime.database import Site
 
 QUIET: Final = timedelta(seconds=15)

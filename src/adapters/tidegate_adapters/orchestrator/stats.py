@@ -16,7 +16,7 @@ from tidegate.work.events import HandlersEnded, ResultsWritten, WorkerEvent
 from tidegate.work.state import WorkerState
 from tidegate.work.vocabulary import Interrupt, StartHandlers, WorkerCommand
 from tidegate_adapters.observe.handler_times import HandlerTimes
-from tidegate_adapters.orchestrator.standing import Backlog
+from tidegate_adapters.orchestrator.status import Backlog
 
 OUTCOMES: Final[Mapping[type[End], str]] = {
     Succeeded: "succeeded", Failed: "failed", Cancelled: "cancelled", GivenBack: "given_back",
