@@ -11,6 +11,7 @@ also compares itself with absolute time.
 from __future__ import annotations
 
 import gc
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -215,7 +216,9 @@ def instead(replacement: object) -> Callable[[object], object]:
 
 
 def module(name: str) -> object:
-    return sys.modules[f"tidegate.sim.{name}"]
+    found = [each for each in sys.modules if re.fullmatch(rf"tidegate\.sim\.\w+\.{name}", each)]
+    (only,) = (sys.modules[each] for each in found if not hasattr(sys.modules[each], "__path__"))
+    return only
 
 
 # Memories of steps.
