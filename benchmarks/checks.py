@@ -22,8 +22,8 @@ from benchmarks.smoke import sized
 
 from tidegate.catalogue import DESIGNS, shipped
 from tidegate.sim.runs.exploration import Exploration
+from tidegate.sim.runs.registry import Scope
 from tidegate.sim.runs.report import explore
-from tidegate.sim.runs.shipping import Scope
 from tidegate.sim.search.search import Search
 
 ROUNDS: Final = sized(3, 1)

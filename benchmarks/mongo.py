@@ -43,7 +43,7 @@ from pymongo import AsyncMongoClient, MongoClient, WriteConcern
 from pymongo import UpdateOne as RawUpdate
 from pymongo.read_concern import ReadConcern
 
-from tidegate.invocations.queue.settling import RecordMove, Settling
+from tidegate.invocations.queue.bulk_transition import RecordMove, Settling
 from tidegate.invocations.record.array_push_lock import ArrayPushLock
 from tidegate.invocations.record.record_documents import changes, unchanged
 from tidegate.invocations.record.status import Accepted, StatusDefinition, StatusRecord, StatusTable

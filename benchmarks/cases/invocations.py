@@ -28,8 +28,9 @@ from benchmarks.cases.table import (
 
 from tidegate.counters import counter
 from tidegate.invocations.admin import invocation_queries
-from tidegate.invocations.limits import admission, rates
-from tidegate.invocations.queue.ending import Succeeded
+from tidegate.invocations.limits import admission
+from tidegate.invocations.limits import rate_limit as rates
+from tidegate.invocations.queue.completion import Succeeded
 from tidegate.invocations.record import invocation, status
 from tidegate.invocations.record.jobs import Job, new_invocation
 from tidegate.invocations.upkeep import recovery

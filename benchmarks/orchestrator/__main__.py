@@ -56,7 +56,7 @@ from pymongo.collection import Collection
 from pymongo.monitoring import CommandListener, CommandStartedEvent
 from pymongo.write_concern import WriteConcern
 
-from tidegate.invocations.queue.taking import Takeable, Taker
+from tidegate.invocations.queue.fetching import Takeable, Taker
 from tidegate.invocations.record.jobs import DEFAULT_QUEUE
 from tidegate.invocations.upkeep.recoverer import Recoverer
 from tidegate.model.instants import MINUTE

@@ -17,7 +17,7 @@ from tidegate.counters.counter import Counted, counter_of, new_counter
 from tidegate.counters.increments import increment, sweep
 from tidegate.invocations.checks.laws import transition as laws
 from tidegate.invocations.checks.laws.transition import Answered, Version
-from tidegate.invocations.queue.settling import RecordMove, Settling
+from tidegate.invocations.queue.bulk_transition import RecordMove, Settling
 from tidegate.invocations.record.record_documents import history, new_record, viewed
 from tidegate.invocations.record.status import NotAllowed, StatusDefinition, StatusRecord, StatusTable
 from tidegate.invocations.record.transition import Granted, Outdated, Transition
@@ -29,7 +29,7 @@ from tidegate.model.instants import MILLISECOND, SECOND, Instant
 from tidegate.model.operations import find_one
 from tidegate.reactive.planning import change_stream as stream
 from tidegate.reactive.planning.change_stream import After, Page, Position
-from tidegate.retries.resending import RETRIES
+from tidegate.retries.retrying import RETRIES
 from tidegate.transactions.checks import laws as transfer_laws
 from tidegate.transactions.transacting import CONTENDING, in_transaction
 from tidegate.transactions.transfers import BALANCE, Transfer, Transferred, account, transfer

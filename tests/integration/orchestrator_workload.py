@@ -39,7 +39,7 @@ import attrs
 from tests.integration.mongo_runs import DATABASE, Run
 from tests.integration.mongo_workloads import Documents, Work
 
-from tidegate.invocations.admin.asking import Asked, Asking, Command
+from tidegate.invocations.admin.commands import Asked, Asking, Command
 from tidegate.invocations.admin.invocation_queries import InvocationQuery
 from tidegate.invocations.record.invocation import CANCELLED, FAILED, INVOCATION, SUCCESS
 from tidegate.invocations.record.record_documents import DUE, OWNER, RESULT, STATUS, TASK, VERSION, WAITS

@@ -35,8 +35,8 @@ from tidegate.model.operations import FindAll, FindOne, Operation, StoreTime, Un
 from tidegate.model.record_counts import CountRecords
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
 from tidegate.reactive.task.plan_queries import FindChanged, FindOrphaned
-from tidegate.sim.program.aging import aged
 from tidegate.sim.program.automaton import Asking, Failed, ProcessStatus, ProgramAutomaton, Raised, resume
+from tidegate.sim.program.relative_time import aged
 from tidegate.sim.scenario import NO_ERROR, Scenario, parts_of
 from tidegate.sim.servers.actors import Process
 from tidegate.sim.world.faults import Fault

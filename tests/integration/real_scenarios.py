@@ -9,13 +9,13 @@ from typing import Final, cast
 
 import attrs
 
-from tidegate.invocations.admin.asking import Asking
+from tidegate.invocations.admin.commands import Asking
 from tidegate.invocations.admin.invocation_queries import InvocationPage, InvocationQuery, InvocationRow
 from tidegate.invocations.checks.scenarios.recovery import recovery
 from tidegate.invocations.checks.scenarios.transition import KEY as INVOCATION_KEY
 from tidegate.invocations.checks.scenarios.transition import RECORDS, seen
-from tidegate.invocations.queue.settling import RecordMove, settle
-from tidegate.invocations.queue.taking import Takeable, Taker
+from tidegate.invocations.queue.bulk_transition import RecordMove, settle
+from tidegate.invocations.queue.fetching import Takeable, Taker
 from tidegate.invocations.record import invocation as status
 from tidegate.invocations.record.invocation import INVOCATION
 from tidegate.invocations.record.jobs import Job, job_fields, new_invocation
@@ -31,8 +31,8 @@ from tidegate.invocations.record.record_documents import (
 )
 from tidegate.invocations.record.status import StatusRecord
 from tidegate.invocations.record.transition import Granted, TransitionOutcome, transition
-from tidegate.invocations.upkeep.purging import Purging
-from tidegate.invocations.worker.heeding import heed
+from tidegate.invocations.upkeep.pruning import Purging
+from tidegate.invocations.worker.heartbeat import heed
 from tidegate.leases.checks.scenarios.leader import election
 from tidegate.leases.lease import Terms
 from tidegate.model.documents import ID, Add, Document, Eq, Field, Put, Value, show
@@ -43,7 +43,7 @@ from tidegate.model.programs import find_every, insert_new
 from tidegate.payloads.checks import scenarios as uploads
 from tidegate.payloads.upload_records import CONTENT
 from tidegate.payloads.uploads import Absent, Deleted, PayloadStore, Unanswered, delete
-from tidegate.reactive.admin.desk import Desk, Tally
+from tidegate.reactive.admin.commands import Desk, Tally
 from tidegate.reactive.admin.mongodash_records import Imported, ImportedBefore, MongodashImport
 from tidegate.reactive.admin.pausing import PausedTask
 from tidegate.reactive.checks.scenarios import reactive_task as tasks
@@ -57,12 +57,12 @@ from tidegate.reactive.record.task_documents import loaded, record_id
 from tidegate.reactive.record.tasks import WhyNot
 from tidegate.reactive.task.fetching import Run, dues
 from tidegate.reactive.task.reactive_task import ReactiveTask
-from tidegate.retries import resending
+from tidegate.retries import retrying
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.retries.failures import Duplicate, Operation
-from tidegate.retries.pauses import Pauses
-from tidegate.retries.repeating import PASSING, repeat
-from tidegate.retries.resending import Done
+from tidegate.retries.idempotent import PASSING, repeat
+from tidegate.retries.retrying import Done
 from tidegate.retries.schedule import Missed, Schedule, ScheduleCell
 from tidegate.services.atomic_service import AtomicService
 from tidegate.services.checks.scenarios import KEY, atomic_service, writes
@@ -506,19 +506,19 @@ async def inserts_again(me: str) -> object:
         found = await find_one(ROWS, Eq(ID, "new"))
         return Duplicate.GONE if found is None else Duplicate.OWN if found[BY] == me else Duplicate.ANOTHERS
 
-    return await resending.insert(insert_one(ROWS, Document.of({"_id": "new", "by": me})), look, OFTEN)
+    return await retrying.insert(insert_one(ROWS, Document.of({"_id": "new", "by": me})), look, OFTEN)
 
 
 async def sends_again() -> object:
-    deleted = await resending.send(delete_one(ROWS, Eq(ID, "old")), Operation.RECOGNISED, OFTEN)
-    counted = await resending.send(update_one(ROWS, Eq(ID, "sum"), Add(COUNT, 1)), Operation.BLIND, OFTEN)
-    read = await resending.send(find_one(ROWS, Eq(ID, "sum")), Operation.READ, OFTEN)
+    deleted = await retrying.send(delete_one(ROWS, Eq(ID, "old")), Operation.RECOGNISED, OFTEN)
+    counted = await retrying.send(update_one(ROWS, Eq(ID, "sum"), Add(COUNT, 1)), Operation.BLIND, OFTEN)
+    read = await retrying.send(find_one(ROWS, Eq(ID, "sum")), Operation.READ, OFTEN)
     return deleted, counted, read
 
 
 def is_as_said(said: object, *, is_done: bool) -> bool:
     """Laws RS1, RS2."""
-    return isinstance(said, resending.Unknown) or isinstance(said, resending.Done) is is_done
+    return isinstance(said, retrying.Unknown) or isinstance(said, retrying.Done) is is_done
 
 
 def insert_is_as_said(me: str) -> Law:
@@ -536,7 +536,7 @@ def insert_is_as_said(me: str) -> Law:
 def others_are_as_said(state: State) -> bool:
     total = state.read(document(ROWS, "sum"))
     match state.status("sender"):
-        case Returned((deleted, counted, resending.Done(read))):
+        case Returned((deleted, counted, retrying.Done(read))):
             is_deleted = state.read(document(ROWS, "old")) is None
             return (
                 total is not None
@@ -545,7 +545,7 @@ def others_are_as_said(state: State) -> bool:
                 and is_as_said(counted, is_done=total[COUNT] == 1)
             )
         case Returned((_, _, other)):
-            return isinstance(other, (resending.NotDone, resending.Unknown))
+            return isinstance(other, (retrying.NotDone, retrying.Unknown))
         case _:
             return True
 

@@ -22,8 +22,8 @@ from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, R
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.model.operations import find_one
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Fixed
-from tidegate.retries.pauses import Pauses
 from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.kit.array_push_lock import LockBusy, LockLost, array_push_lock, array_push_lock_async
 from tidegate_adapters.mongo import AsyncMongo, Mongo

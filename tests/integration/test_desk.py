@@ -17,7 +17,7 @@ from tidegate.model.checks.strategies.operations import filters
 from tidegate.model.documents import Document, Field, Filter
 from tidegate.model.instants import MILLISECOND, SECOND, Instant
 from tidegate.model.record_counts import CountRecords
-from tidegate.reactive.admin.desk import Desk, Retried
+from tidegate.reactive.admin.commands import Desk, Retried
 from tidegate.reactive.record.record_queries import Order, Query
 from tidegate.reactive.record.task_documents import stored as record_document
 from tidegate.reactive.record.task_records import TaskRecord, TaskStatus

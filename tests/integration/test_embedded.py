@@ -29,8 +29,8 @@ from tidegate.model.operations import (
     insert_one,
     update_one,
 )
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Exponential
-from tidegate.retries.pauses import Pauses
 from tidegate.sim.world.world import Cell, Key, document, ids, perform
 from tidegate_adapters.embedded.store import Embedded, _Changed, _Draft, _Order
 from tidegate_adapters.mongo import Mongo

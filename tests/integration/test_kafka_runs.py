@@ -42,8 +42,8 @@ from tests.integration.planting import Bug, first, own_seeds, planted
 from tests.length import KAFKA_RUNS
 
 from tidegate.consumer.committing.commits import Commits
-from tidegate.consumer.flow.beginning import begins, goes_on
-from tidegate.consumer.flow.holding import Holding
+from tidegate.consumer.flow.offset_reset import begins, goes_on
+from tidegate.consumer.flow.partition_pause import Holding
 from tidegate.consumer.partition import _failures, _window_work
 from tidegate.consumer.partition.partition import PartitionRules
 from tidegate.consumer.worker.consumer import ConsumerRules, _judged

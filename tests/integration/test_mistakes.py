@@ -33,8 +33,8 @@ from tidegate.leases.lease import Terms
 from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.errors import Misuse
 from tidegate.model.operations import find_one, update_one
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Exponential, Fixed, Linear, Policy, Series
-from tidegate.retries.pauses import Pauses
 from tidegate.services.atomic_service import AtomicService, Runner
 from tidegate.services.retention import Retention
 from tidegate.sim import Process, Scenario, factory, world_with

@@ -43,8 +43,8 @@ from tidegate.model.documents import ID, Document, Eq, Field, Put
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import MILLISECOND
 from tidegate.model.operations import FindAll, FindOne, find_all, find_one, insert_one, update_one
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Exponential
-from tidegate.retries.pauses import Pauses
 from tidegate_adapters.mongo import Mongo, connect, connect_async
 from tidegate_adapters.runtime.driver import choosing, documents, local, run
 from tidegate_adapters.testing.black_pipe import Action, BlackPipe, Link, Rule

@@ -14,7 +14,7 @@ from tests.integration.mongo_loop import in_loop
 
 from tidegate.invocations.record.record_documents import STATUS
 from tidegate.invocations.upkeep.recoverer import ITEMS_MAX, OPEN, Recoverer
-from tidegate.invocations.worker.heeding import heed
+from tidegate.invocations.worker.heartbeat import heed
 from tidegate.model.documents import (
     ID,
     AllOf,

@@ -12,7 +12,7 @@ from pymongo import MongoClient
 from tidegate.invocations.checks.laws import transition as laws
 from tidegate.invocations.checks.laws.transition import Answered, Version
 from tidegate.invocations.checks.specimens.settling import NOT_LOOKED, TOTAL_IS_FOR_EACH
-from tidegate.invocations.queue.settling import RecordMove, Settling
+from tidegate.invocations.queue.bulk_transition import RecordMove, Settling
 from tidegate.invocations.record.record_documents import history, new_record
 from tidegate.invocations.record.status import StatusDefinition, StatusRecord, StatusTable
 from tidegate.invocations.record.transition import Granted, Outdated

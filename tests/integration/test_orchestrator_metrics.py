@@ -17,8 +17,8 @@ from tests.integration.test_orchestrator_app import AT_ONCE, QUICK, STORES, Offi
 from tests.integration.test_orchestrator_triggers import TURNS
 from tests.properties.on_documents import run
 
-from tidegate.invocations.queue.ending import Cancelled, End, Failed, GivenBack, RunError, Succeeded
-from tidegate.invocations.queue.taking import Taken, Taker
+from tidegate.invocations.queue.completion import Cancelled, End, Failed, GivenBack, RunError, Succeeded
+from tidegate.invocations.queue.fetching import Taken, Taker
 from tidegate.invocations.worker.worker import Held
 from tidegate.model.documents import Document
 from tidegate.model.effects import Refused
@@ -26,7 +26,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, ClockName, Instant
 from tidegate.services.atomic_service import AtomicServiceRun
 from tidegate.sim.world.world import world_with
-from tidegate.triggers.turn import DutyFailedError, Turn
+from tidegate.triggers.leader_duties import DutyFailedError, Turn
 from tidegate.work.events import ResultsWritten
 from tidegate.work.state import WorkerState
 from tidegate.work.vocabulary import Result, Run, WriteReply, WriteResults

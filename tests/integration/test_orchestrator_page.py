@@ -21,8 +21,8 @@ from tests.integration.test_monitor import free_port
 from tests.integration.test_orchestrator_app import QUICK, STORES, TURNS
 from tests.integration.test_orchestrator_app import until as until_so
 
-from tidegate.invocations.admin.asking import NEVER as NEVER_DUE
-from tidegate.invocations.admin.asking import Asking
+from tidegate.invocations.admin.commands import NEVER as NEVER_DUE
+from tidegate.invocations.admin.commands import Asking
 from tidegate.invocations.admin.invocation_queries import InvocationQuery, InvocationRow, row
 from tidegate.invocations.record.invocation import INVOCATION, RETRY
 from tidegate.invocations.record.jobs import Job, job_fields

@@ -12,8 +12,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 from tests.integration.test_orchestrator_app import QUICK
 
-from tidegate.invocations.queue.ending import Failed, RunError
-from tidegate.invocations.queue.taking import TakenRun
+from tidegate.invocations.queue.completion import Failed, RunError
+from tidegate.invocations.queue.fetching import TakenRun
 from tidegate.invocations.record.jobs import Job
 from tidegate.invocations.record.status import StatusRecord
 from tidegate.model.documents import Document

@@ -20,7 +20,7 @@ from tests.integration.planting import Bug, planted
 from tests.integration.transactional_runs import OUT, Reader, fence, producing
 
 from tidegate.consumer.flow.backpressure import PartitionLimits, Thresholds
-from tidegate.consumer.flow.beginning import LogRange, begins, goes_on
+from tidegate.consumer.flow.offset_reset import LogRange, begins, goes_on
 from tidegate.consumer.partition.partition import PartitionRules
 from tidegate.consumer.protocol.commands import (
     CommitRefused,

@@ -92,7 +92,7 @@ CACHES: Final = {
     "model.bytecode.suspensions": "what is live where, once per code object",
     "sim.world.world.document": "the cell of a document, for a while",
     "sim.world.world.uniques": "the cells of unique indexes, by collection",
-    "sim.runs.ways._lanes": "the kinds of lanes of actors",
+    "sim.runs.successors._lanes": "the kinds of lanes of actors",
     "sim.program._objects._form_of": "how a class holds what its instances have, once per class",
     "sim.trace.variants._statements": "what a module says, once per module",
     "sim.trace.variants._compiled": "what a planted bug has executed again, once per bug",

@@ -19,8 +19,8 @@ from tidegate.consumer.checks.scenarios import partition_states
 from tidegate.invocations.checks.scenarios import array_push_lock, transition
 from tidegate.invocations.record.transition import Granted
 from tidegate.model.errors import Misuse
+from tidegate.sim.runs.registry import Scope
 from tidegate.sim.runs.report import Report, Verdict, explore
-from tidegate.sim.runs.shipping import Scope
 from tidegate.sim.scenario import Kind, Law
 from tidegate.sim.servers.actors import Process
 from tidegate.sim.servers.group import REBALANCES

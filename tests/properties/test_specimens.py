@@ -16,7 +16,7 @@ from tests.properties.shipped import DESIGNS, LARGE, OF_DESIGNS, OF_SAMPLE, SPEC
 from tidegate import catalogue
 from tidegate.catalogue import shipped
 from tidegate.consumer.checks.scenarios.partition import Client
-from tidegate.sim.runs.shipping import Scope, scoped
+from tidegate.sim.runs.registry import Scope, scoped
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.servers.actors import Process
 from tidegate.sim.servers.group import GROUP, REBALANCES, Recreation

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, cast, final
 
 from tidegate.model.errors import Misuse
-from tidegate.sim.runs.shipping import Scope, Shipped, Specimen
+from tidegate.sim.runs.registry import Scope, Shipped, Specimen
 from tidegate.sim.scenario import Scenario
 
 _DESIGNED: Final[Mapping[str, tuple[str, ...]]] = {

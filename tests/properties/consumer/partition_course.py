@@ -41,8 +41,8 @@ from tidegate.consumer.fanout import (
 )
 from tidegate.consumer.flow.drain import InFlight, Stage
 from tidegate.consumer.offsets.watermark import done_offsets, open_offsets
-from tidegate.consumer.partition.handling import RecordPhase
-from tidegate.consumer.partition.order import Lines
+from tidegate.consumer.partition.in_flight_records import RecordPhase
+from tidegate.consumer.partition.in_flight_windows import Windowed
 from tidegate.consumer.partition.partition import (
     FailurePolicy,
     Ordering,
@@ -52,7 +52,7 @@ from tidegate.consumer.partition.partition import (
     Phase,
     Unassigned,
 )
-from tidegate.consumer.partition.windowed import Windowed
+from tidegate.consumer.partition.ready_queue import Lines
 from tidegate.consumer.protocol.commands import (
     ANSWERS,
     METADATA_REFUSED,

@@ -50,7 +50,7 @@ from tidegate.consumer.committing.commit_metadata import (
 )
 from tidegate.consumer.offsets._pages import PAGE
 from tidegate.consumer.offsets._periods import SPAN_MAX, WINDOW, period_of
-from tidegate.consumer.offsets._run_tallies import RICE
+from tidegate.consumer.offsets._run_statistics import RICE
 from tidegate.consumer.offsets.explanation import duplicate_budget
 from tidegate.consumer.offsets.watermark import (
     KNOWN_DONE_MAX,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tidegate.consumer.partition.partition import PartitionRules
 from tidegate.consumer.partition.partition_state import Owned, Unassigned
 from tidegate.consumer.protocol import commands
-from tidegate.consumer.worker.outliving import AllOutliving, given_up, handlers_of, records_of, without_ended
+from tidegate.consumer.worker.leaked_handlers import AllOutliving, given_up, handlers_of, records_of, without_ended
 from tidegate.model.effects import Cancel
 from tidegate.model.records import TopicPartition
 

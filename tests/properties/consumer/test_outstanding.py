@@ -10,7 +10,7 @@ from hypothesis import given
 from tidegate.consumer import fanout
 from tidegate.consumer.checks.strategies import fanout as drawn
 from tidegate.consumer.checks.strategies.fanout import Move, Player
-from tidegate.consumer.partition.outstanding import AllAsked, Asked, answer, answered, ask, running
+from tidegate.consumer.partition.pending_requests import AllAsked, Asked, answer, answered, ask, running
 from tidegate.consumer.protocol.commands import Work
 from tidegate.model.records import TopicPartition
 

@@ -21,7 +21,8 @@ from tidegate.consumer.fanout import (
 from tidegate.consumer.flow.backpressure import PartitionLimits, Thresholds
 from tidegate.consumer.flow.drain import Budget
 from tidegate.consumer.offsets.watermark import completed, open_offsets
-from tidegate.consumer.partition.handling import Deviation, RecordPhase
+from tidegate.consumer.partition.in_flight_records import Deviation, RecordPhase
+from tidegate.consumer.partition.in_flight_windows import Windowed
 from tidegate.consumer.partition.partition import (
     FailurePolicy,
     Ordering,
@@ -32,7 +33,6 @@ from tidegate.consumer.partition.partition import (
     Phase,
     Unassigned,
 )
-from tidegate.consumer.partition.windowed import Windowed
 from tidegate.consumer.protocol.commands import (
     Commit,
     Committed,

@@ -19,8 +19,7 @@ from tidegate.consumer.fanout import (
 )
 from tidegate.consumer.flow.drain import Stage
 from tidegate.consumer.offsets.watermark import OffsetTracker, completed, delivered
-from tidegate.consumer.partition.handling import Handling
-from tidegate.consumer.partition.order import Queue
+from tidegate.consumer.partition.in_flight_records import Handling
 from tidegate.consumer.partition.partition import (
     FailurePolicy,
     Ordering,
@@ -30,6 +29,7 @@ from tidegate.consumer.partition.partition import (
     Phase,
     Unassigned,
 )
+from tidegate.consumer.partition.ready_queue import Queue
 from tidegate.consumer.protocol import commands
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND

@@ -94,7 +94,7 @@ from tidegate.sim import (
     replay,
     world_with,
 )
-from tidegate.sim.program.aging import RelativeInstant, aged, plain
+from tidegate.sim.program.relative_time import RelativeInstant, aged, plain
 from tidegate.sim.servers import streams
 from tidegate.sim.servers.expiry import Expiry
 from tidegate.sim.servers.failover import Failover, recalling

@@ -37,8 +37,8 @@ from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, NotDu
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, WALL, Duration, Instant
 from tidegate.model.operations import UpdateOne, find_one, update_one
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Fixed
-from tidegate.retries.pauses import Pauses
 from tidegate.sim.runs.report import Verdict, explore
 from tidegate.sim.servers.actors import Process, factory
 from tidegate.sim.world.world import CLOCK, Plain, document, notes, perform, world_with

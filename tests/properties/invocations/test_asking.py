@@ -10,11 +10,11 @@ import pytest
 from tests.properties.invocations.test_settling import DROPPED, UNSENT, Store, Way, answered, fails, lost_reply, partly
 from tests.properties.shipped import OF_DESIGNS, report_on
 
-from tidegate.invocations.admin.asking import NEVER, Asked, Asking, Command, copy_id, order, possible
+from tidegate.invocations.admin.commands import NEVER, Asked, Asking, Command, copy_id, order, possible
 from tidegate.invocations.admin.invocation_queries import InvocationPage, InvocationQuery, InvocationRow, row
 from tidegate.invocations.checks import laws
-from tidegate.invocations.limits.placing import wake
-from tidegate.invocations.queue.ending import RunError
+from tidegate.invocations.limits.slots import wake
+from tidegate.invocations.queue.completion import RunError
 from tidegate.invocations.record import invocation as status
 from tidegate.invocations.record.invocation import INVOCATION
 from tidegate.invocations.record.jobs import Job, job_fields, job_of
@@ -36,8 +36,8 @@ from tidegate.model.effects import NotDurable, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import BulkUpdate, FindAll
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Fixed
-from tidegate.retries.pauses import Pauses
 from tidegate.sim.world.world import contents, world_with
 
 RECORDS: Final = "invocations"

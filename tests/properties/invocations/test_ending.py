@@ -14,7 +14,7 @@ from tests.properties.shipped import OF_DESIGNS, report_on
 from tidegate.invocations.checks import laws
 from tidegate.invocations.checks.scenarios import settling as records
 from tidegate.invocations.checks.scenarios.transition import RECORDS
-from tidegate.invocations.queue.ending import (
+from tidegate.invocations.queue.completion import (
     MESSAGE_MAX,
     TRACEBACK_MAX,
     Cancelled,
@@ -41,9 +41,9 @@ from tidegate.model.effects import Effect, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, STORE, Instant
 from tidegate.model.operations import BulkUpdate, FindAll, StoreTime, find_one, update_one
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Cron, Fixed, Policy, delay_after
 from tidegate.retries.checks.strategies.backoff import policies
-from tidegate.retries.pauses import Pauses
 from tidegate.sim.world.world import contents, perform, world_with
 
 NOW: Final = Instant(7 * SECOND, STORE)

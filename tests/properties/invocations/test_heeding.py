@@ -9,7 +9,7 @@ from tests.properties.on_documents import run
 from tidegate.invocations.record import invocation as status
 from tidegate.invocations.record.record_documents import ASKED, STATUS, TRIES, new_record
 from tidegate.invocations.record.status import StatusRecord
-from tidegate.invocations.worker.heeding import heed
+from tidegate.invocations.worker.heartbeat import heed
 from tidegate.invocations.worker.worker import UntrackedRun
 from tidegate.model.documents import Document, Value
 from tidegate.model.effects import Ambiguous, Refused

@@ -6,7 +6,7 @@ import attrs
 from tests.properties.on_documents import one
 
 from tidegate.invocations.limits.admission import Call, Control, Rule
-from tidegate.invocations.limits.picker import HeldBack, NotPickedUp, PickedUp, Picker
+from tidegate.invocations.limits.slot_acquisition import HeldBack, NotPickedUp, PickedUp, Picker
 from tidegate.invocations.record.status import StatusRecord
 from tidegate.model.documents import Document
 from tidegate.sim.program.automaton import Returned

@@ -9,8 +9,8 @@ import pytest
 from tests.properties.on_documents import run
 
 from tidegate.invocations.limits.admission import Place, Reservation
-from tidegate.invocations.limits.place_documents import kept
-from tidegate.invocations.limits.placing import LONGEST, Freed, Placed, Placing, Wish, wake
+from tidegate.invocations.limits.slot_documents import kept
+from tidegate.invocations.limits.slots import LONGEST, Freed, Placed, Placing, Wish, wake
 from tidegate.invocations.record.invocation import RUNNING, SUCCESS
 from tidegate.invocations.record.jobs import Job, new_invocation
 from tidegate.invocations.record.record_documents import DUE, STATUS, VERSION, WAITS

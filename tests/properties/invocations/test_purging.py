@@ -13,14 +13,14 @@ from tests.properties.shipped import OF_DESIGNS, report_on
 
 from tidegate.invocations.checks import laws
 from tidegate.invocations.limits.admission import Place, Reservation
-from tidegate.invocations.limits.metering import FREE_AT, LINE_AT, WRITTEN_AT, new_meter
-from tidegate.invocations.limits.place_documents import kept, places_of
+from tidegate.invocations.limits.rate_limiting import FREE_AT, LINE_AT, WRITTEN_AT, new_meter
 from tidegate.invocations.limits.registration import PLACES_ID
+from tidegate.invocations.limits.slot_documents import kept, places_of
 from tidegate.invocations.record import invocation as status
 from tidegate.invocations.record.invocation import INVOCATION
 from tidegate.invocations.record.record_documents import PAYLOAD, RESULT_PAYLOAD, VERSION, new_record
 from tidegate.invocations.record.status import StatusRecord
-from tidegate.invocations.upkeep.purging import Purged, Purging
+from tidegate.invocations.upkeep.pruning import Purged, Purging
 from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant

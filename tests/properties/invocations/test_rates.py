@@ -10,8 +10,16 @@ from tests.properties.invocations.test_settling import DROPPED, UNSENT, Store, W
 from tests.properties.shipped import OF_DESIGNS, report_on
 
 from tidegate.invocations.checks import laws
-from tidegate.invocations.limits.metering import ADMITTED, Metering, NotMetered, new_meter
-from tidegate.invocations.limits.rates import LINE_MAX, LINE_PATIENCE, Admission, Meter, Rate, decide_rate, is_spent
+from tidegate.invocations.limits.rate_limit import (
+    LINE_MAX,
+    LINE_PATIENCE,
+    Admission,
+    Meter,
+    Rate,
+    decide_rate,
+    is_spent,
+)
+from tidegate.invocations.limits.rate_limiting import ADMITTED, Metering, NotMetered, new_meter
 from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, Instant

@@ -9,8 +9,8 @@ import pytest
 from tests.properties.on_documents import one, run
 
 from tidegate.invocations.limits.admission import Call, Control, Place, Purpose, Reservation, Rule, reservation_id
-from tidegate.invocations.limits.place_documents import kept
 from tidegate.invocations.limits.registration import NotRegistered, Registered, Registrar, Reused
+from tidegate.invocations.limits.slot_documents import kept
 from tidegate.invocations.record.record_documents import DUE
 from tidegate.model.documents import Document
 from tidegate.model.effects import Effect, Refused

@@ -12,10 +12,10 @@ from tests.properties.on_documents import run
 from tests.properties.shipped import OF_DESIGNS, report_on
 
 from tidegate.invocations.checks.laws import taking as laws
-from tidegate.invocations.limits.metering import ADMITTED
-from tidegate.invocations.limits.rates import Admission, Meter, Rate
-from tidegate.invocations.queue import taking
-from tidegate.invocations.queue.taking import Takeable, Taken, Taker, next_turn
+from tidegate.invocations.limits.rate_limit import Admission, Meter, Rate
+from tidegate.invocations.limits.rate_limiting import ADMITTED
+from tidegate.invocations.queue import fetching as taking
+from tidegate.invocations.queue.fetching import Takeable, Taken, Taker, next_turn
 from tidegate.invocations.record.invocation import RUNNING
 from tidegate.invocations.record.jobs import Job, new_invocation
 from tidegate.invocations.record.record_documents import DUE, LATER, NOTICE, STATUS, TRIES

@@ -72,8 +72,8 @@ from tidegate.model.operations import (
     insert_one,
     is_key,
 )
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Fixed
-from tidegate.retries.pauses import Pauses
 from tidegate.sim.world.world import Plain, document, perform, world_with
 
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from tests.properties.invocations.test_settling import DROPPED, UNSENT, Store, W
 from tests.properties.shipped import OF_DESIGNS, report_on
 
 from tidegate.invocations.checks import laws
-from tidegate.invocations.queue.ending import RunError
-from tidegate.invocations.queue.waiting import Absent, Awaited, Ended, Open, Waiting, told
+from tidegate.invocations.queue.completion import RunError
+from tidegate.invocations.queue.results import Absent, Awaited, Ended, Open, Waiting, told
 from tidegate.invocations.record import invocation as status
 from tidegate.invocations.record.record_documents import ERROR, RESULT, RESULT_PAYLOAD, new_record
 from tidegate.invocations.record.status import StatusRecord

@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from tidegate.invocations.queue.ending import Cancelled, End, Failed, GivenBack, RunError, Succeeded
+from tidegate.invocations.queue.completion import Cancelled, End, Failed, GivenBack, RunError, Succeeded
 from tidegate.invocations.record.status import StatusRecord
 from tidegate.invocations.worker.worker import Attempt, InvocationResults, UntrackedRun, died, tries_of
 from tidegate.model.errors import Misuse

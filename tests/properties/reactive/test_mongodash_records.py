@@ -33,8 +33,8 @@ from tidegate.reactive.record.task_documents import loaded, record_id
 from tidegate.reactive.record.task_records import FINISHED, Ended, RunEnd, TaskStatus
 from tidegate.reactive.record.tasks import Leave, Matching, TaskRules, UpdateRecord, plan
 from tidegate.reactive.task.reactive_task import ReactiveTask
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Fixed
-from tidegate.retries.pauses import Pauses
 from tidegate.sim.world.world import CLOCK, World, contents, document, perform, world_with
 
 NOW: Final = Instant(10_000 * SECOND)

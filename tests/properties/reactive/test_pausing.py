@@ -12,8 +12,8 @@ from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import FindOne, UpdateOne
 from tidegate.reactive.admin.pausing import CONTROL, PausedTask, Pausing, paused_after, paused_in
 from tidegate.reactive.checks.laws import desk as laws
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Fixed
-from tidegate.retries.pauses import Pauses
 from tidegate.sim.trace.variants import variant
 from tidegate.sim.world.world import CLOCK, contents, world_with
 

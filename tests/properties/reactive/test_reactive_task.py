@@ -63,8 +63,8 @@ from tidegate.reactive.record.tasks import Claim, Deferred, Succeeded, TaskRules
 from tidegate.reactive.task.completion import Later
 from tidegate.reactive.task.fetching import Idle, Run, SetAside, dues
 from tidegate.reactive.task.reactive_task import Ran, ReactiveTask
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Exponential, Fixed, Policy
-from tidegate.retries.pauses import Pauses
 from tidegate.retries.polling import PollingBounds
 from tidegate.sim.world.world import CLOCK, Plain, World, contents, document, ids, perform, world_with
 

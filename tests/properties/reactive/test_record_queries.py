@@ -13,7 +13,7 @@ from tidegate.model.checks.strategies.documents import values
 from tidegate.model.documents import Document, Field, Value, in_order, matches
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
-from tidegate.reactive.admin.desk import Desk
+from tidegate.reactive.admin.commands import Desk
 from tidegate.reactive.checks.strategies.tasks import records
 from tidegate.reactive.record.record_queries import Order, Query, RecordPage, RecordRow, begins_at, row
 from tidegate.reactive.record.task_documents import CHANGED_AT, NEXT_RUN_AT, stored

@@ -24,10 +24,10 @@ from tidegate.model.effects import (
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, WALL, Instant
 from tidegate.model.operations import delete_one, find_one, insert_one, update_one
-from tidegate.retries import resending
+from tidegate.retries import retrying
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.retries.failures import Duplicate, Operation
-from tidegate.retries.resending import RETRIES, Done, NotDone, Sent, Unknown, insert, send
+from tidegate.retries.retrying import RETRIES, Done, NotDone, Sent, Unknown, insert, send
 from tidegate.sim import explore
 from tidegate.sim.program.automaton import Asking, Returned, resume
 from tidegate.sim.runs.report import Verdict
@@ -122,7 +122,7 @@ def test_what_is_said_of_an_insert_is_true() -> None:
 
 
 test_a_planted_bug_is_found = planted(
-    resending,
+    retrying,
     # The article's first draft: a duplicate key is one's own success.
     bug("a duplicate is success", ("await _looked(look)", "Duplicate.OWN"), test_what_is_said_of_an_insert_is_true),
     # Giving up reports that it was not done.

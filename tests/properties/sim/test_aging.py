@@ -41,8 +41,8 @@ from tidegate.model.instants import SECOND, STORE, WALL, Duration, Instant
 from tidegate.model.operations import StoreTime, find_all, find_one, find_one_and_update, update_one
 from tidegate.model.reducer import Step
 from tidegate.model.transactions import InTransaction, Transaction
-from tidegate.sim.program.aging import aged, holds_instant
 from tidegate.sim.program.automaton import Returned
+from tidegate.sim.program.relative_time import aged, holds_instant
 from tidegate.sim.runs.exploration import Exploration
 from tidegate.sim.runs.replay import Reproduced, replay
 from tidegate.sim.runs.report import Report, Verdict, explore

@@ -16,8 +16,8 @@ from tidegate.model.documents import Document
 from tidegate.model.effects import Ambiguous, Call, Effect, Failure, Note, Now, Program, Refused, Sleep
 from tidegate.model.errors import Misuse, Nondeterministic, TidegateError, UnknownEffect
 from tidegate.model.instants import SECOND, STORE, WALL, Instant
-from tidegate.sim.program.aging import Horizon, InstantRefused
 from tidegate.sim.program.automaton import Asking, Birth, Crashed, Failed, ProgramAutomaton, Raised, Returned
+from tidegate.sim.program.relative_time import Horizon, InstantRefused
 from tidegate.sim.program.rerun import case_of, planned
 from tidegate.sim.runs.exploration import EXHAUSTIVE, Exploration
 from tidegate.sim.runs.report import Verdict, explore

@@ -15,7 +15,7 @@ from tidegate.sim.runs.report import Verdict, explore
 from tidegate.sim.runs.sample import Beyond, Plan, portfolio
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.search.attempts import attempt
-from tidegate.sim.search.judging import Broken
+from tidegate.sim.search.properties import Broken
 from tidegate.sim.search.search import Bounds, Explored, Search, go_on
 from tidegate.sim.search.space import remembered
 from tidegate.sim.world.packing import Packed

@@ -31,8 +31,8 @@ from tidegate.reactive.planning.change_stream import After
 from tidegate.sim.program.automaton import ProgramAutomaton
 from tidegate.sim.program.fingerprint import Canon
 from tidegate.sim.scenario import ActorStep, Scenario
-from tidegate.sim.search.judging import Always, Between
 from tidegate.sim.search.liveness import Graph
+from tidegate.sim.search.properties import Always, Between
 from tidegate.sim.search.search import Reductions, Search
 from tidegate.sim.search.space import Space
 from tidegate.sim.search.steppers import Overwriting, Remembering

@@ -25,7 +25,7 @@ from tidegate.model.operations import find_one, find_one_and_update, update_one
 from tidegate.sim.program.automaton import Crashed, Failed, Returned
 from tidegate.sim.runs.report import Verdict, explore
 from tidegate.sim.scenario import ActorStep, Clock, Label, Law, Scenario, State, StepLaw
-from tidegate.sim.search.judging import Always, Between, Broken, Grew
+from tidegate.sim.search.properties import Always, Between, Broken, Grew
 from tidegate.sim.search.search import Search
 from tidegate.sim.servers.actors import Network, Process
 from tidegate.sim.world.faults import Fault, Faults

@@ -26,11 +26,10 @@ from tidegate.model.errors import Misuse
 from tidegate.model.operations import insert_one
 from tidegate.model.patches import Added, Removed, Replaced
 from tidegate.sim.program.automaton import Crashed, Returned
-from tidegate.sim.program.lines import decided_at
+from tidegate.sim.program.source_locations import decided_at
 from tidegate.sim.runs.causes import commands_of
 from tidegate.sim.runs.exploration import Exploration
 from tidegate.sim.runs.nearest import NEAREST_STATES_MAX, nearest_passing
-from tidegate.sim.runs.picture import PICTURED_MAX, pictured
 from tidegate.sim.runs.replay import (
     Diverged,
     ExploredOn,
@@ -42,8 +41,9 @@ from tidegate.sim.runs.replay import (
     replaying,
 )
 from tidegate.sim.runs.report import explore
+from tidegate.sim.runs.state_view import PICTURED_MAX, pictured
+from tidegate.sim.runs.successors import event, ways
 from tidegate.sim.runs.tracing import is_sound, steps_of
-from tidegate.sim.runs.ways import event, ways
 from tidegate.sim.scenario import ActorStep, Clock, Label, Scenario, State
 from tidegate.sim.search.attempts import attempt
 from tidegate.sim.search.search import Search, go_on

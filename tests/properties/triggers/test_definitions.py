@@ -18,7 +18,7 @@ from tidegate.triggers.conditions import OnCron, OnEvent, OnException, OnResult,
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.definitions import Definition, Definitions, defined, definition_of, spared, stored_definition
 from tidegate.triggers.firing import Firing, GivenUp, Plan, TriggerRun
-from tidegate.triggers.noticing import Noticer
+from tidegate.triggers.outbox_relay import Noticer
 from tidegate.triggers.trigger import Occurrence, Trigger
 from tidegate.triggers.trigger_documents import stored_cell
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.invocations.limits.admission import Call, Control, Rule
-from tidegate.invocations.limits.picker import PickedUp, Picker
 from tidegate.invocations.limits.registration import ORIGIN
+from tidegate.invocations.limits.slot_acquisition import PickedUp, Picker
 from tidegate.invocations.record.jobs import Job, job_fields, job_of
 from tidegate.invocations.record.record_documents import viewed
 from tidegate.invocations.record.status import StatusRecord
@@ -34,8 +34,8 @@ from tidegate.model.operations import (
     insert_one,
 )
 from tidegate.model.programs import find_every
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Fixed
-from tidegate.retries.pauses import Pauses
 from tidegate.retries.schedule import Missed, Never, Schedule, ScheduleCell
 from tidegate.services.members import begin, new_member
 from tidegate.services.retention import Retention

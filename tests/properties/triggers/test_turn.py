@@ -18,10 +18,10 @@ from tidegate.triggers._starting import TOGETHER
 from tidegate.triggers.conditions import OnEvent, condition_id
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.evaluator import Evaluator
-from tidegate.triggers.noticing import Noticer
+from tidegate.triggers.leader_duties import Duty, DutyFailedError, Turn, duties
+from tidegate.triggers.outbox_relay import Noticer
 from tidegate.triggers.trigger import Occurrence, Trigger
 from tidegate.triggers.trigger_documents import stored_occurrence
-from tidegate.triggers.turn import Duty, DutyFailedError, Turn, duties
 
 RUN: Final = AtomicServiceRun("a", "a.0", Instant(0), Window(Instant(0), Instant(5 * SECOND)), Instant(0))
 

@@ -9,7 +9,7 @@ from tidegate.catalogue import CATALOGUE
 from tidegate.exit_codes import ExitCode
 from tidegate.invocations.record.diagrams import mermaid
 from tidegate.invocations.record.invocation import INVOCATION
-from tidegate.sim.runs.shipping import Shipped, Specimen
+from tidegate.sim.runs.registry import Shipped, Specimen
 from tidegate.sim.scenario import Kind
 from tidegate_adapters.base.redaction import one_line
 from tidegate_adapters.exploring.targets import Target, there

@@ -34,8 +34,8 @@ from time import monotonic
 from types import FunctionType, ModuleType
 from typing import IO, Any, Final, cast, final
 
-from tidegate.sim.program.aging import RelativeInstant, packed
 from tidegate.sim.program.outside import reached
+from tidegate.sim.program.relative_time import RelativeInstant, packed
 from tidegate.sim.program.rerun import Answer, Case, Mismatch, ProgramCase, Unshipped
 from tidegate.sim.trace.variants import recipe_of
 from tidegate_adapters.exploring.second_process_child import (

@@ -4,7 +4,7 @@ The state machine requests records (`Fetch`), and its rules' `polling` chooses p
 client counts delivered records as read, so the loop seeks back to those of a partition that is not
 yet known.
 
-The client never resets a position: if the broker refuses one, `tidegate.consumer.flow.beginning` decides
+The client never resets a position: if the broker refuses one, `tidegate.consumer.flow.offset_reset` decides
 where to resume.
 """
 
@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Final, final
 
 from tidegate.consumer.flow.backpressure import Plan
-from tidegate.consumer.flow.beginning import GoesOn, LogRange, goes_on
+from tidegate.consumer.flow.offset_reset import GoesOn, LogRange, goes_on
 from tidegate.consumer.offsets.watermark import open_offsets
 from tidegate.consumer.partition.partition import Ordering, Owned
 from tidegate.consumer.protocol.commands import Fetched, Lost, Measured

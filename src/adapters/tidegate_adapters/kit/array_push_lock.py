@@ -55,7 +55,7 @@ from tidegate.model.errors import Misuse, TidegateError, shown
 from tidegate.model.instants import SECOND, WALL, Duration, Instant
 from tidegate.model.operations import UpdateOne
 from tidegate.model.values import check_callable
-from tidegate.retries.pauses import Pauses
+from tidegate.retries.attempt_delays import Pauses
 from tidegate_adapters.base.decorators import check_unit, length_of
 from tidegate_adapters.runtime.driver import choosing, documents, local, local_async, run, run_async
 

@@ -27,7 +27,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, PPM, Duration, duration
 from tidegate.model.values import check_name, check_type, check_types
 from tidegate.retries.backoff import Backoff, Policy
-from tidegate.retries.repeating import repeated
+from tidegate.retries.idempotent import repeated
 from tidegate.services.members import forget
 from tidegate.triggers.trigger import Static, conditions_of
 from tidegate.work.vocabulary import ByLife, Queue, WorkerRules

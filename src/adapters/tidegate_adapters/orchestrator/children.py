@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import attrs
 
-from tidegate.invocations.queue.ending import Failed, GivenBack, RunError
+from tidegate.invocations.queue.completion import Failed, GivenBack, RunError
 from tidegate.model.documents import Document
 from tidegate.model.errors import TidegateError
 from tidegate.work.vocabulary import Run

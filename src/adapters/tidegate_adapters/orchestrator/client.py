@@ -22,13 +22,13 @@ from pymongo import AsyncMongoClient
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.client_session import ClientSession
 
-from tidegate.invocations.admin.asking import Asked, Asking, Command
+from tidegate.invocations.admin.commands import Asked, Asking, Command
 from tidegate.invocations.admin.invocation_queries import InvocationPage, InvocationQuery, InvocationRow
 from tidegate.invocations.limits.registration import NotRegistered, Registered, Registrar, RegistrationOutcome, Reused
 from tidegate.invocations.queue.enqueueing import OF_ANOTHER_TASK, Enqueue, NewInvocation, arguments_name
-from tidegate.invocations.queue.taking import Takeable, Taker
+from tidegate.invocations.queue.fetching import Takeable, Taker
 from tidegate.invocations.record.jobs import Job
-from tidegate.invocations.upkeep.purging import Purging
+from tidegate.invocations.upkeep.pruning import Purging
 from tidegate.invocations.upkeep.recoverer import Recoverer
 from tidegate.invocations.worker.worker import Held
 from tidegate.model.documents import Document
@@ -41,7 +41,7 @@ from tidegate.model.values import check_types
 from tidegate.services.service_runner import ServiceOutcome
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.evaluator import Evaluator
-from tidegate.triggers.noticing import Noticer
+from tidegate.triggers.outbox_relay import Noticer
 from tidegate_adapters.base.crons import next_after
 from tidegate_adapters.mongo import AsyncMongo
 from tidegate_adapters.mongo.errors import retold
@@ -153,7 +153,7 @@ class Operations(App[OrchestratorSettings, Declared]):
     # --- queries and commands ---
 
     async def ask(self, command: Command, query: InvocationQuery) -> Asked:
-        """Cancel, kill, hold, release or repeat invocations (`tidegate.invocations.admin.asking`).
+        """Cancel, kill, hold, release or repeat invocations (`tidegate.invocations.admin.commands`).
 
         The owner of a running invocation obeys at its next heartbeat.
         """

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tidegate.exit_codes import ExitCode
-from tidegate.invocations.admin.asking import Asked, Command
+from tidegate.invocations.admin.commands import Asked, Command
 from tidegate.invocations.admin.invocation_queries import InvocationQuery, InvocationRow
 from tidegate.invocations.record.record_documents import RESULT, RESULT_PAYLOAD
 from tidegate.invocations.worker.worker import Held

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 
-from tidegate.invocations.queue.ending import Failed, RunError
+from tidegate.invocations.queue.completion import Failed, RunError
 from tidegate.retries.backoff import Policy
 from tidegate_adapters.base.redaction import redacted
 

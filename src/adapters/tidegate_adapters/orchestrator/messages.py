@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from tidegate.invocations.admin.asking import Asked, Command
+from tidegate.invocations.admin.commands import Asked, Command
 from tidegate.invocations.record.invocation import FAILED, INVOCATION, RETRY
 from tidegate_adapters.base.redaction import redacted
 from tidegate_adapters.mongo.ids import exact

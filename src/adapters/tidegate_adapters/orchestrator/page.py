@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, final
 
-from tidegate.invocations.admin.asking import Command, order, possible
+from tidegate.invocations.admin.commands import Command, order, possible
 from tidegate.invocations.admin.invocation_queries import InvocationPage, InvocationQuery, InvocationRow
 from tidegate.invocations.record.invocation import CANCELLED, FAILED, INVOCATION, REGISTERED, RETRY, RUNNING, SUCCESS
 from tidegate.invocations.record.record_documents import RESULT, RESULT_PAYLOAD, VersionMade

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, cast, final
 
-from tidegate.invocations.queue.ending import Cancelled, End, Failed, GivenBack, Succeeded
+from tidegate.invocations.queue.completion import Cancelled, End, Failed, GivenBack, Succeeded
 from tidegate.invocations.worker.worker import Held, tries_of
 from tidegate.services.service_runner import Abandoned, Completed, NoMember, ServiceOutcome, Skipped, Unanswered
 from tidegate.work.events import HandlersEnded, ResultsWritten, WorkerEvent

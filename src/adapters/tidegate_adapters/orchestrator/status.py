@@ -2,7 +2,7 @@
 
 They run short indexed queries and count a backlog only up to `BACKLOG_MAX`. Counts by task and
 status are the exception and read all records (`tidegate.model.record_counts`). Each program
-restarts if a request gets no answer (`tidegate.retries.repeating`).
+restarts if a request gets no answer (`tidegate.retries.idempotent`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidegate.model.documents import ID, AllOf, AnyOf, Ascending, Descending, Eq
 from tidegate.model.instants import MILLISECOND, Duration, Instant
 from tidegate.model.operations import FOUND_MAX, StoreTime, find_all, find_one
 from tidegate.model.record_counts import TASKS_MAX, CountRecords, RecordCount
-from tidegate.retries.repeating import repeated
+from tidegate.retries.idempotent import repeated
 from tidegate.retries.schedule import ScheduleCell
 from tidegate.services.atomic_service import AtomicService, Window, decide_atomic_service_claim
 from tidegate.services.executions import Execution, Gate, in_range

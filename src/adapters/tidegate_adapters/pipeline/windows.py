@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from tidegate.consumer.fanout import TaskReplaced, WindowArranged
+from tidegate.consumer.partition.in_flight_windows import Windowed
 from tidegate.consumer.partition.partition import Owned, Phase
-from tidegate.consumer.partition.windowed import Windowed
 from tidegate.consumer.protocol.commands import Assigned, Event, Lost, Revoked, Work, WorkReported
 from tidegate.consumer.worker.consumer import ConsumerState
 from tidegate.consumer.worker.worker import ShutdownEvent

@@ -1,4 +1,4 @@
-"""Operator commands for an app, over all its databases (`tidegate.reactive.admin.desk`).
+"""Operator commands for an app, over all its databases (`tidegate.reactive.admin.commands`).
 
 The name of a task determines its database.
 """
@@ -18,14 +18,14 @@ from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import FOUND_MAX, StoreTime, find_one
 from tidegate.model.reading import needed
-from tidegate.reactive.admin.desk import Desk, Retried, Tally
+from tidegate.reactive.admin.commands import Desk, Retried, Tally
 from tidegate.reactive.admin.mongodash_records import Imported, ImportedBefore, MongodashImport, StillWritten
 from tidegate.reactive.admin.pausing import PausedTask
 from tidegate.reactive.planning.deployments import unplanned
 from tidegate.reactive.planning.reconciler import HISTORY
 from tidegate.reactive.planning.stream_records import position_of
 from tidegate.reactive.record.record_queries import Order, Query, RecordPage, RecordRow
-from tidegate.retries.repeating import repeated
+from tidegate.retries.idempotent import repeated
 from tidegate_adapters.base.decorators import length_of
 from tidegate_adapters.mongo.change_stream import ChangeStream
 from tidegate_adapters.reactive.declared import Declared

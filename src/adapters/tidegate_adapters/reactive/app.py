@@ -32,7 +32,7 @@ from tidegate.reactive.record.orphans import CleanUp
 from tidegate.reactive.task.reactive_task import ReactiveTask
 from tidegate.reactive.task.worker import TaskResults
 from tidegate.retries.backoff import Backoff, Policy
-from tidegate.retries.repeating import repeat
+from tidegate.retries.idempotent import repeat
 from tidegate.work.vocabulary import WorkerRules
 from tidegate_adapters.base.cancellation import CLOSE_S, ended, told_within, unless
 from tidegate_adapters.base.decorators import check_known

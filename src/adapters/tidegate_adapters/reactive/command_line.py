@@ -15,7 +15,7 @@ from tidegate.exit_codes import ExitCode
 from tidegate.model.documents import Value
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant, seconds
-from tidegate.reactive.admin.desk import Retried, Tally, TaskCounts
+from tidegate.reactive.admin.commands import Retried, Tally, TaskCounts
 from tidegate.reactive.admin.mongodash_records import Imported, ImportedBefore, StillWritten
 from tidegate.reactive.record.record_queries import Order, Query, RecordRow
 from tidegate.reactive.record.task_records import TaskRecord, TaskStatus

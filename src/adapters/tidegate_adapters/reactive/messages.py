@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidegate.reactive.admin.desk import Retried, TaskCounts
+from tidegate.reactive.admin.commands import Retried, TaskCounts
 from tidegate.reactive.record.task_records import TaskStatus
 
 

@@ -16,12 +16,12 @@ from typing import Final, final
 from tidegate.model.documents import Value
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MINUTE, SECOND, Duration, Instant
-from tidegate.reactive.admin.desk import Tally, TaskCounts
+from tidegate.reactive.admin.commands import Tally, TaskCounts
 from tidegate.reactive.admin.pausing import PausedTask
 from tidegate.reactive.record.record_queries import Order, Query, RecordRow
-from tidegate.reactive.record.story import Moment as StoryMoment
-from tidegate.reactive.record.story import What, story
 from tidegate.reactive.record.task_records import Ended, TaskRecord, TaskStatus
+from tidegate.reactive.record.timeline import Moment as StoryMoment
+from tidegate.reactive.record.timeline import What, story
 from tidegate.reactive.task.worker import runs_of
 from tidegate.work.state import WorkerState
 from tidegate_adapters.base.cache import Sparing

@@ -88,9 +88,9 @@ from tidegate.reactive.planning.change_stream import (
 from tidegate.reactive.planning.change_stream.commands import Pass
 from tidegate.reactive.planning.deployments import Deployment, begin_leading, unplanned
 from tidegate.reactive.planning.evolution import EvolutionPolicy
+from tidegate.reactive.planning.garbage_collection import Sweeper, remove_orphans
 from tidegate.reactive.planning.reconciler import EPOCH, Reconciler, progress_of
 from tidegate.reactive.planning.reconciliation import ReconciliationRun, TaskTrigger
-from tidegate.reactive.planning.sweeper import Sweeper, remove_orphans
 from tidegate.reactive.record.snapshot import NotComputed
 from tidegate.reactive.record.task_records import TaskStatus
 from tidegate.reactive.record.tasks import Leave, PlanVerdict, Seen

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, cast, final
 
 from tidegate.model.instants import Duration
-from tidegate.reactive.admin.desk import TaskCounts
+from tidegate.reactive.admin.commands import TaskCounts
 from tidegate.reactive.task.completion import HandlerAnswer, Later
 from tidegate.reactive.task.worker import runs_of
 from tidegate.work.events import HandlersEnded, PollCompleted, WorkerEvent

@@ -1,18 +1,17 @@
 """One consumer of a group and its partitions: what to commit, what to work on next, and how to stop.
 
 The packages, lowest first, with their modules in reading order:
-    offsets     watermark (which offset may be committed), explanation (which record blocks it),
-                kept
-    flow        backpressure (when to pause fetching), drain, beginning (where a partition
-                begins), holding
+    offsets     watermark (which offset may be committed), explanation (which record blocks it), kept
+    flow        backpressure (when to pause fetching), drain, offset_reset (where a partition
+                begins), partition_pause
     fanout      when a record, and when a window, is settled
     protocol    commands (the commands and events of a partition), batching
     committing  commit_metadata (offsets done beyond the position), commits, commit_pacing,
                 commit_answers
-    partition   order, handling, outstanding, windowed, partition_settings, partition_state,
-                partition (from assignment to release)
-    worker      consumer (all partitions), transactions (exactly once), outliving, worker (stops
-                on request), health
+    partition   ready_queue, in_flight_records, pending_requests, in_flight_windows,
+                partition_settings, partition_state, partition (from assignment to release)
+    worker      consumer (all partitions), transactions (exactly once), leaked_handlers, worker
+                (stops on request), health
     checks      laws, scenarios, specimens, strategies
 
 A worker has a consumer, and a consumer has partitions; each passes events down to the next. The

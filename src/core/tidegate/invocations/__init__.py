@@ -4,12 +4,12 @@ The packages, lowest first, with their modules in reading order:
     record  status (the table of statuses decides a transition), invocation (that of pynenc),
             diagrams, record_documents, jobs, transition (read, decide, one compare-and-set),
             array_push_lock
-    limits  admission (which calls exclude each other), place_documents, placing, picker, rates,
-            metering, registration
-    queue   enqueueing, taking (claims of due invocations), settling, ending, waiting
-    admin   invocation_queries, asking (commands of operators)
-    upkeep  recovery (what is stuck), recoverer, purging
-    worker  worker (invocations on `tidegate.work`), heeding
+    limits  admission (which calls exclude each other), slot_documents, slots, slot_acquisition,
+            rate_limit, rate_limiting, registration
+    queue   enqueueing, fetching (claims of due invocations), bulk_transition, completion, results
+    admin   invocation_queries, commands (of operators)
+    upkeep  recovery (what is stuck), recoverer, pruning
+    worker  worker (invocations on `tidegate.work`), heartbeat
     checks  laws, scenarios, specimens, strategies
 """
 
@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING
 from tidegate._lazy import lazy
 
 if TYPE_CHECKING:
-    from tidegate.invocations.admin.asking import Asking, Command
+    from tidegate.invocations.admin.commands import Asking, Command
     from tidegate.invocations.limits.admission import Call, Rule, decide_registration, decide_running
-    from tidegate.invocations.limits.picker import Picker
-    from tidegate.invocations.limits.rates import Rate, decide_rate
+    from tidegate.invocations.limits.rate_limit import Rate, decide_rate
     from tidegate.invocations.limits.registration import Registrar
-    from tidegate.invocations.queue.ending import Ending, Failed, Succeeded
+    from tidegate.invocations.limits.slot_acquisition import Picker
+    from tidegate.invocations.queue.completion import Ending, Failed, Succeeded
     from tidegate.invocations.queue.enqueueing import Enqueue, NewInvocation
-    from tidegate.invocations.queue.taking import Taker
-    from tidegate.invocations.queue.waiting import Waiting
+    from tidegate.invocations.queue.fetching import Taker
+    from tidegate.invocations.queue.results import Waiting
     from tidegate.invocations.record.array_push_lock import ArrayPushLock
     from tidegate.invocations.record.invocation import INVOCATION
     from tidegate.invocations.record.jobs import Job
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         decide_transition,
     )
     from tidegate.invocations.record.transition import Granted, Transition, transition
-    from tidegate.invocations.upkeep.purging import Purging
+    from tidegate.invocations.upkeep.pruning import Purging
     from tidegate.invocations.upkeep.recoverer import Recoverer
     from tidegate.invocations.upkeep.recovery import decide_recovery
 else:

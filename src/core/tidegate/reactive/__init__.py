@@ -2,12 +2,12 @@
 
 The packages, lowest first, with their modules in reading order:
     record    snapshot (has a watched field changed?), debounce, task_records, tasks (planned,
-              claimed, run, finished), orphans, task_documents, record_queries, story
+              claimed, run, finished), orphans, task_documents, record_queries, timeline
     task      plan_queries, fetching, completion, reactive_task (the programs of a task), worker
               (reactive tasks on `tidegate.work`)
     planning  change_stream (changes and the resume token), stream_records, reconciliation,
-              reconciler, sweeper, evolution, deployments
-    admin     pausing, desk (commands of operators), mongodash_records (their import)
+              reconciler, garbage_collection, evolution, deployments
+    admin     pausing, commands (commands of operators), mongodash_records (their import)
     checks    laws, scenarios, specimens, strategies
 """
 
@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 from tidegate._lazy import lazy
 
 if TYPE_CHECKING:
-    from tidegate.reactive.admin.desk import Desk
+    from tidegate.reactive.admin.commands import Desk
     from tidegate.reactive.admin.pausing import Pausing
     from tidegate.reactive.planning.change_stream import ChangeStreamConsumer
     from tidegate.reactive.planning.deployments import Deployment
     from tidegate.reactive.planning.evolution import EvolutionPolicy, OnNewVersion
+    from tidegate.reactive.planning.garbage_collection import Sweeper
     from tidegate.reactive.planning.reconciler import Reconciler
-    from tidegate.reactive.planning.sweeper import Sweeper
     from tidegate.reactive.record.debounce import Debounce, due
     from tidegate.reactive.record.orphans import CleanUp, DeleteWhen
     from tidegate.reactive.record.snapshot import Changed, Computed, Projection, changed, snapshot

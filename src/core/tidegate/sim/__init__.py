@@ -5,21 +5,20 @@ breaks
 one? The simulator replays, shrinks, explains and shows that run. The names below are for authors
 of
 scenarios; the modules have more. The packages, lowest first:
-    program   a suspended program as a value: automaton, lines, fingerprint, aging; apart
-              (programs share only the world), outside (state that they must not have), rerun;
-              tagged, type_names, recording (recorded production runs)
-    trace     a counterexample: trace, trace_json, compare, rendering, page; variants (planted
-              bugs)
+    program   a suspended program as a value: automaton, source_locations, fingerprint,
+              relative_time; isolation_check (programs share only the world), outside (state that
+              they must not have), rerun; tagged, type_names, recording (recorded production runs)
+    trace     a counterexample: trace, trace_json, compare, rendering, page; variants (planted bugs)
     world     cells, documents and laws: cells, world, transactions, observing, planners,
               linearizability; faults, clocks, alike, packing (a state as an int)
     scenario  actors, laws, budgets, time
     servers   actors, reducers, requests, halfway, failover, expiry; group, log, streams
               (simulated servers)
-    search    the exhaustive search: space, judging, steppers, symmetry, liveness, sizing, growth,
+    search    the exhaustive search: space, properties, steppers, symmetry, liveness, sizing, growth,
               search, attempts; recalled, confirming (it is run again)
     runs      random runs: policies, sample, tally; explorations: exploration, coverage, report,
-              shipping; counterexamples: ways, causes, picture, tracing, replay, nearest, shrink,
-              exports; determinism
+              registry; counterexamples: successors, causes, state_view, tracing, replay, nearest,
+              shrink, exports; determinism
 
     scenario = Scenario(
         name=..., summary=..., world=world_with({...}), always={"a law": predicate},

@@ -7,9 +7,9 @@ In reading order:
     firing             what fires, which pass may fire it, and what may be deleted
     trigger_documents  occurrences, cron cells and runs as documents, and back
     definitions        which triggers exist in any version of the application
-    noticing           the relay of the outbox in invocation records
+    outbox_relay       reads the outbox in invocation records
     evaluator          the programs: notice, evaluate, purge
-    turn               what a process does during its service window
+    leader_duties      what the elected process does during its service window
 """
 
 from typing import TYPE_CHECKING
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from tidegate.triggers.contexts import Context, EventContext
     from tidegate.triggers.evaluator import Evaluator
     from tidegate.triggers.firing import TriggerRun
-    from tidegate.triggers.noticing import Noticer
+    from tidegate.triggers.leader_duties import Turn
+    from tidegate.triggers.outbox_relay import Noticer
     from tidegate.triggers.trigger import Occurrence, Provider, Trigger
-    from tidegate.triggers.turn import Turn
 else:
     __getattr__ = lazy(__name__)
 

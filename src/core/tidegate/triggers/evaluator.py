@@ -96,9 +96,9 @@ from tidegate.model.operations import (
 from tidegate.model.programs import find_every, insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
+from tidegate.retries.attempt_delays import PAUSES, Pauses, begins, check_attempts, goes_on
 from tidegate.retries.backoff import Policy, check_delay
-from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
-from tidegate.retries.resending import Done, NotDone
+from tidegate.retries.retrying import Done, NotDone
 from tidegate.retries.schedule import NextAfter
 from tidegate.transactions.transacting import in_transaction
 from tidegate.triggers._cron_cells import Cells, CronCells

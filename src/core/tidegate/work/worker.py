@@ -104,8 +104,8 @@ from tidegate.model.instants import MILLISECOND, SECOND, Duration, Instant
 from tidegate.model.reducer import Step
 from tidegate.model.sealed import evolve
 from tidegate.model.values import check_type
+from tidegate.retries.contention import widened
 from tidegate.retries.polling import Ask, Pace, fresh, turn, woken
-from tidegate.retries.spread import widened
 from tidegate.work import _liveness as liveness
 from tidegate.work import events
 from tidegate.work._updates import answered, asked, with_queue, with_running

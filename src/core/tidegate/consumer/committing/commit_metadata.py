@@ -30,7 +30,7 @@ the Basic Multilingual Plane). It carries 6 with `Alphabet.ASCII`, for systems b
 that count or require bytes.
 
 The length is known without the string: `surveyed` keeps sums of runs along the tracker's tree
-(`tidegate.consumer.offsets._run_tallies`), and updates only the changed parts.
+(`tidegate.consumer.offsets._run_statistics`), and updates only the changed parts.
 
 Laws
     ME1  Decoding inverts encoding: the result is the `successor` of the tracker, with all done
@@ -83,7 +83,7 @@ from tidegate.consumer.offsets._periods import (
     period_of,
     repeated,
 )
-from tidegate.consumer.offsets._run_tallies import (
+from tidegate.consumer.offsets._run_statistics import (
     LANE,
     NOTHING,
     RunTally,

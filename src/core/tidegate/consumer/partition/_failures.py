@@ -16,10 +16,10 @@ import attrs
 from tidegate.consumer import fanout
 from tidegate.consumer.committing.commits import Commits
 from tidegate.consumer.fanout import DeliverRecords, Start
-from tidegate.consumer.partition.handling import Handling, RecordPhase
+from tidegate.consumer.partition.in_flight_records import Handling, RecordPhase
+from tidegate.consumer.partition.in_flight_windows import Windowed
 from tidegate.consumer.partition.partition_settings import FailurePolicy, PartitionSettings
 from tidegate.consumer.partition.partition_state import Owned, Phase
-from tidegate.consumer.partition.windowed import Windowed
 from tidegate.consumer.protocol.commands import Handle, StartRetryTimer
 from tidegate.model.instants import Duration
 from tidegate.retries.backoff import delay_after

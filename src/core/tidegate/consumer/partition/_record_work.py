@@ -1,4 +1,4 @@
-"""The work stage of a partition with plain handlers (`tidegate.consumer.partition.handling`).
+"""The work stage of a partition with plain handlers (`tidegate.consumer.partition.in_flight_records`).
 
 User code reports ended records. A failed record is retried later, or the failure policy applies.
 Each function returns the partition and commands, or None where the report changes nothing.
@@ -14,10 +14,10 @@ from tidegate.consumer.fanout import DeliverRecords, FanoutEvent, RecordsDeliver
 from tidegate.consumer.offsets._stages import settled
 from tidegate.consumer.offsets.watermark import OffsetTracker, completed
 from tidegate.consumer.partition import _failures
-from tidegate.consumer.partition.handling import Deviation, Handling, RecordPhase
-from tidegate.consumer.partition.order import Order
+from tidegate.consumer.partition.in_flight_records import Deviation, Handling, RecordPhase
 from tidegate.consumer.partition.partition_settings import FailurePolicy, PartitionSettings
 from tidegate.consumer.partition.partition_state import Owned, Phase, Worked
+from tidegate.consumer.partition.ready_queue import Order
 from tidegate.consumer.protocol.commands import (
     Command,
     Handle,

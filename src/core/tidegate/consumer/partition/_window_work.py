@@ -1,5 +1,5 @@
 """The work stage of a partition whose user code arranges windows, judges failures or delivers
-(`tidegate.consumer.partition.windowed`).
+(`tidegate.consumer.partition.in_flight_windows`).
 
 Each function returns the partition and commands, or None where the report changes nothing.
 """
@@ -13,10 +13,10 @@ from tidegate.consumer.fanout import DeliverRecords, DeliverWindow, FanoutEvent,
 from tidegate.consumer.flow.drain import Stage
 from tidegate.consumer.offsets.watermark import completed
 from tidegate.consumer.partition import _failures
-from tidegate.consumer.partition.outstanding import answer
+from tidegate.consumer.partition.in_flight_windows import Windowed, what_fails
 from tidegate.consumer.partition.partition_settings import PartitionSettings
 from tidegate.consumer.partition.partition_state import Owned, Phase, Worked
-from tidegate.consumer.partition.windowed import Windowed, what_fails
+from tidegate.consumer.partition.pending_requests import answer
 from tidegate.consumer.protocol.commands import Command, RecordsHandled, RecordsParked, Request, Work, WorkUnanswered
 
 

@@ -112,13 +112,12 @@ from tidegate.consumer.committing.commits import Commits
 from tidegate.consumer.fanout import Start
 from tidegate.consumer.flow.backpressure import Free
 from tidegate.consumer.flow.drain import Action, InFlight, Stage, left, plan, stage
-from tidegate.consumer.flow.holding import Holding
+from tidegate.consumer.flow.partition_pause import Holding
 from tidegate.consumer.offsets._stages import came
 from tidegate.consumer.offsets.watermark import OffsetTracker, acknowledged
 from tidegate.consumer.partition import _failures, _record_work, _window_work
-from tidegate.consumer.partition.handling import Handling, RecordPhase
-from tidegate.consumer.partition.order import Lines, Queue
-from tidegate.consumer.partition.outstanding import Asked
+from tidegate.consumer.partition.in_flight_records import Handling, RecordPhase
+from tidegate.consumer.partition.in_flight_windows import Windowed
 from tidegate.consumer.partition.partition_settings import (
     DRAIN,
     PLAIN,
@@ -135,7 +134,8 @@ from tidegate.consumer.partition.partition_state import (
     Revocation,
     Unassigned,
 )
-from tidegate.consumer.partition.windowed import Windowed
+from tidegate.consumer.partition.pending_requests import Asked
+from tidegate.consumer.partition.ready_queue import Lines, Queue
 from tidegate.consumer.protocol.commands import (
     OF_ANY_LIFE,
     Assigned,

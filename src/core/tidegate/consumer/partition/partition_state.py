@@ -16,12 +16,12 @@ from tidegate.consumer.committing.commits import Commits
 from tidegate.consumer.fanout import DeliverRecords
 from tidegate.consumer.flow.backpressure import Load, PartitionHold
 from tidegate.consumer.flow.drain import InFlight, Stage
-from tidegate.consumer.flow.holding import Holding
+from tidegate.consumer.flow.partition_pause import Holding
 from tidegate.consumer.offsets.watermark import OffsetTracker, done_offsets, open_offsets
-from tidegate.consumer.partition.handling import Deviation, Handling, RecordPhase
-from tidegate.consumer.partition.order import Order
-from tidegate.consumer.partition.outstanding import AllAsked, Asked
-from tidegate.consumer.partition.windowed import Windowed
+from tidegate.consumer.partition.in_flight_records import Deviation, Handling, RecordPhase
+from tidegate.consumer.partition.in_flight_windows import Windowed
+from tidegate.consumer.partition.pending_requests import AllAsked, Asked
+from tidegate.consumer.partition.ready_queue import Order
 from tidegate.consumer.protocol.commands import Command, Handle, Work
 from tidegate.model.documents import show
 from tidegate.model.records import TopicPartition

@@ -8,7 +8,7 @@ names, a `Batch` to all that it names. Afterwards the consumer decides what they
     - load: the records delivered and not settled. The gate (`tidegate.consumer.flow.backpressure`)
       closes when the load reaches `high`, and opens when it has fallen to `low`. While it is closed
       no partition is polled.
-Abandoned user code counts in both until it ends (`tidegate.consumer.worker.outliving`).
+Abandoned user code counts in both until it ends (`tidegate.consumer.worker.leaked_handlers`).
 
 `polling` names the partitions to poll (selective polling), without those held by their own limits;
 so no prefetched record is discarded. Only if none may be polled are partitions paused, so that the
@@ -55,7 +55,7 @@ from tidegate.consumer.flow.backpressure import (
 )
 from tidegate.consumer.offsets._stages import came, settled
 from tidegate.consumer.offsets.kept import AllKept, Kept, after_loss, from_position, is_kept
-from tidegate.consumer.partition._one_record import one_begun, one_done
+from tidegate.consumer.partition._fast_path import one_begun, one_done
 from tidegate.consumer.partition.partition import RUNNING_MAX, Owned, PartitionRules, PartitionState, Phase, Unassigned
 from tidegate.consumer.protocol.commands import (
     EVENTS,
@@ -73,7 +73,7 @@ from tidegate.consumer.protocol.commands import (
     WorkReported,
     check_event,
 )
-from tidegate.consumer.worker.outliving import AllOutliving, given_up, handlers_of, records_of, without_ended
+from tidegate.consumer.worker.leaked_handlers import AllOutliving, given_up, handlers_of, records_of, without_ended
 from tidegate.model.errors import Misuse
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step

@@ -84,7 +84,7 @@ from tidegate.consumer.protocol.commands import (
     Revoked,
 )
 from tidegate.consumer.worker.consumer import ConsumerRules, ConsumerState
-from tidegate.consumer.worker.outliving import given_up
+from tidegate.consumer.worker.leaked_handlers import given_up
 from tidegate.model.effects import Cancel, Effect
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration, seconds

@@ -20,7 +20,7 @@ from typing import Final, final
 
 import attrs
 
-from tidegate.invocations.queue.ending import RunError, error_of
+from tidegate.invocations.queue.completion import RunError, error_of
 from tidegate.invocations.record.invocation import INVOCATION
 from tidegate.invocations.record.jobs import Job, job_of
 from tidegate.invocations.record.record_documents import (

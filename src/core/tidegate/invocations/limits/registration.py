@@ -2,7 +2,7 @@
 
 `tidegate.invocations.limits.admission` decides; this module reads and writes. The places of mutually
 exclusive calls are one versioned document, as for running
-(`tidegate.invocations.limits.place_documents`).
+(`tidegate.invocations.limits.slot_documents`).
 
     1  Read the places, THEN the record and THEN the call of each holder. If another invocation
        answers the call, stop.
@@ -46,7 +46,7 @@ from tidegate.invocations.limits.admission import (
     decide_registration,
     reservation_id,
 )
-from tidegate.invocations.limits.place_documents import HasPlace, LookAgain, places_of, take_places
+from tidegate.invocations.limits.slot_documents import HasPlace, LookAgain, places_of, take_places
 from tidegate.invocations.record.jobs import Job, job_fields, job_of, new_invocation
 from tidegate.invocations.record.record_documents import DUE, viewed
 from tidegate.model.documents import ID, Document, Eq, Field
@@ -56,7 +56,7 @@ from tidegate.model.operations import StoreTime, check_collection, find_one
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type
-from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
+from tidegate.retries.attempt_delays import PAUSES, Pauses, begins, check_attempts, goes_on
 
 _ATTEMPTS: Final = 8
 ORIGIN: Final = Field[Document]("origin")

@@ -15,7 +15,7 @@ and runs, only after the commit.
 
 Arguments too large for a record are uploaded BEFORE that, outside of the transaction, under a name
 unique to the request (`arguments_name`). If the id exists or the transaction rolls back, no record
-refers to the upload, and a sweep deletes it (`tidegate.invocations.upkeep.purging`).
+refers to the upload, and a sweep deletes it (`tidegate.invocations.upkeep.pruning`).
 
 A call of a task with registration concurrency goes through `tidegate.invocations.limits.registration`.
 
@@ -57,7 +57,7 @@ from tidegate.model.operations import (
 )
 from tidegate.model.programs import insert_new
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
-from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
+from tidegate.retries.attempt_delays import PAUSES, Pauses, begins, check_attempts, goes_on
 
 _ATTEMPTS: Final = 8
 

@@ -59,8 +59,8 @@ from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, NotDu
 from tidegate.model.instants import MILLISECOND, SECOND, WALL, Duration, Instant
 from tidegate.model.operations import UpdateOne, check_collection, find_one, update_one
 from tidegate.model.values import check_int, check_name, check_type
+from tidegate.retries.attempt_delays import Pauses, begins, check_attempts, goes_on
 from tidegate.retries.backoff import Exponential
-from tidegate.retries.pauses import Pauses, begins, check_attempts, goes_on
 
 T = TypeVar("T")
 

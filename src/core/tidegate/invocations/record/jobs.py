@@ -4,7 +4,7 @@
     deadline, trace}    each may be absent
 
 In a queue, due invocations run by priority, then longest due first. Tenants take turns
-(`tidegate.invocations.queue.taking`), so none waits behind all the work of another.
+(`tidegate.invocations.queue.fetching`), so none waits behind all the work of another.
 
 Laws
     JB1  A job is read from a record as it was kept there.
@@ -64,7 +64,7 @@ class Job:
         priority: Larger is more urgent.
         tenant: Its tenant; None for none.
         limited_by: The set with a concurrency limit (`admission.reservation_id`); None for none.
-        rated_by: The set with a rate limit (`tidegate.invocations.limits.metering`); None for none.
+        rated_by: The set with a rate limit (`tidegate.invocations.limits.rate_limiting`); None for none.
         parent: The calling invocation; None for none.
         root: The first of its callers; None without a parent.
         deadline: The time limit of a run, in microseconds; None for no limit.

@@ -29,7 +29,7 @@ Laws, over the full history of a record as a perfect observer has seen it:
     TR7  A request makes its intended change, or none: a caller that gave up on a success has not
          failed.
     TR8  Attempts are spaced: one without a reply, or that lost, is not retried before its time
-         (`tidegate.retries.pauses`, PA1).
+         (`tidegate.retries.attempt_delays`, PA1).
 
 Rejected designs (each is a specimen and breaks a law): omitting the version from the filter; not
 raising it; a new request id on a retry; remembering only the last version's request; writing
@@ -66,7 +66,7 @@ from tidegate.model.operations import StoreTime, check_collection, check_key, fi
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_name, check_tuple, check_type
-from tidegate.retries.pauses import PAUSES, Attempted, Pauses, begins, check_attempts, goes_on
+from tidegate.retries.attempt_delays import PAUSES, Attempted, Pauses, begins, check_attempts, goes_on
 
 ATTEMPTS: Final = 8
 

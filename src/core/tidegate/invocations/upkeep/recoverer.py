@@ -44,7 +44,7 @@ from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import Index, Indexes, check_collection, find_all
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
-from tidegate.retries.pauses import PAUSES, Pauses, check_attempts
+from tidegate.retries.attempt_delays import PAUSES, Pauses, check_attempts
 from tidegate.services.members import SEEN, beat, everybody, membership_of
 
 ITEMS_MAX: Final = 100

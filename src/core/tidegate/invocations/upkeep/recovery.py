@@ -27,7 +27,7 @@ Laws
 
 Known not to work
     - An invocation that its living owner has forgotten (running or paused) is not found: only the
-      owner can give it back (`tidegate.invocations.worker.heeding`).
+      owner can give it back (`tidegate.invocations.worker.heartbeat`).
     - An owner presumed dead may continue. Its writes are refused; its outside effects are not.
 """
 

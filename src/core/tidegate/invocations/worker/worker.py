@@ -11,7 +11,7 @@ from typing import Final, final
 
 import attrs
 
-from tidegate.invocations.queue.ending import Cancelled, End, Failed, GivenBack, RunError, Succeeded
+from tidegate.invocations.queue.completion import Cancelled, End, Failed, GivenBack, RunError, Succeeded
 from tidegate.invocations.record.status import StatusRecord
 from tidegate.model.instants import seconds
 from tidegate.model.values import check_int, check_name, check_type

@@ -26,7 +26,7 @@ from tidegate.payloads.upload_records import (
 )
 from tidegate.payloads.uploads import Abandoned, PayloadStore, Replaced, Stored
 from tidegate.sim.program.automaton import Returned
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.servers.actors import QUIET, Network, Process, factory, when_quiet
 from tidegate.sim.world.faults import Fault, Faults

@@ -9,7 +9,7 @@ from tidegate.model.documents import AllOf
 from tidegate.payloads import uploads
 from tidegate.payloads.checks.scenarios import LEFT, SWITCHES, THERE, TRUTH, WHOLE, payloads
 from tidegate.payloads.upload_records import PENDING, VERSION
-from tidegate.sim.runs.shipping import Specimen, specimen
+from tidegate.sim.runs.registry import Specimen, specimen
 from tidegate.sim.trace.variants import variant
 
 

@@ -14,8 +14,8 @@ from typing import Final, TypeAlias
 import attrs
 
 from tidegate.consumer.fanout import Report, Rules, Start, TasksReported
+from tidegate.consumer.partition.in_flight_windows import Windowed
 from tidegate.consumer.partition.partition import FailurePolicy, Owned, PartitionRules, Phase
-from tidegate.consumer.partition.windowed import Windowed
 from tidegate.consumer.protocol.commands import (
     Commit,
     CommitsUnanswered,
@@ -53,7 +53,7 @@ from tidegate.pipeline.effects import (
 from tidegate.pipeline.identity import output_key
 from tidegate.pipeline.programs import Answer, events_for, program_for
 from tidegate.retries.backoff import Exponential
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.servers.group import GROUP, REBALANCES, Coordinator, Group, broker, committed, dead, end
 from tidegate.sim.servers.reducers import Crash, Machine, ReducerProcess, Stepping

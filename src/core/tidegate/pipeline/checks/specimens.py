@@ -30,7 +30,7 @@ from tidegate.pipeline.identity import output_key
 from tidegate.pipeline.programs import (
     program_for,
 )
-from tidegate.sim.runs.shipping import Specimen, specimen
+from tidegate.sim.runs.registry import Specimen, specimen
 from tidegate.sim.trace.variants import variant
 
 

@@ -67,8 +67,8 @@ from tidegate.reactive.record.snapshot import Kept, NotComputed, remembered, sna
 from tidegate.reactive.record.task_documents import record_id, stored
 from tidegate.reactive.record.task_records import FINISHED, Ended, RunEnd, TaskRecord, TaskStatus
 from tidegate.reactive.task.reactive_task import ReactiveTask
-from tidegate.retries.pauses import PAUSES, Pauses, check_attempts
-from tidegate.retries.repeating import ATTEMPTS, repeat
+from tidegate.retries.attempt_delays import PAUSES, Pauses, check_attempts
+from tidegate.retries.idempotent import ATTEMPTS, repeat
 
 T = TypeVar("T")
 

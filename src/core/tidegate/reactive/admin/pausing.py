@@ -30,8 +30,8 @@ from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_name, check_tuple, check_type
 from tidegate.reactive.record.task_documents import TASK
-from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
-from tidegate.retries.repeating import repeat
+from tidegate.retries.attempt_delays import PAUSES, Pauses, begins, check_attempts, goes_on
+from tidegate.retries.idempotent import repeat
 
 CONTROL: Final = "tidegate_reactive"
 """The collection of the control document."""
@@ -84,7 +84,7 @@ class Pausing:
         """Have no handler of these tasks begin.
 
         Args:
-            names: The tasks, whether anybody knows them or not (`tidegate.reactive.admin.desk` checks that).
+            names: The tasks, whether anybody knows them or not (`tidegate.reactive.admin.commands` checks that).
 
         Returns:
             What is paused now.

@@ -37,7 +37,7 @@ from tidegate.reactive.record.tasks import (
 )
 from tidegate.reactive.task.fetching import Run, next_attempt
 from tidegate.retries import backoff
-from tidegate.retries.pauses import Pauses, begins, goes_on
+from tidegate.retries.attempt_delays import Pauses, begins, goes_on
 
 
 @final

@@ -45,8 +45,9 @@ from tidegate.reactive.record._record_store import (
 )
 from tidegate.reactive.record.task_documents import DECIDED_ON, DOCUMENT, NEXT_RUN_AT, OWNER, TASK
 from tidegate.reactive.record.task_records import TaskRecord
-from tidegate.retries import backoff, spread
-from tidegate.retries.pauses import Pauses, begins, goes_on
+from tidegate.retries import backoff
+from tidegate.retries import contention
+from tidegate.retries.attempt_delays import Pauses, begins, goes_on
 
 __all__ = ["BEHIND", "Fetcher", "Idle", "KnownRecord", "Run", "SetAside", "dues", "next_attempt"]
 
@@ -159,14 +160,14 @@ class Fetcher:
         Args:
             worker: Who works; another name for each process and each of its lives.
             most: How many at most; 1 <= most <= FOUND_MAX.
-            factor: Among how many times as many they are drawn (`tidegate.retries.spread`), where others look, too.
+            factor: Among how many times as many they are drawn (`tidegate.retries.contention`), where others look, too.
 
         Returns:
             The runs that have begun, and why others have not.
         """
         check_name(worker, "a worker")
         check_int(most, "a number of records", 1, FOUND_MAX)
-        check_int(factor, "a factor", 1, spread.FACTOR_MAX)
+        check_int(factor, "a factor", 1, contention.FACTOR_MAX)
         try:
             due = await self._due(worker, most, factor)
             if not due:
@@ -237,7 +238,7 @@ class Fetcher:
         if not found:
             return None
         ids = tuple(str(each[ID]) for each in found)
-        some = spread.drawn(ids, most, f"{worker} {await Now()}")
+        some = contention.drawn(ids, most, f"{worker} {await Now()}")
         which = In(ID, tuple(found[at][ID] for at in some))
         return await found_of(self.records.collection, AllOf((which, where)), len(some), _LONGEST_DUE)
 

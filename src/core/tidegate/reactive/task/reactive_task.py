@@ -76,7 +76,7 @@ from tidegate.reactive.task.completion import Completer, HandlerAnswer, answered
 from tidegate.reactive.task.fetching import Fetcher, Idle, KnownRecord, Run, SetAside
 from tidegate.reactive.task.plan_queries import FindChanged, FindOrphaned, PlanPage
 from tidegate.retries import backoff
-from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
+from tidegate.retries.attempt_delays import PAUSES, Pauses, begins, check_attempts, goes_on
 from tidegate.retries.polling import Ask, PollingBounds, Wait, fresh, turn, woken
 
 _LIMIT_PART: Final = 24

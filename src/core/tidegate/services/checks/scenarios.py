@@ -32,7 +32,7 @@ from tidegate.services.service_runner import (
     new_gate,
 )
 from tidegate.sim.program.automaton import Crashed, Returned
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Clock, Law, Scenario, State, StepLaw
 from tidegate.sim.servers.actors import Network, Process, factory
 from tidegate.sim.world.clocks import HOST, Host, ahead

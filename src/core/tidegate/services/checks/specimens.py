@@ -13,7 +13,7 @@ from tidegate.services.atomic_service import AtomicServiceRun
 from tidegate.services.checks import scenarios
 from tidegate.services.checks.scenarios import ALL_FAULTS, KEY, WORK, WRONG, atomic_service, ghost, newcomer
 from tidegate.services.service_runner import RUN, ServiceRunner
-from tidegate.sim.runs.shipping import Specimen, specimen
+from tidegate.sim.runs.registry import Specimen, specimen
 from tidegate.sim.trace.variants import variant
 from tidegate.sim.world.faults import Fault, Faults
 

@@ -11,7 +11,7 @@ wrong without any replay. So after a search, fresh programs execute whole runs a
 (`tidegate.sim.program.rerun`).
 
 In relative time a program may use a reply's instants only until its next await
-(`tidegate.sim.program.aging`). Its locals are not part of the state, so an instant there would not age.
+(`tidegate.sim.program.relative_time`). Its locals are not part of the state, so an instant there would not age.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ from tidegate.model.errors import ControlFlow, Misuse, TidegateError, UnknownEff
 from tidegate.model.immutable import frozen_fields, must_be_value
 from tidegate.model.instants import Duration
 from tidegate.model.unawaited import check_awaited
-from tidegate.sim.program.aging import (
+from tidegate.sim.program.fingerprint import Canon, Unmergeable, fingerprint
+from tidegate.sim.program.outside import differs, reached
+from tidegate.sim.program.relative_time import (
     InstantRefused,
     RelativeInstant,
     check_use,
@@ -39,9 +41,7 @@ from tidegate.sim.program.aging import (
     plain_text,
     settled,
 )
-from tidegate.sim.program.fingerprint import Canon, Unmergeable, fingerprint
-from tidegate.sim.program.lines import awaited_at, defined_at, holders, raised_at, told
-from tidegate.sim.program.outside import differs, reached
+from tidegate.sim.program.source_locations import awaited_at, defined_at, holders, raised_at, told
 
 __all__ = [
     "Asking", "Birth", "Cancelled", "Crashed", "Failed", "ProcessStatus", "ProgramAutomaton", "Raised",

@@ -48,7 +48,7 @@ from tidegate.model.patches import Json
 from tidegate.model.reducer import Step
 from tidegate.model.transactions import AbortTransaction
 from tidegate.sim.program.automaton import Asking, ProcessStatus, resume
-from tidegate.sim.program.lines import awaited_at, decided_at
+from tidegate.sim.program.source_locations import awaited_at, decided_at
 from tidegate.sim.program.tagged import (
     Classes,
     FieldPath,

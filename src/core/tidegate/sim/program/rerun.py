@@ -31,7 +31,7 @@ from tidegate.model.effects import Program
 from tidegate.model.errors import TidegateError, typed
 from tidegate.sim.program.automaton import Birth, ProcessStatus, ProgramAutomaton, Raised, check_again, resume
 from tidegate.sim.program.fingerprint import Canon
-from tidegate.sim.program.lines import defined_at, told
+from tidegate.sim.program.source_locations import defined_at, told
 
 _BEYOND: Final = 40
 """A run stops after this many replies in a row without a new node; it gets at least as many."""

@@ -17,8 +17,8 @@ import attrs
 
 from tidegate.model.documents import one_line
 from tidegate.model.effects import Effect
-from tidegate.sim.runs.picture import printable_key
-from tidegate.sim.runs.ways import Way, effect_of, event, lane_of
+from tidegate.sim.runs.state_view import printable_key
+from tidegate.sim.runs.successors import Way, effect_of, event, lane_of
 from tidegate.sim.scenario import ActorStep
 from tidegate.sim.search.search import Search
 from tidegate.sim.servers.actors import Network, Process

@@ -36,10 +36,10 @@ from tidegate.model.immutable import mapped
 from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.operations import BulkUpdate, DeleteMany, InsertMany, UpdateMany, UpsertOne
 from tidegate.model.transactions import InTransaction
-from tidegate.sim.program.aging import same
 from tidegate.sim.program.automaton import Asking, Returned
-from tidegate.sim.program.lines import decided_at
 from tidegate.sim.program.outside import reached
+from tidegate.sim.program.relative_time import same
+from tidegate.sim.program.source_locations import decided_at
 from tidegate.sim.runs.sample import Sampled
 from tidegate.sim.scenario import Actor, NoLongerThan, Scenario
 from tidegate.sim.search.growth import DEPTH_MIN, growing

@@ -29,9 +29,9 @@ from tidegate.model.effects import Effect
 from tidegate.model.errors import Nondeterministic
 from tidegate.sim.program.automaton import Asking
 from tidegate.sim.program.outside import CLOCKS, RANDOM, Cause
-from tidegate.sim.runs.picture import status
 from tidegate.sim.runs.policies import Generator, Seeding
-from tidegate.sim.runs.ways import ways
+from tidegate.sim.runs.state_view import status
+from tidegate.sim.runs.successors import ways
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.search.attempts import attempt
 from tidegate.sim.search.search import Search

@@ -17,11 +17,11 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import Final, TypeAlias
 
-from tidegate.sim.program.aging import InstantRefused
+from tidegate.sim.program.relative_time import InstantRefused
 from tidegate.sim.runs.replay import Reproduced, followed, replaying
 from tidegate.sim.runs.tracing import Path, steps_of, unchosen
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.search.judging import Always, Grew
+from tidegate.sim.search.properties import Always, Grew
 from tidegate.sim.search.search import Search
 from tidegate.sim.trace.trace import Passing, Trace
 from tidegate.sim.world.packing import Overflow, Packed

@@ -18,9 +18,9 @@ import attrs
 from tidegate.model.documents import Document
 from tidegate.model.patches import difference
 from tidegate.model.values import check_type
-from tidegate.sim.runs.picture import described
+from tidegate.sim.runs.state_view import described
+from tidegate.sim.runs.successors import event, ways
 from tidegate.sim.runs.tracing import judgements, trace_of
-from tidegate.sim.runs.ways import event, ways
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.search.attempts import attempt, timing
 from tidegate.sim.search.search import Bounds, Explored, Proceed, Search

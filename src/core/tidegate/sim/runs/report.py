@@ -22,8 +22,8 @@ import attrs
 from tidegate.model.errors import InternalError, Misuse, Nondeterministic, TidegateError
 from tidegate.model.patches import Json
 from tidegate.model.values import check_callable, check_type
-from tidegate.sim.program.aging import InstantRefused
-from tidegate.sim.program.lines import raised_at, used_at
+from tidegate.sim.program.relative_time import InstantRefused
+from tidegate.sim.program.source_locations import raised_at, used_at
 from tidegate.sim.runs.coverage import absent, missed, never, uncovered, unsure
 from tidegate.sim.runs.exploration import EXHAUSTIVE, Exploration
 from tidegate.sim.runs.nearest import passing_near
@@ -33,7 +33,7 @@ from tidegate.sim.runs.sample import Beyond, BrokenState, Sampled, sample
 from tidegate.sim.runs.tracing import trace_of
 from tidegate.sim.scenario import Kind, Scenario
 from tidegate.sim.search.attempts import attempt, let_go, timing
-from tidegate.sim.search.judging import BrokenStep, Grew
+from tidegate.sim.search.properties import BrokenStep, Grew
 from tidegate.sim.search.search import CALLED_OFF, PLAIN, Explored, Proceed, Reductions, Search, go_on
 from tidegate.sim.servers.actors import Process
 from tidegate.sim.servers.reducers import ReducerProcess

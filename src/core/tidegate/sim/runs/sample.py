@@ -34,7 +34,7 @@ import attrs
 
 from tidegate.model.errors import Misuse, shown, typed
 from tidegate.model.values import check_callable, check_int, check_type
-from tidegate.sim.program.aging import InstantRefused
+from tidegate.sim.program.relative_time import InstantRefused
 from tidegate.sim.runs.policies import (
     NOTHING,
     PORTFOLIO,
@@ -50,7 +50,7 @@ from tidegate.sim.runs.policies import (
 from tidegate.sim.runs.tally import FailedRun, Tally, counted, pieces
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.search.attempts import Attempts, why_absolute
-from tidegate.sim.search.judging import Always, Broken, BrokenStep, Grew
+from tidegate.sim.search.properties import Always, Broken, BrokenStep, Grew
 from tidegate.sim.search.search import Proceed, Progress, Search, go_on
 from tidegate.sim.search.space import Stepper, remembered
 from tidegate.sim.search.steppers import Aging

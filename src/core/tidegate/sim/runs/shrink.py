@@ -45,14 +45,14 @@ import attrs
 
 from tidegate.model.errors import Misuse
 from tidegate.model.values import check_callable, check_int, check_type
-from tidegate.sim.program.aging import InstantRefused
+from tidegate.sim.program.relative_time import InstantRefused
 from tidegate.sim.runs.policies import Decision, Menu
 from tidegate.sim.runs.replay import Reproduced, followed, replaying
 from tidegate.sim.runs.sample import BrokenState, Walks
 from tidegate.sim.runs.tracing import trace_of
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.search.attempts import timing
-from tidegate.sim.search.judging import BrokenStep
+from tidegate.sim.search.properties import BrokenStep
 from tidegate.sim.search.search import Search
 from tidegate.sim.trace.rendering import number_of
 from tidegate.sim.trace.trace import PolicyName, Trace

@@ -40,10 +40,10 @@ from tidegate.model.patches import difference, to_json
 from tidegate.model.transactions import CommitTransaction, InTransaction
 from tidegate.sim.program.automaton import Raised
 from tidegate.sim.runs.causes import caused_by, done_in, touched_by
-from tidegate.sim.runs.picture import described
-from tidegate.sim.runs.ways import Way, effect_of, event, lane_of, source, ways
+from tidegate.sim.runs.state_view import described
+from tidegate.sim.runs.successors import Way, effect_of, event, lane_of, source, ways
 from tidegate.sim.scenario import NO_ERROR, Law, StepLaw, parts_of
-from tidegate.sim.search.judging import answered
+from tidegate.sim.search.properties import answered
 from tidegate.sim.search.search import Search
 from tidegate.sim.servers.actors import STARTS_AGAIN
 from tidegate.sim.servers.reducers import ReducerProcess

@@ -3,7 +3,7 @@
     a value does not fit into its slot          The slot becomes wider.
     a step law reads bits not known before      They are known from then on.
     relative time does not fit                  Time becomes absolute, if the clock has moves
-                                                (`tidegate.sim.program.aging`).
+                                                (`tidegate.sim.program.relative_time`).
 
 An attempt keeps only these findings, so the last one is the whole search.
 """
@@ -16,9 +16,9 @@ from typing import Final, TypeVar, final
 
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import seconds
-from tidegate.sim.program.aging import Horizon, InstantRefused
+from tidegate.sim.program.relative_time import Horizon, InstantRefused
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.search.judging import Grew
+from tidegate.sim.search.properties import Grew
 from tidegate.sim.search.search import PLAIN, Reductions, Search
 from tidegate.sim.world.packing import NARROW, Looked, Overflow, Packing
 

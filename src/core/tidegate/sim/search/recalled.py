@@ -19,9 +19,9 @@ import attrs
 from tidegate.model.documents import exactly
 from tidegate.model.effects import Effect
 from tidegate.sim.program.automaton import Asking
-from tidegate.sim.program.lines import decided_at
 from tidegate.sim.program.outside import Reach, differs, reached
 from tidegate.sim.program.rerun import CallCase
+from tidegate.sim.program.source_locations import decided_at
 from tidegate.sim.scenario import Actor, ProcessActor
 from tidegate.sim.search.space import Space, Stepper
 from tidegate.sim.search.steppers import Overwriting, Remembering

@@ -6,7 +6,7 @@ these bits; `memo[state & masks[place]]` holds the differences to the successors
 masks, looks up and adds. Masks are observed, not declared. They only grow, which is sound: states
 that agree in more bits agree in fewer. The search does not know programs, faults or Kafka: all of
 these are actors over cells (`tidegate.sim.search.steppers`). Laws are remembered in the same way
-(`tidegate.sim.search.judging`).
+(`tidegate.sim.search.properties`).
 
 The search ends when it has seen all states, when a law is broken, or at a bound (`Bounds`). At a
 bound it reports which one, and the frontier: the states reached and not expanded. Random runs may
@@ -27,12 +27,12 @@ from typing import Final, TypeAlias, cast, final
 import attrs
 
 from tidegate.model.values import check_int
-from tidegate.sim.program.aging import InstantRefused
+from tidegate.sim.program.relative_time import InstantRefused
 from tidegate.sim.scenario import NO_ERROR, Actor, Scenario, parts_of
 from tidegate.sim.search.confirming import Confirmed, confirmed
 from tidegate.sim.search.growth import DEPTH_MIN, growing
-from tidegate.sim.search.judging import Always, Between, Broken, BrokenStep, Grew, negated, raises_nothing
 from tidegate.sim.search.liveness import Graph, cycles, left_behind, loop, may_end_later, restless, waiting
+from tidegate.sim.search.properties import Always, Between, Broken, BrokenStep, Grew, negated, raises_nothing
 from tidegate.sim.search.sizing import Sizing
 from tidegate.sim.search.space import Space, Stepper, remembered
 from tidegate.sim.search.steppers import Aging, Overwriting, Remembering

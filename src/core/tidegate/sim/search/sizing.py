@@ -35,7 +35,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, final
 
-from tidegate.sim.search.judging import BrokenStep
+from tidegate.sim.search.properties import BrokenStep
 from tidegate.sim.search.space import Stepper, remembered
 from tidegate.sim.world.packing import Packed
 

@@ -17,9 +17,9 @@ from tidegate.model.documents import show
 from tidegate.model.effects import Sleep
 from tidegate.model.errors import Misuse, TidegateError, shown
 from tidegate.model.instants import Instant
-from tidegate.sim.program.aging import InstantRefused, aged, plain, plain_text
 from tidegate.sim.program.automaton import Asking
-from tidegate.sim.program.lines import used_at
+from tidegate.sim.program.relative_time import InstantRefused, aged, plain, plain_text
+from tidegate.sim.program.source_locations import used_at
 from tidegate.sim.scenario import Actor, ActorStep, Label, ProcessActor, Scenario
 from tidegate.sim.servers.reducers import Machine
 from tidegate.sim.world.cells import EARLIER, IDS, UNCONFIRMED, Key, Overwritten, Reads, by_name, natural

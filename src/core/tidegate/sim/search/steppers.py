@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias, cast, final
 
 from tidegate.model.instants import seconds
-from tidegate.sim.program.aging import InstantRefused, aged
+from tidegate.sim.program.relative_time import InstantRefused, aged
 from tidegate.sim.scenario import CLOCK_LANE, Actor, ActorStep, Clock, Label
-from tidegate.sim.search.judging import Between, judge_steps
+from tidegate.sim.search.properties import Between, judge_steps
 from tidegate.sim.search.space import IDLE, KnownSteps, Space, in_order, remembered
 from tidegate.sim.world.packing import Lens, Looked, Packed, Slot
 from tidegate.sim.world.world import BUDGET, CLOCK, IDS, LIFE, QUANTUM

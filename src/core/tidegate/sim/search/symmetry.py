@@ -40,8 +40,8 @@ import attrs
 from tidegate.model.effects import Effect
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.immutable import mapped
-from tidegate.sim.program.aging import plain_text
 from tidegate.sim.program.automaton import ProgramAutomaton
+from tidegate.sim.program.relative_time import plain_text
 from tidegate.sim.search.space import Space, Stepper, in_order
 from tidegate.sim.servers.actors import Process
 from tidegate.sim.servers.reducers import Machine, ReducerProcess, Running

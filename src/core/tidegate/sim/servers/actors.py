@@ -32,7 +32,6 @@ from tidegate.model.instants import Duration, seconds
 from tidegate.model.operations import FindAll, FindOne
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
 from tidegate.model.values import check_callable, check_tuple, check_type
-from tidegate.sim.program.aging import plain_text, unchanged
 from tidegate.sim.program.automaton import (
     Asking,
     Birth,
@@ -43,6 +42,7 @@ from tidegate.sim.program.automaton import (
     ProgramAutomaton,
     Returned,
 )
+from tidegate.sim.program.relative_time import plain_text, unchanged
 from tidegate.sim.scenario import CLOCK_LANE, ActorStep, Delivers, Label, Trouble, Undone
 from tidegate.sim.servers.failover import unconfirmed
 from tidegate.sim.servers.halfway import IN_STEPS, Answers, Steps, answers, stepping

@@ -35,7 +35,7 @@ from typing import Final, TypeVar, cast, final
 import attrs
 
 from tidegate.model.effects import Effect
-from tidegate.sim.program.aging import same
+from tidegate.sim.program.relative_time import same
 from tidegate.sim.scenario import ActorStep, Label
 from tidegate.sim.world.cells import EARLIER, by_name
 from tidegate.sim.world.faults import Fault, spent

@@ -41,7 +41,7 @@ from tidegate.model.effects import Effect, Failure, NotApplied, Refused, is_too_
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.operations import BulkUpdate, DeleteMany, InsertOne, UpdateMany, UpsertOne
 from tidegate.model.transactions import InTransaction
-from tidegate.sim.program.aging import plain_text, same, unchanged
+from tidegate.sim.program.relative_time import plain_text, same, unchanged
 from tidegate.sim.servers.failover import noted, noted_in, noting, overwritten_in, unconfirmed
 from tidegate.sim.world.cells import EARLIER
 from tidegate.sim.world.packing import Lens

@@ -43,9 +43,9 @@ from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import Instant
 from tidegate.model.reducer import Step
 from tidegate.model.values import check_callable, check_tuple, check_type
-from tidegate.sim.program.aging import InstantRefused, by_text, plain, plain_str, plain_text, unchanged
 from tidegate.sim.program.automaton import Asking, Crashed, Failed, ProcessStatus, ProgramAutomaton, Raised, Returned
-from tidegate.sim.program.lines import told, used_at
+from tidegate.sim.program.relative_time import InstantRefused, by_text, plain, plain_str, plain_text, unchanged
+from tidegate.sim.program.source_locations import told, used_at
 from tidegate.sim.scenario import ActorStep, Label, Trouble, by_itself
 from tidegate.sim.servers.halfway import stepping
 from tidegate.sim.servers.requests import ANSWERED, Asker, replies, troubled

@@ -52,7 +52,7 @@ from tidegate.model.operations import (
     UpsertOne,
 )
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
-from tidegate.sim.program.aging import by_text, plain_text, same
+from tidegate.sim.program.relative_time import by_text, plain_text, same
 from tidegate.sim.scenario import Trouble
 from tidegate.sim.servers.failover import behind, noted, noted_in, noting, overwritten_in, unconfirmed
 from tidegate.sim.servers.halfway import APART_MAX, Answers, answers, ended_early, ending, is_done_apart

@@ -14,7 +14,7 @@ import attrs
 from tidegate.model.documents import Foreign
 from tidegate.model.effects import Effect
 from tidegate.model.errors import Misuse
-from tidegate.sim.program.aging import holds_instant
+from tidegate.sim.program.relative_time import holds_instant
 
 V = TypeVar("V")
 

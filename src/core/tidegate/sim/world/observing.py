@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from tidegate.model.documents import Document
 from tidegate.model.effects import Effect
-from tidegate.sim.program.aging import same
+from tidegate.sim.program.relative_time import same
 from tidegate.sim.world.world import Cell, Meaning, Outcomes, World, document, perform
 
 V = TypeVar("V")

@@ -20,8 +20,8 @@ from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse
 from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import Instant
-from tidegate.sim.program.aging import Horizon
 from tidegate.sim.program.fingerprint import Canon
+from tidegate.sim.program.relative_time import Horizon
 from tidegate.sim.world.world import (
     BUDGET,
     CLOCK,

@@ -44,7 +44,7 @@ import attrs
 from tidegate.model.documents import equal
 from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, Refused
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
-from tidegate.sim.program.aging import plain_text, same
+from tidegate.sim.program.relative_time import plain_text, same
 from tidegate.sim.world.cells import (
     DOCUMENTS,
     IDS,

@@ -95,7 +95,7 @@ from tidegate.model.operations import (
 )
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
 from tidegate.model.values import check_type
-from tidegate.sim.program.aging import by_text, plain_text, same
+from tidegate.sim.program.relative_time import by_text, plain_text, same
 from tidegate.sim.world.cells import (
     DOCUMENTS,
     IDS,

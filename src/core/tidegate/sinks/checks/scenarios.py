@@ -11,7 +11,7 @@ import attrs
 from tidegate.model.effects import Ambiguous, Effect, Refused
 from tidegate.model.instants import SECOND, Instant
 from tidegate.retries.backoff import Fixed, Policy
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Clock, Scenario, State
 from tidegate.sim.servers.reducers import Machine, ReducerProcess
 from tidegate.sim.world.faults import Fault, Faults, no_effects

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from tidegate.model.documents import ID, Document, Field
-from tidegate.retries.resending import Done, NotDone
+from tidegate.retries.retrying import Done, NotDone
 from tidegate.transactions.transfers import AMOUNT, BALANCE, FROM, TO, Transferred
 
 _KEY = Field[str](ID.name)

@@ -12,8 +12,8 @@ from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied
 from tidegate.model.operations import find_one, find_one_and_update, insert_one, update_one, upsert_one
 from tidegate.model.transactions import CommitTransaction, InTransaction, Transaction
 from tidegate.retries.backoff import Policy
-from tidegate.retries.resending import Done, NotDone, Sent, Unknown
-from tidegate.sim.runs.shipping import Specimen, specimen
+from tidegate.retries.retrying import Done, NotDone, Sent, Unknown
+from tidegate.sim.runs.registry import Specimen, specimen
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.trace.variants import variant
 from tidegate.transactions.checks.scenarios.on_call import SOMEBODY, leaving, on_call

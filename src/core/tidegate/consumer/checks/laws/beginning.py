@@ -1,10 +1,10 @@
-"""The laws of `tidegate.consumer.flow.beginning` as predicates over a partition and where it begins or
+"""The laws of `tidegate.consumer.flow.offset_reset` as predicates over a partition and where it begins or
 continues.
 """
 
 from __future__ import annotations
 
-from tidegate.consumer.flow.beginning import Begins, Cut, GoesOn, LogRange
+from tidegate.consumer.flow.offset_reset import Begins, Cut, GoesOn, LogRange
 
 _COMMITTED = (Begins.AS_COMMITTED, Begins.AT_THE_POSITION)
 

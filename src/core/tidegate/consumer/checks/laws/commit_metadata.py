@@ -16,7 +16,7 @@ from tidegate.consumer.committing.commit_metadata import (
     Partial,
     Survey,
 )
-from tidegate.consumer.offsets._run_tallies import Stretch
+from tidegate.consumer.offsets._run_statistics import Stretch
 from tidegate.consumer.offsets.watermark import OffsetTracker, done_offsets, low_watermark, open_offsets
 
 

@@ -95,7 +95,7 @@ from tidegate.consumer.worker.consumer import ConsumerRules, ConsumerState
 from tidegate.model.effects import Effect, Failure, Refused
 from tidegate.model.instants import SECOND
 from tidegate.model.records import TopicPartition
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Actor, ActorStep, Label, Law, Scenario, State
 from tidegate.sim.servers.actors import Network
 from tidegate.sim.servers.group import (

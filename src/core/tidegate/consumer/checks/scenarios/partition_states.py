@@ -9,7 +9,7 @@ from tidegate.consumer.checks import laws
 from tidegate.consumer.fanout import DeliverRecords
 from tidegate.consumer.flow.backpressure import Held, Hold, Plan
 from tidegate.consumer.offsets.watermark import open_offsets
-from tidegate.consumer.partition.handling import Handling, RecordPhase
+from tidegate.consumer.partition.in_flight_records import Handling, RecordPhase
 from tidegate.consumer.partition.partition import Ordering, Owned, Phase, Unassigned
 from tidegate.consumer.protocol.commands import Handle, Work
 from tidegate.consumer.worker.consumer import ConsumerRules, ConsumerState

@@ -42,7 +42,7 @@ from tidegate.consumer.worker.worker import (
 from tidegate.model.effects import Effect
 from tidegate.model.instants import SECOND
 from tidegate.model.records import TopicPartition
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Actor, ActorStep, Label, Scenario, State
 from tidegate.sim.servers.group import GROUP, REBALANCES, Coordinator, Group, broker, committed, dead, end, processed
 from tidegate.sim.servers.reducers import Crash, Machine, Merge, ReducerProcess

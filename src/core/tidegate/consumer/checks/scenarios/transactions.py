@@ -43,7 +43,7 @@ from tidegate.consumer.worker.transactions import (
 from tidegate.model.effects import Cancel, Effect, Failure, Program, Refused, Sleep
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import ActorStep, Label, Scenario, State
 from tidegate.sim.servers.actors import Network
 from tidegate.sim.servers.group import broker, committed, dead, processed, tell

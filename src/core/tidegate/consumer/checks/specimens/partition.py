@@ -55,7 +55,7 @@ from tidegate.consumer.protocol.commands import Commit
 from tidegate.consumer.worker.consumer import ConsumerRules
 from tidegate.model.effects import Effect
 from tidegate.model.instants import SECOND
-from tidegate.sim.runs.shipping import specimen
+from tidegate.sim.runs.registry import specimen
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.servers.group import GROUP, NO_GENERATION
 from tidegate.sim.trace.variants import variant

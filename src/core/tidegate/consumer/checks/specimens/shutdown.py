@@ -21,7 +21,7 @@ from tidegate.consumer.checks.specimens.partition import faulty
 from tidegate.consumer.offsets.watermark import committable, completed
 from tidegate.consumer.worker.consumer import ConsumerRules
 from tidegate.consumer.worker.worker import WorkerRules, merged
-from tidegate.sim.runs.shipping import specimen
+from tidegate.sim.runs.registry import specimen
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.servers.reducers import Merge
 from tidegate.sim.trace.variants import variant

@@ -26,7 +26,7 @@ from tidegate.consumer.partition.partition import PartitionRules
 from tidegate.consumer.worker import transactions as programs
 from tidegate.consumer.worker.transactions import BeginTransaction, CommitTransaction, Fence
 from tidegate.model.effects import Effect
-from tidegate.sim.runs.shipping import specimen
+from tidegate.sim.runs.registry import specimen
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.trace.variants import variant
 from tidegate.sim.world.faults import Fault

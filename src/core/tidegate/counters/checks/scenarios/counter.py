@@ -16,7 +16,7 @@ from tidegate.model.documents import Document
 from tidegate.model.effects import Program
 from tidegate.model.operations import FindOne, UpdateOne
 from tidegate.sim.program.automaton import Asking, Returned
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.servers.actors import QUIET, Network, Process, factory, when_quiet
 from tidegate.sim.servers.failover import Failover

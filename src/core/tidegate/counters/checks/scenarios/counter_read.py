@@ -15,7 +15,7 @@ from tidegate.counters.increments import increment
 from tidegate.model.documents import ID, Eq
 from tidegate.model.effects import Ambiguous, NotApplied, Note, Program
 from tidegate.model.operations import find_one
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.servers.actors import Network, Process, factory
 from tidegate.sim.world.faults import Fault, Faults

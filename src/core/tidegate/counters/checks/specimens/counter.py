@@ -27,7 +27,7 @@ from tidegate.counters.counter import (
 from tidegate.counters.increments import IncrementOutcome, increment
 from tidegate.model.documents import Gt, Put
 from tidegate.model.operations import update_one
-from tidegate.sim.runs.shipping import specimen
+from tidegate.sim.runs.registry import specimen
 from tidegate.sim.trace.variants import variant
 
 

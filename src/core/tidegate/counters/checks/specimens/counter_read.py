@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from tidegate.counters.checks.scenarios.counter_read import LINEAR, counter_read, own
-from tidegate.sim.runs.shipping import specimen
+from tidegate.sim.runs.registry import specimen
 from tidegate.sim.trace.variants import variant
 
 INCREMENTS: Final = "    if await increments(token):\n"

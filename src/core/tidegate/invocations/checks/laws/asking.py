@@ -1,10 +1,10 @@
-"""Laws of `tidegate.invocations.admin.asking`, over records, what became of runs, and what was answered."""
+"""Laws of `tidegate.invocations.admin.commands`, over records, what became of runs, and what was answered."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from tidegate.invocations.admin.asking import NEVER, Asked, Command
+from tidegate.invocations.admin.commands import NEVER, Asked, Command
 from tidegate.invocations.record.invocation import INVOCATION
 from tidegate.invocations.record.record_documents import DUE, HELD, STATUS, viewed
 from tidegate.model.documents import Document

@@ -1,4 +1,4 @@
-"""Laws of `tidegate.invocations.queue.ending`, over a record as it is, and what was told of its runs."""
+"""Laws of `tidegate.invocations.queue.completion`, over a record as it is, and what was told of its runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Laws of `tidegate.invocations.upkeep.purging`, over records as they were and as they are."""
+"""Laws of `tidegate.invocations.upkeep.pruning`, over records as they were and as they are."""
 
 from __future__ import annotations
 

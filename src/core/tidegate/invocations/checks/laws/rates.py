@@ -1,10 +1,10 @@
-"""Laws of `tidegate.invocations.limits.rates` and `tidegate.invocations.limits.metering`, over what was admitted when."""
+"""Laws of `tidegate.invocations.limits.rate_limit` and `tidegate.invocations.limits.rate_limiting`, over what was admitted when."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidegate.invocations.limits.rates import LINE_MAX, LINE_PATIENCE, Admission, Meter, Rate
+from tidegate.invocations.limits.rate_limit import LINE_MAX, LINE_PATIENCE, Admission, Meter, Rate
 from tidegate.model.instants import Duration, Instant
 
 

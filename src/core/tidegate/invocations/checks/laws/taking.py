@@ -1,4 +1,4 @@
-"""The laws of `tidegate.invocations.queue.taking` as predicates: over what runners were told, and the versions of records."""
+"""The laws of `tidegate.invocations.queue.fetching` as predicates: over what runners were told, and the versions of records."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def is_told(runner: str, told: Iterable[tuple[str, int]], made: Mapping[str, Seq
 
 
 def is_known(told: Iterable[tuple[str, int]], owned: Iterable[tuple[str, int]]) -> bool:
-    """Law HD4 of `tidegate.invocations.worker.heeding`: what is in the name of a runner that lives and beats is known to it.
+    """Law HD4 of `tidegate.invocations.worker.heartbeat`: what is in the name of a runner that lives and beats is known to it.
 
     Args:
         told: What it was told to run: the id and the version.

@@ -1,10 +1,10 @@
-"""Laws of `tidegate.invocations.queue.waiting`, over what was told, and the records as they are."""
+"""Laws of `tidegate.invocations.queue.results`, over what was told, and the records as they are."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tidegate.invocations.queue.waiting import Absent, Awaited, Ended, told
+from tidegate.invocations.queue.results import Absent, Awaited, Ended, told
 from tidegate.invocations.record.invocation import INVOCATION
 from tidegate.invocations.record.record_documents import STATUS
 from tidegate.model.documents import Document

@@ -11,7 +11,7 @@ from typing import Final
 
 from tidegate.invocations.checks import laws
 from tidegate.invocations.limits.admission import Call, Control, Purpose, Rule, reservation_id
-from tidegate.invocations.limits.picker import HeldBack, PickedUp, Picker, PickOutcome
+from tidegate.invocations.limits.slot_acquisition import HeldBack, PickedUp, Picker, PickOutcome
 from tidegate.invocations.record import invocation as status
 from tidegate.invocations.record.invocation import INVOCATION
 from tidegate.invocations.record.record_documents import HISTORY, STATUS, VERSION, viewed
@@ -20,7 +20,7 @@ from tidegate.invocations.record.transition import Transition
 from tidegate.model.documents import Document
 from tidegate.model.instants import Instant
 from tidegate.sim.program.automaton import Birth, Returned
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.servers.actors import Network, Process
 from tidegate.sim.world.faults import Fault, Faults

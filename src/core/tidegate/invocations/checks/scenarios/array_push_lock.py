@@ -37,9 +37,9 @@ from tidegate.model.documents import Document, Eq, Field, Push, Put
 from tidegate.model.effects import Now, Sleep
 from tidegate.model.instants import MILLISECOND, SECOND, Duration
 from tidegate.model.operations import UpdateOne, find_one, update_one
-from tidegate.retries.repeating import PASSING
+from tidegate.retries.idempotent import PASSING
 from tidegate.sim.program.automaton import Cancelled, Crashed, Returned
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Clock, Law, Scenario, State, StepLaw
 from tidegate.sim.servers.actors import Network, Process, factory
 from tidegate.sim.world.clocks import HOST, Host

@@ -16,12 +16,12 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from tidegate.invocations.admin.asking import Asked, Asking, Command, order
+from tidegate.invocations.admin.commands import Asked, Asking, Command, order
 from tidegate.invocations.admin.invocation_queries import InvocationQuery
 from tidegate.invocations.checks import laws
 from tidegate.invocations.checks.scenarios.transition import RECORDS
-from tidegate.invocations.queue.ending import Cancelled, Ending, GivenBack, RunEnd, Succeeded
-from tidegate.invocations.queue.settling import RecordMove, settle
+from tidegate.invocations.queue.bulk_transition import RecordMove, settle
+from tidegate.invocations.queue.completion import Cancelled, Ending, GivenBack, RunEnd, Succeeded
 from tidegate.invocations.record import invocation as status
 from tidegate.invocations.record.invocation import INVOCATION
 from tidegate.invocations.record.jobs import Job, job_fields
@@ -33,10 +33,10 @@ from tidegate.model.effects import Effect, Program
 from tidegate.model.instants import Instant
 from tidegate.model.operations import BulkUpdate, InsertMany, find_one
 from tidegate.model.reading import needed
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Fixed
-from tidegate.retries.pauses import Pauses
 from tidegate.sim.program.automaton import Returned
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Actor, Law, Scenario, State
 from tidegate.sim.servers.actors import Network, Process
 from tidegate.sim.world.faults import Fault, Faults

@@ -14,8 +14,8 @@ from tidegate.invocations.checks import laws
 from tidegate.invocations.checks.laws.transition import Answered, Version
 from tidegate.invocations.checks.scenarios.settling import ALL_FAULTS, RUNNER, RUNNING, answers, record, settles
 from tidegate.invocations.checks.scenarios.transition import RECORDS, seen, versions
-from tidegate.invocations.queue.ending import Ending, Failed, RunEnd, RunError, Succeeded
-from tidegate.invocations.queue.settling import Settling
+from tidegate.invocations.queue.bulk_transition import Settling
+from tidegate.invocations.queue.completion import Ending, Failed, RunEnd, RunError, Succeeded
 from tidegate.invocations.record import invocation as status
 from tidegate.invocations.record.record_documents import DUE, FAILING_SINCE, HISTORY, REQUEST, STATUS, VERSION
 from tidegate.model.documents import Document
@@ -23,7 +23,7 @@ from tidegate.model.effects import Program
 from tidegate.model.instants import SECOND
 from tidegate.model.reading import needed
 from tidegate.retries.backoff import Fixed, Policy
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.servers.actors import Network, Process
 from tidegate.sim.world.faults import Faults

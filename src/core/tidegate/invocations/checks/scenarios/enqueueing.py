@@ -22,9 +22,9 @@ from tidegate.model.documents import ID, Document, Eq, Field, Put
 from tidegate.model.effects import Program
 from tidegate.model.operations import update_one
 from tidegate.retries.backoff import Fixed, Policy
-from tidegate.retries.resending import Done
+from tidegate.retries.retrying import Done
 from tidegate.sim.program.automaton import Birth, Returned
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.servers.actors import Network, Process
 from tidegate.sim.world.faults import Fault, Faults, all_effects

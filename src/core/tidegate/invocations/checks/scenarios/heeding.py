@@ -22,14 +22,14 @@ from tidegate.invocations.checks.scenarios.taking import (
     told,
 )
 from tidegate.invocations.checks.scenarios.transition import RECORDS
-from tidegate.invocations.queue.taking import TakenRun, Taker
+from tidegate.invocations.queue.fetching import TakenRun, Taker
 from tidegate.invocations.record import invocation as status
 from tidegate.invocations.record.jobs import Job
-from tidegate.invocations.worker import heeding
+from tidegate.invocations.worker import heartbeat
 from tidegate.invocations.worker.worker import UntrackedRun
 from tidegate.model.effects import Ambiguous, NotApplied, Program
 from tidegate.sim.program.automaton import Returned
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.world.faults import Faults
 from tidegate.work.vocabulary import HeartbeatReply, Run
@@ -79,7 +79,7 @@ def owned(state: State, runner: str, keys: tuple[str, ...]) -> tuple[tuple[str, 
 
 
 def unheard(
-    heed: Heed = heeding.heed,
+    heed: Heed = heartbeat.heed,
     *,
     summary: str = "a runner does not hear what it has taken: its beats find that in its name, and another runs it",
     looks: tuple[bool, ...] = (True, False),

@@ -9,16 +9,16 @@ from functools import partial
 from typing import Final
 
 from tidegate.invocations.checks import laws
-from tidegate.invocations.limits.metering import ADMITTED, WRITTEN_AT, Metering, new_meter
-from tidegate.invocations.limits.rates import Admission, Rate
+from tidegate.invocations.limits.rate_limit import Admission, Rate
+from tidegate.invocations.limits.rate_limiting import ADMITTED, WRITTEN_AT, Metering, new_meter
 from tidegate.invocations.record.record_documents import VERSION
-from tidegate.invocations.upkeep.purging import Purging
+from tidegate.invocations.upkeep.pruning import Purging
 from tidegate.model.documents import ID, Document
 from tidegate.model.instants import MILLISECOND, Duration, Instant
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Fixed
-from tidegate.retries.pauses import Pauses
 from tidegate.sim.program.automaton import Birth, Returned
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Clock, Scenario, State
 from tidegate.sim.servers.actors import Network, Process
 from tidegate.sim.world.clocks import HOST, Host

@@ -11,19 +11,19 @@ from typing import Final
 
 from tidegate.invocations.checks import laws
 from tidegate.invocations.limits.admission import Call, Control, Place, Purpose, Reservation, Rule, reservation_id
-from tidegate.invocations.limits.place_documents import kept, places_of
 from tidegate.invocations.limits.registration import PLACES_ID, Registered, Registrar
+from tidegate.invocations.limits.slot_documents import kept, places_of
 from tidegate.invocations.record import invocation as status
 from tidegate.invocations.record.record_documents import NOTICE, STATUS, VERSION, new_record, viewed
 from tidegate.invocations.record.status import StatusRecord
-from tidegate.invocations.upkeep.purging import Purged, Purging
+from tidegate.invocations.upkeep.pruning import Purged, Purging
 from tidegate.model.documents import ID, Document, Eq, Put
 from tidegate.model.instants import Instant
 from tidegate.model.operations import update_one
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Fixed
-from tidegate.retries.pauses import Pauses
 from tidegate.sim.program.automaton import Returned
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.servers.actors import Network, Process
 from tidegate.sim.world.faults import Fault, Faults

@@ -28,7 +28,7 @@ from tidegate.model.operations import FindOneAndUpdate, UpdateOne
 from tidegate.services.members import beat, membership_of
 from tidegate.services.membership import Alive, Membership, liveness
 from tidegate.sim.program.automaton import Birth, Returned
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Clock, Scenario, State
 from tidegate.sim.servers.actors import Network, Process
 from tidegate.sim.world.faults import Fault, Faults

@@ -11,8 +11,8 @@ from typing import Final
 
 from tidegate.invocations.checks import laws
 from tidegate.invocations.limits.admission import Call, Control, Place, Purpose, Reservation, Rule, reservation_id
-from tidegate.invocations.limits.place_documents import kept
 from tidegate.invocations.limits.registration import Registered, Registrar, Reused
+from tidegate.invocations.limits.slot_documents import kept
 from tidegate.invocations.record import invocation as status
 from tidegate.invocations.record.invocation import INVOCATION
 from tidegate.invocations.record.record_documents import new_record, viewed
@@ -22,7 +22,7 @@ from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.instants import Instant
 from tidegate.model.operations import find_one
 from tidegate.sim.program.automaton import Birth, Returned
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.servers.actors import Network, Process
 from tidegate.sim.world.faults import Fault, Faults

@@ -15,14 +15,14 @@ import attrs
 from tidegate.invocations.checks import laws
 from tidegate.invocations.checks.laws.transition import Answered, Version
 from tidegate.invocations.checks.scenarios.transition import FAULTS, RECORDS, seen, versions
-from tidegate.invocations.queue.settling import RecordMove, Settling
+from tidegate.invocations.queue.bulk_transition import RecordMove, Settling
 from tidegate.invocations.record import invocation as status
 from tidegate.invocations.record.invocation import INVOCATION
 from tidegate.invocations.record.status import StatusRecord
 from tidegate.invocations.record.transition import Granted
 from tidegate.model.documents import Document
 from tidegate.sim.program.automaton import Birth, Returned
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.servers.actors import Network, Process
 from tidegate.sim.world.faults import Fault, Faults, all_effects

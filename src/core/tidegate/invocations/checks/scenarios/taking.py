@@ -17,11 +17,11 @@ import attrs
 from tidegate.invocations.checks import laws
 from tidegate.invocations.checks.laws.transition import Version
 from tidegate.invocations.checks.scenarios.transition import FAULTS, RECORDS, seen, versions
-from tidegate.invocations.limits.metering import ADMITTED, new_meter
-from tidegate.invocations.limits.rates import Rate
-from tidegate.invocations.queue.ending import Ending, RunEnd, Succeeded
-from tidegate.invocations.queue.settling import RecordMove, Settling
-from tidegate.invocations.queue.taking import Takeable, Taken, TakenRun, Taker
+from tidegate.invocations.limits.rate_limit import Rate
+from tidegate.invocations.limits.rate_limiting import ADMITTED, new_meter
+from tidegate.invocations.queue.bulk_transition import RecordMove, Settling
+from tidegate.invocations.queue.completion import Ending, RunEnd, Succeeded
+from tidegate.invocations.queue.fetching import Takeable, Taken, TakenRun, Taker
 from tidegate.invocations.record import invocation as status
 from tidegate.invocations.record.invocation import INVOCATION
 from tidegate.invocations.record.jobs import Job, new_invocation
@@ -30,7 +30,7 @@ from tidegate.model.documents import Document
 from tidegate.model.effects import Effect, Program
 from tidegate.model.instants import SECOND, Instant
 from tidegate.sim.program.automaton import Birth, Returned
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Clock, Law, Scenario, State
 from tidegate.sim.servers.actors import Network, Process
 from tidegate.sim.world.faults import Fault, Faults, all_effects

@@ -22,11 +22,11 @@ from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.effects import Ambiguous, Call, Effect, NotApplied, Sleep
 from tidegate.model.instants import MILLISECOND, Duration, Instant
 from tidegate.model.operations import FindOne, find_one
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Exponential
 from tidegate.retries.checks.laws import pauses as retries
-from tidegate.retries.pauses import Pauses
 from tidegate.sim.program.automaton import Birth, Returned
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Clock, Law, Scenario, State
 from tidegate.sim.servers.actors import Network, Process, factory
 from tidegate.sim.servers.failover import recalling

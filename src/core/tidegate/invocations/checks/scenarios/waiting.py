@@ -12,16 +12,16 @@ from typing import Final
 from tidegate.invocations.checks import laws
 from tidegate.invocations.checks.scenarios.settling import RUNNER, RUNNING, record
 from tidegate.invocations.checks.scenarios.transition import RECORDS
-from tidegate.invocations.queue.ending import Ending, Failed, RunEnd, RunError, Succeeded
-from tidegate.invocations.queue.settling import RecordMove, settle
-from tidegate.invocations.queue.waiting import Awaited, Waiting
+from tidegate.invocations.queue.bulk_transition import RecordMove, settle
+from tidegate.invocations.queue.completion import Ending, Failed, RunEnd, RunError, Succeeded
+from tidegate.invocations.queue.results import Awaited, Waiting
 from tidegate.invocations.record import invocation as status
 from tidegate.invocations.record.invocation import INVOCATION
 from tidegate.invocations.record.transition import Granted
 from tidegate.model.documents import Document
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.sim.program.automaton import Returned
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.servers.actors import Process
 from tidegate.sim.world.faults import Fault, Faults

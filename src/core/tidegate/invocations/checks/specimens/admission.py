@@ -7,11 +7,11 @@ from typing import Final
 
 from tidegate.invocations.checks.scenarios.admission import AT_MOST, HELD_BACK, PICKED, admission
 from tidegate.invocations.limits.admission import Place
-from tidegate.invocations.limits.picker import Picker
-from tidegate.invocations.limits.place_documents import take_places
+from tidegate.invocations.limits.slot_acquisition import Picker
+from tidegate.invocations.limits.slot_documents import take_places
 from tidegate.invocations.record.record_documents import STATUS
 from tidegate.model.operations import find_all
-from tidegate.sim.runs.shipping import specimen
+from tidegate.sim.runs.registry import specimen
 from tidegate.sim.trace.variants import variant
 
 PLACES_NOT_COMPARED: Final = partial(variant, take_places, ("as_read(found), ", "Eq(ID, places), "))

@@ -28,7 +28,7 @@ from tidegate.model.documents import Push
 from tidegate.model.effects import Effect
 from tidegate.model.instants import SECOND
 from tidegate.model.operations import UpdateOne
-from tidegate.sim.runs.shipping import Specimen, specimen
+from tidegate.sim.runs.registry import Specimen, specimen
 from tidegate.sim.scenario import Clock
 from tidegate.sim.trace.variants import variant
 from tidegate.sim.world.clocks import Host

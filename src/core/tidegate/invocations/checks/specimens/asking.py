@@ -7,7 +7,7 @@ from typing import Final
 
 import attrs
 
-from tidegate.invocations.admin.asking import Asking, Command, order
+from tidegate.invocations.admin.commands import Asking, Command, order
 from tidegate.invocations.admin.invocation_queries import InvocationQuery
 from tidegate.invocations.checks.scenarios.asking import (
     COPIED,
@@ -21,7 +21,7 @@ from tidegate.invocations.checks.scenarios.asking import (
     asking,
     holds_and_releases,
 )
-from tidegate.sim.runs.shipping import specimen
+from tidegate.sim.runs.registry import specimen
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.trace.variants import variant
 

@@ -7,10 +7,10 @@ from typing import Final
 
 from tidegate.invocations.checks.scenarios.ending import ALLOWED, AVAILABLE, DELAY, NOTICED, RESULTS, TRUE, ending
 from tidegate.invocations.checks.specimens.settling import NOT_LOOKED
-from tidegate.invocations.queue.ending import Ending
+from tidegate.invocations.queue.completion import Ending
 from tidegate.model.documents import ID, Eq, Remove
 from tidegate.model.operations import update_one
-from tidegate.sim.runs.shipping import specimen
+from tidegate.sim.runs.registry import specimen
 from tidegate.sim.trace.variants import variant
 
 BEGINS: Final = "        now: Instant | None = None\n"

@@ -9,8 +9,8 @@ import attrs
 
 from tidegate.invocations.checks.scenarios.enqueueing import BOTH, MAKER, POLICY, THERE, beside, enqueueing, paid
 from tidegate.invocations.queue.enqueueing import Enqueue
-from tidegate.retries.resending import Done
-from tidegate.sim.runs.shipping import specimen
+from tidegate.retries.retrying import Done
+from tidegate.sim.runs.registry import specimen
 from tidegate.sim.trace.variants import variant
 from tidegate.transactions.transacting import in_transaction
 

@@ -6,8 +6,8 @@ from functools import partial
 from typing import Final
 
 from tidegate.invocations.checks.scenarios.heeding import FOUND, KEPT, unheard
-from tidegate.invocations.worker.heeding import heed
-from tidegate.sim.runs.shipping import specimen
+from tidegate.invocations.worker.heartbeat import heed
+from tidegate.sim.runs.registry import specimen
 from tidegate.sim.trace.variants import variant
 
 SPECIMENS: Final = (

@@ -6,11 +6,11 @@ from functools import partial
 from typing import Final
 
 from tidegate.invocations.checks.scenarios.metering import COUNTED, FITS, QUANTUM, metering
-from tidegate.invocations.limits.metering import Metering
-from tidegate.invocations.upkeep.purging import Purging
+from tidegate.invocations.limits.rate_limiting import Metering
+from tidegate.invocations.upkeep.pruning import Purging
 from tidegate.model.effects import Now
 from tidegate.model.instants import SECOND
-from tidegate.sim.runs.shipping import specimen
+from tidegate.sim.runs.registry import specimen
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.trace.variants import variant
 from tidegate.sim.world.clocks import Host

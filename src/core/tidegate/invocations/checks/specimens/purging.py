@@ -6,10 +6,10 @@ from functools import partial
 from typing import Final
 
 from tidegate.invocations.checks.scenarios.purging import ADMITTED, KEPT, LEFT, OVER, STAYS, purging, swept
-from tidegate.invocations.limits.place_documents import take_places
 from tidegate.invocations.limits.registration import Registrar
-from tidegate.invocations.upkeep.purging import Purging
-from tidegate.sim.runs.shipping import specimen
+from tidegate.invocations.limits.slot_documents import take_places
+from tidegate.invocations.upkeep.pruning import Purging
+from tidegate.sim.runs.registry import specimen
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.trace.variants import variant
 

@@ -11,7 +11,7 @@ from tidegate.invocations.checks.specimens.transition import NO_VERSION_IN_FILTE
 from tidegate.invocations.record.invocation import CONCURRENCY_CONTROLLED
 from tidegate.invocations.upkeep.recoverer import Recoverer
 from tidegate.invocations.upkeep.recovery import plan_recovery
-from tidegate.sim.runs.shipping import specimen
+from tidegate.sim.runs.registry import specimen
 from tidegate.sim.trace.variants import variant
 
 

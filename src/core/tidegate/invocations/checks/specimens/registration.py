@@ -17,7 +17,7 @@ from tidegate.invocations.checks.specimens.admission import PLACES_NOT_COMPARED
 from tidegate.invocations.limits.registration import Registrar
 from tidegate.invocations.record.record_documents import STATUS
 from tidegate.model.operations import find_all
-from tidegate.sim.runs.shipping import specimen
+from tidegate.sim.runs.registry import specimen
 from tidegate.sim.trace.variants import variant
 
 USED: Final = partial(registration, is_used=True)

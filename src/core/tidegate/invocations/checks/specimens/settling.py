@@ -6,8 +6,8 @@ from functools import partial
 from typing import Final
 
 from tidegate.invocations.checks.scenarios.settling import settling
-from tidegate.invocations.queue.settling import Settling
-from tidegate.sim.runs.shipping import specimen
+from tidegate.invocations.queue.bulk_transition import Settling
+from tidegate.sim.runs.registry import specimen
 from tidegate.sim.trace.variants import variant
 
 TRUTH: Final = "every answer is the truth"

@@ -24,18 +24,18 @@ from tidegate.invocations.checks.scenarios.taking import (
     waking,
 )
 from tidegate.invocations.checks.specimens.settling import NO_REPLY, OF_EACH
-from tidegate.invocations.limits.placing import Placing
-from tidegate.invocations.limits.rates import Meter
-from tidegate.invocations.queue.ending import Ending
-from tidegate.invocations.queue.settling import Settling
-from tidegate.invocations.queue.taking import Taker
+from tidegate.invocations.limits.rate_limit import Meter
+from tidegate.invocations.limits.slots import Placing
+from tidegate.invocations.queue.bulk_transition import Settling
+from tidegate.invocations.queue.completion import Ending
+from tidegate.invocations.queue.fetching import Taker
 from tidegate.invocations.record.invocation import INVOCATION
 from tidegate.invocations.record.record_documents import STATUS, changes
 from tidegate.invocations.record.status import decide_transition
 from tidegate.invocations.record.transition import GaveUp
 from tidegate.model.documents import AllOf, Eq
 from tidegate.model.operations import find_one, upsert_one
-from tidegate.sim.runs.shipping import specimen
+from tidegate.sim.runs.registry import specimen
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.trace.variants import variant
 from tidegate.sim.world.faults import Fault, Faults

@@ -14,7 +14,7 @@ from tidegate.model.documents import AllOf
 from tidegate.model.history import NotYet
 from tidegate.model.operations import find_one_and_update
 from tidegate.retries.backoff import Fixed
-from tidegate.sim.runs.shipping import specimen
+from tidegate.sim.runs.registry import specimen
 from tidegate.sim.trace.variants import variant
 
 TRUTH: Final = "every answer is the truth"

@@ -6,8 +6,8 @@ from functools import partial
 from typing import Final
 
 from tidegate.invocations.checks.scenarios.waiting import ENDS, TRUE, waiting
-from tidegate.invocations.queue.waiting import Waiting
-from tidegate.sim.runs.shipping import specimen
+from tidegate.invocations.queue.results import Waiting
+from tidegate.sim.runs.registry import specimen
 from tidegate.sim.trace.variants import variant
 
 SPECIMENS: Final = (

@@ -16,7 +16,7 @@ from tidegate.leases.lease import Lease, Terms
 from tidegate.model.documents import Document
 from tidegate.model.instants import SECOND, Duration, Instant
 from tidegate.sim.program.automaton import Birth, Crashed, Returned
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Clock, Law, Scenario, State
 from tidegate.sim.servers.actors import Network, Process
 from tidegate.sim.world.clocks import HOST, Host, ahead

@@ -20,7 +20,7 @@ from typing import Final
 from tidegate.model.documents import ID, AddToSet, Document, Eq, Field, Pull, Push, Put
 from tidegate.model.effects import Ambiguous, Effect, Program
 from tidegate.model.operations import FindOne, FindOneAndUpdate, find_one, find_one_and_update
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.servers.actors import Process, factory
 from tidegate.sim.world.faults import Fault, Faults, all_effects

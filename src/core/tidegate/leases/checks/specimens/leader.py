@@ -25,7 +25,7 @@ from tidegate.leases.leader import FENCE, Leader
 from tidegate.model.documents import ID, Eq, Put
 from tidegate.model.instants import SECOND
 from tidegate.model.operations import delete_one, update_one
-from tidegate.sim.runs.shipping import Specimen, specimen
+from tidegate.sim.runs.registry import Specimen, specimen
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.trace.variants import variant
 from tidegate.sim.world.clocks import Host

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from tidegate.leases.checks.scenarios.small_lock import EXCLUDES, contend, small_lock
-from tidegate.sim.runs.shipping import specimen
+from tidegate.sim.runs.registry import specimen
 from tidegate.sim.trace.variants import variant
 
 SPECIMENS: Final = (

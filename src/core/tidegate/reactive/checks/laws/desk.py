@@ -1,11 +1,11 @@
-"""Laws of `tidegate.reactive.admin.desk` and `tidegate.reactive.admin.pausing`, over records, what was done to them, and what was answered."""
+"""Laws of `tidegate.reactive.admin.commands` and `tidegate.reactive.admin.pausing`, over records, what was done to them, and what was answered."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 from tidegate.model.documents import Document, Field
-from tidegate.reactive.admin.desk import Retried
+from tidegate.reactive.admin.commands import Retried
 from tidegate.reactive.record.task_documents import NEXT_RUN_AT
 
 _OWNER = Field[str]("owner")

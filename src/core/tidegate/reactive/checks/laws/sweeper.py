@@ -1,4 +1,4 @@
-"""Laws of `tidegate.reactive.planning.sweeper`, over what is stored of sweeps."""
+"""Laws of `tidegate.reactive.planning.garbage_collection`, over what is stored of sweeps."""
 
 from __future__ import annotations
 

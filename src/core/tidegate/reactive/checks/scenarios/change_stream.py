@@ -41,7 +41,7 @@ from tidegate.reactive.planning.change_stream import (
 from tidegate.reactive.planning.reconciler import Reconciler, ScannedTask, progress_of, stored_progress
 from tidegate.reactive.planning.reconciliation import Progress, ReconciliationRun, TaskTrigger
 from tidegate.sim.program.automaton import Asking
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Actor, ActorStep, Label, Law, Scenario, State
 from tidegate.sim.servers.actors import Process
 from tidegate.sim.servers.group import dead, tell

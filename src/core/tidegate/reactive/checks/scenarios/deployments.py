@@ -34,7 +34,7 @@ from tidegate.reactive.record.snapshot import Projection
 from tidegate.reactive.record.task_documents import NEXT_RUN_AT, STATUS, TASK, record_id, stored
 from tidegate.reactive.record.task_records import TaskRecord, TaskStatus
 from tidegate.reactive.task.reactive_task import ReactiveTask
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.servers.actors import Network, Process
 from tidegate.sim.world.faults import Fault, Faults, all_effects

@@ -11,7 +11,7 @@ import attrs
 from tidegate.model.documents import Document
 from tidegate.model.effects import Call, Effect, Program
 from tidegate.model.operations import BulkUpdate, InsertOne, UpdateOne
-from tidegate.reactive.admin.desk import Desk, Retried
+from tidegate.reactive.admin.commands import Desk, Retried
 from tidegate.reactive.admin.pausing import CONTROL, Pausing, paused_in
 from tidegate.reactive.checks import laws
 from tidegate.reactive.checks.scenarios import reactive_task as tasks
@@ -20,10 +20,10 @@ from tidegate.reactive.record.task_documents import loaded, record_id, stored
 from tidegate.reactive.record.task_records import TaskStatus
 from tidegate.reactive.record.tasks import Claim
 from tidegate.reactive.task.reactive_task import ReactiveTask
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Fixed
-from tidegate.retries.pauses import Pauses
 from tidegate.sim.program.automaton import Returned
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Actor, Clock, Scenario, State
 from tidegate.sim.servers.actors import Network, Process
 from tidegate.sim.world.faults import Fault, Faults

@@ -33,7 +33,7 @@ from tidegate.reactive.record.task_documents import DOCUMENT, RECORD, SNAPSHOT, 
 from tidegate.reactive.record.task_records import TaskRecord
 from tidegate.reactive.task.reactive_task import ReactiveTask
 from tidegate.sim.program.automaton import Returned
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.servers.actors import Network, Process
 from tidegate.sim.trace.variants import variant

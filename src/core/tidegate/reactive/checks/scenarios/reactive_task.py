@@ -42,7 +42,7 @@ from tidegate.reactive.task.plan_queries import must_look
 from tidegate.reactive.task.reactive_task import ReactiveTask
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.sim.program.automaton import Asking
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Actor, Clock, Law, Scenario, State
 from tidegate.sim.servers.actors import Network, Process, stuck
 from tidegate.sim.servers.expiry import Expiry

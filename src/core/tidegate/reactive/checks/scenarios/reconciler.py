@@ -19,8 +19,8 @@ from tidegate.reactive.planning.reconciler import Reconciler, ScannedTask, progr
 from tidegate.reactive.planning.reconciliation import Progress, ReconciliationRun, TaskTrigger
 from tidegate.reactive.planning.stream_records import new_stream, take_over
 from tidegate.reactive.task.plan_queries import PlanPage
-from tidegate.retries.repeating import PASSING
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.retries.idempotent import PASSING
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.servers.actors import Process
 from tidegate.sim.world.faults import Fault, Faults

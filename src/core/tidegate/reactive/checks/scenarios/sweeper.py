@@ -10,17 +10,17 @@ from tidegate.model.effects import Ambiguous, Effect, NotApplied, NotDurable
 from tidegate.model.instants import MINUTE, SECOND, Instant
 from tidegate.model.operations import DeleteOne, UpdateOne
 from tidegate.reactive.checks.laws import sweeper as laws
+from tidegate.reactive.planning.garbage_collection import Sweeper, sweeps_of
 from tidegate.reactive.planning.reconciliation import Sweeps
 from tidegate.reactive.planning.stream_records import new_stream, take_over
-from tidegate.reactive.planning.sweeper import Sweeper, sweeps_of
 from tidegate.reactive.record.orphans import CleanUp
 from tidegate.reactive.record.snapshot import Projection
 from tidegate.reactive.record.task_documents import stored
 from tidegate.reactive.record.task_records import TaskRecord, TaskStatus
 from tidegate.reactive.task.reactive_task import ReactiveTask
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Fixed
-from tidegate.retries.pauses import Pauses
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.servers.actors import Network, Process
 from tidegate.sim.world.faults import Fault, Faults, all_effects

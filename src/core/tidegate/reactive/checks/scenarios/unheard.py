@@ -14,7 +14,7 @@ from tidegate.reactive.checks.scenarios.reactive_task import BOTH, KEY, PARTLY, 
 from tidegate.reactive.task.fetching import Idle, Run
 from tidegate.reactive.task.reactive_task import ReactiveTask
 from tidegate.sim.program.automaton import Asking
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.world.faults import Fault, Faults
 

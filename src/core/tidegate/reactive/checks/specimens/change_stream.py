@@ -25,7 +25,7 @@ from tidegate.reactive.planning.change_stream import ChangeStreamConsumer
 from tidegate.reactive.planning.change_stream._batches import collected
 from tidegate.reactive.planning.reconciler import Reconciler
 from tidegate.reactive.planning.stream_records import save
-from tidegate.sim.runs.shipping import specimen
+from tidegate.sim.runs.registry import specimen
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.trace.variants import variant
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from tidegate.reactive.checks.scenarios.deployments import DONE, FLAGGED, HIGHEST, KEPT, ONCE, PLANNED, deployments
 from tidegate.reactive.planning.deployments import begin_leading
-from tidegate.sim.runs.shipping import Specimen, specimen
+from tidegate.sim.runs.registry import Specimen, specimen
 from tidegate.sim.trace.variants import variant
 
 

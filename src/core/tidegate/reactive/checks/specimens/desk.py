@@ -7,12 +7,12 @@ from typing import Final
 
 import attrs
 
-from tidegate.reactive.admin.desk import Desk, Retried
+from tidegate.reactive.admin.commands import Desk, Retried
 from tidegate.reactive.admin.pausing import Pausing
 from tidegate.reactive.checks.scenarios.desk import ONCE, PAUSED, RUNS, TAKEN, pausing, retrying
 from tidegate.reactive.record.record_queries import Query
 from tidegate.reactive.record.task_records import TaskStatus
-from tidegate.sim.runs.shipping import specimen
+from tidegate.sim.runs.registry import specimen
 from tidegate.sim.trace.variants import variant
 
 

@@ -11,7 +11,7 @@ from tidegate.reactive.checks.scenarios.planners import ALONE, indexed, inserted
 from tidegate.reactive.checks.scenarios.reactive_task import KEPT
 from tidegate.reactive.record._record_store import RecordStore
 from tidegate.reactive.record.task_records import TaskRecord
-from tidegate.sim.runs.shipping import specimen
+from tidegate.sim.runs.registry import specimen
 
 
 async def refusal_is_done(store: RecordStore, new: tuple[tuple[Value, TaskRecord], ...]) -> bool:

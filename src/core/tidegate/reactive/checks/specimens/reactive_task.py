@@ -48,7 +48,7 @@ from tidegate.reactive.task.completion import Completer
 from tidegate.reactive.task.fetching import Fetcher, Run
 from tidegate.reactive.task.plan_queries import FindChanged, must_look
 from tidegate.reactive.task.reactive_task import ReactiveTask
-from tidegate.sim.runs.shipping import specimen
+from tidegate.sim.runs.registry import specimen
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.trace.variants import variant
 from tidegate.sim.world.clocks import Host

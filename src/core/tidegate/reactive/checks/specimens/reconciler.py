@@ -7,7 +7,7 @@ from typing import Final
 
 from tidegate.reactive.checks.scenarios.reconciler import KEPT, LOOKED, asking, reconciler
 from tidegate.reactive.planning.reconciler import Reconciler
-from tidegate.sim.runs.shipping import Specimen, specimen
+from tidegate.sim.runs.registry import Specimen, specimen
 from tidegate.sim.trace.variants import variant
 
 READ: Final = "progress = progress_of(record)\n"

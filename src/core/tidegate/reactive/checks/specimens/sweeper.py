@@ -6,8 +6,8 @@ from functools import partial
 from typing import Final
 
 from tidegate.reactive.checks.scenarios.sweeper import IN_TURN, ONCE, SWEPT, sweeper
-from tidegate.reactive.planning.sweeper import Sweeper
-from tidegate.sim.runs.shipping import specimen
+from tidegate.reactive.planning.garbage_collection import Sweeper
+from tidegate.sim.runs.registry import specimen
 from tidegate.sim.trace.variants import variant
 
 SPECIMENS: Final = (

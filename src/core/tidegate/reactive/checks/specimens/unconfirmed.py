@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from tidegate.reactive.checks.scenarios.unconfirmed import ONCE, WRITTEN, settled, unconfirmed
-from tidegate.sim.runs.shipping import specimen
+from tidegate.sim.runs.registry import specimen
 from tidegate.sim.trace.variants import variant
 
 AGAIN: Final = "        ended = tuple(each for each, verdict in zip(ended, verdicts, strict=True) if verdict is None)\n"

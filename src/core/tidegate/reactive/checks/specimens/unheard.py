@@ -8,7 +8,7 @@ from typing import Final
 from tidegate.reactive.checks.scenarios.reactive_task import HELD
 from tidegate.reactive.checks.scenarios.unheard import FOUND, unheard
 from tidegate.reactive.checks.specimens.reactive_task import fetched
-from tidegate.sim.runs.shipping import specimen
+from tidegate.sim.runs.registry import specimen
 
 KNOWN: Final = "known = frozenset(_claim_of(run.record) for run in hands)"
 

@@ -1,11 +1,11 @@
-"""The laws of `tidegate.retries.pauses` as predicates over attempts and pauses."""
+"""The laws of `tidegate.retries.attempt_delays` as predicates over attempts and pauses."""
 
 from __future__ import annotations
 
 from tidegate.model.effects import Sleep
 from tidegate.model.instants import Duration
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import delay_after
-from tidegate.retries.pauses import Pauses
 
 
 def is_after_its_pause(pauses: Pauses, attempts: int, elapsed: Duration) -> bool:

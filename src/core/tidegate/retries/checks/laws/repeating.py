@@ -1,13 +1,13 @@
-"""The laws of `tidegate.retries.repeating` as predicates over the runs of a program, in order."""
+"""The laws of `tidegate.retries.idempotent` as predicates over the runs of a program, in order."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from tidegate.model.instants import Duration
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.checks.laws.pauses import goes_on_as_long_as_it_may
-from tidegate.retries.pauses import Pauses
-from tidegate.retries.repeating import PASSING
+from tidegate.retries.idempotent import PASSING
 
 
 def is_what_the_last_has_come_to(ends: Sequence[object], end: object) -> bool:

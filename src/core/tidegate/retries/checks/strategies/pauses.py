@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from tidegate.model.instants import Duration
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import LONGEST, Delays, delay_after
 from tidegate.retries.checks.strategies.backoff import delaying, draws
-from tidegate.retries.pauses import Pauses
 
 
 def pauses() -> SearchStrategy[Pauses]:

@@ -13,9 +13,9 @@ from typing import Final
 
 from tidegate.model.documents import Document, one_line, show
 from tidegate.sim.runs.exports.text import cut
-from tidegate.sim.runs.picture import described
+from tidegate.sim.runs.state_view import described
+from tidegate.sim.runs.successors import Way, event, ways
 from tidegate.sim.runs.tracing import is_at_rest, is_sound
-from tidegate.sim.runs.ways import Way, event, ways
 from tidegate.sim.search.search import Search
 from tidegate.sim.trace.trace import Trace
 from tidegate.sim.world.packing import Packed

@@ -15,8 +15,8 @@ from tidegate.model.documents import ID, Add, Document, Eq, Field, Put
 from tidegate.model.effects import Program
 from tidegate.model.operations import find_all, update_one
 from tidegate.retries.backoff import Fixed, Policy
-from tidegate.retries.resending import Sent
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.retries.retrying import Sent
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.servers.actors import Process, factory
 from tidegate.sim.servers.expiry import Expiry

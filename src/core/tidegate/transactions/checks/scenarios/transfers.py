@@ -15,9 +15,9 @@ from tidegate.model.effects import Program
 from tidegate.model.instants import PPM
 from tidegate.model.operations import find_one
 from tidegate.retries.backoff import Fixed, Policy
-from tidegate.retries.resending import Done, Sent
+from tidegate.retries.retrying import Done, Sent
 from tidegate.sim.program.automaton import Asking, Returned
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.servers.actors import Network, Process, factory
 from tidegate.sim.servers.expiry import Expiry

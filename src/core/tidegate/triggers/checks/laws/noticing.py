@@ -1,4 +1,4 @@
-"""The laws of `tidegate.triggers.noticing`, over what is stored."""
+"""The laws of `tidegate.triggers.outbox_relay`, over what is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The laws of `tidegate.triggers.turn`."""
+"""The laws of `tidegate.triggers.leader_duties`."""
 
 from __future__ import annotations
 

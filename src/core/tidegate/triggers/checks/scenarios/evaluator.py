@@ -17,10 +17,10 @@ from tidegate.model.effects import Ambiguous, Call, Effect, NotApplied, NotDurab
 from tidegate.model.instants import SECOND, Duration, Instant
 from tidegate.model.operations import DeleteMany, DeleteOne, InsertOne, UpdateOne, update_one
 from tidegate.retries.backoff import Fixed, Policy
-from tidegate.retries.resending import Done
+from tidegate.retries.retrying import Done
 from tidegate.retries.schedule import Missed, Schedule, ScheduleCell
 from tidegate.sim.program.automaton import Crashed, Returned
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Actor, Clock, Law, Scenario, State, StepLaw
 from tidegate.sim.servers.actors import Network, Process
 from tidegate.sim.servers.expiry import Expiry

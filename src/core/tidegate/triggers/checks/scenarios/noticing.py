@@ -15,14 +15,14 @@ from tidegate.model.effects import Call, Effect, Program
 from tidegate.model.instants import Instant
 from tidegate.model.operations import BulkUpdate, InsertMany, UpdateOne, find_one, update_one
 from tidegate.sim.program.automaton import Crashed
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.servers.actors import Network, Process, factory
 from tidegate.sim.world.faults import Fault, Faults
 from tidegate.sim.world.world import Meaning, Outcomes, World, contents, document, perform, world_with
 from tidegate.triggers.checks import laws
 from tidegate.triggers.conditions import OnException, OnStatus
-from tidegate.triggers.noticing import Noticer, happened
+from tidegate.triggers.outbox_relay import Noticer, happened
 from tidegate.triggers.trigger import noticed
 
 Ids: TypeAlias = tuple[str, ...]

@@ -17,15 +17,15 @@ from tidegate.model.effects import Call, Effect
 from tidegate.model.instants import SECOND, Duration, Instant
 from tidegate.services.atomic_service import AtomicServiceRun, Window
 from tidegate.sim.program.automaton import Crashed
-from tidegate.sim.runs.shipping import Shipped
+from tidegate.sim.runs.registry import Shipped
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.servers.actors import Network, Process, factory
 from tidegate.sim.world.faults import Fault, Faults
 from tidegate.sim.world.world import Meaning, Outcomes, Reads, World, contents, document, perform, world_with
 from tidegate.triggers.checks import laws
 from tidegate.triggers.evaluator import Evaluator
-from tidegate.triggers.noticing import Noticer
-from tidegate.triggers.turn import Duty, DutyFailedError, Turn, duties
+from tidegate.triggers.leader_duties import Duty, DutyFailedError, Turn, duties
+from tidegate.triggers.outbox_relay import Noticer
 
 RECORDS: Final = "invocations"
 MEMBERS: Final = "members"

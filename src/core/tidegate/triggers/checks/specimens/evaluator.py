@@ -8,9 +8,9 @@ from typing import Final
 from tidegate.model.documents import ID, AllOf, Eq
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable
 from tidegate.model.operations import StoreTime, delete_one, find_all
-from tidegate.retries.resending import Done
+from tidegate.retries.retrying import Done
 from tidegate.retries.schedule import look
-from tidegate.sim.runs.shipping import specimen
+from tidegate.sim.runs.registry import specimen
 from tidegate.sim.trace.variants import variant
 from tidegate.sim.world.faults import Fault, Faults
 from tidegate.transactions.transacting import in_transaction

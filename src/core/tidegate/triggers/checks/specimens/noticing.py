@@ -9,10 +9,10 @@ from tidegate.invocations.record.record_documents import unchanged
 from tidegate.invocations.record.status import Accepted, StatusRecord
 from tidegate.model.documents import ID, Eq, Update
 from tidegate.model.operations import update_one
-from tidegate.sim.runs.shipping import specimen
+from tidegate.sim.runs.registry import specimen
 from tidegate.sim.trace.variants import variant
 from tidegate.triggers.checks.scenarios.noticing import HEARD, LEFT, NOTHING, RECORDS, notices, noticing
-from tidegate.triggers.noticing import Noticer
+from tidegate.triggers.outbox_relay import Noticer
 
 
 async def told_afterwards(before: StatusRecord, made: Accepted, updates: tuple[Update, ...]) -> None:

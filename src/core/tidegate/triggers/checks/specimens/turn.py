@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from tidegate.sim.runs.shipping import specimen
+from tidegate.sim.runs.registry import specimen
 from tidegate.sim.trace.variants import variant
 from tidegate.triggers.checks.scenarios.turn import FREE, turn
-from tidegate.triggers.turn import duties
+from tidegate.triggers.leader_duties import duties
 
 SPECIMENS: Final = (
     specimen(

@@ -18,7 +18,7 @@ no other invocation of its key comes. So for each page
        never finds a call whose invocation was deleted
 
 An empty document of places excludes no invocation, and a spent meter admits the same as none
-(`tidegate.invocations.limits.rates`, GC5). A caller that finds none proceeds as if it were there. The
+(`tidegate.invocations.limits.rate_limit`, GC5). A caller that finds none proceeds as if it were there. The
 store
 deletes each only if the condition still holds: the places are empty, and the meter was written no
 later than those read. A concurrent writer then finds none, or a new one. A new one has other places
@@ -27,7 +27,7 @@ or a later time, so the delete does not match it.
 An upload is made before it is referred to: arguments before the invocation is created, results
 before the end is written. Each has a unique name, so a new upload never meets a marked one. An
 unreferenced upload is marked with the time, and deleted once the mark is old enough. A repetition
-(`tidegate.invocations.admin.asking`) refers to the arguments of its original.
+(`tidegate.invocations.admin.commands`) refers to the arguments of its original.
 
 Laws
     PG1  No invocation is deleted that has not ended, ended too recently, or has notices that
@@ -55,10 +55,10 @@ from typing import Final, final
 
 import attrs
 
-from tidegate.invocations.limits.metering import WRITTEN_AT, meter_of
-from tidegate.invocations.limits.place_documents import PLACES, as_read, kept, places_of
-from tidegate.invocations.limits.rates import is_spent
+from tidegate.invocations.limits.rate_limit import is_spent
+from tidegate.invocations.limits.rate_limiting import WRITTEN_AT, meter_of
 from tidegate.invocations.limits.registration import PLACES_ID
+from tidegate.invocations.limits.slot_documents import PLACES, as_read, kept, places_of
 from tidegate.invocations.record.invocation import INVOCATION, SUCCESS
 from tidegate.invocations.record.record_documents import (
     CHANGED_AT,

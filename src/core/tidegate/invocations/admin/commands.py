@@ -108,8 +108,8 @@ from tidegate.model.operations import (
 )
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type
-from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
-from tidegate.retries.repeating import repeat
+from tidegate.retries.attempt_delays import PAUSES, Pauses, begins, check_attempts, goes_on
+from tidegate.retries.idempotent import repeat
 
 NEVER: Final = Instant(253_402_300_799 * SECOND)
 """The due time of held invocations: the last second of 9999, which clients and tools can read."""

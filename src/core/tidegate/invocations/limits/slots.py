@@ -2,7 +2,7 @@
 
 `tidegate.invocations.limits.admission` decides for one invocation at a time. This module handles a batch,
 each with its record as found due. Each set has one document
-(`tidegate.invocations.limits.place_documents`):
+(`tidegate.invocations.limits.slot_documents`):
 
     place    Read the documents, and THEN the holders' records of full sets. Write the changes in
              one bulk, each document if it still is as it was read. If fewer match, or without a
@@ -51,7 +51,7 @@ from tidegate.invocations.limits.admission import (
     decide_running,
     is_held,
 )
-from tidegate.invocations.limits.place_documents import PLACES, as_read, kept, places_of
+from tidegate.invocations.limits.slot_documents import PLACES, as_read, kept, places_of
 from tidegate.invocations.record.record_documents import (
     DUE,
     LATER,
@@ -93,8 +93,8 @@ from tidegate.model.operations import (
 )
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
+from tidegate.retries.attempt_delays import Pauses, begins, check_attempts, goes_on
 from tidegate.retries.backoff import Exponential, draw_of
-from tidegate.retries.pauses import Pauses, begins, check_attempts, goes_on
 
 LONGEST: Final[Duration] = 5 * MINUTE
 """The longest delay until a waiter is due in any case, before up to half is added."""

@@ -2,14 +2,14 @@
 
     find      Read what is due in the runner's queues, of tasks that it knows: higher priority
               first, then longest due. Unknown tasks stay for newer runners.
-    choose    Read more than it takes if other runners poll too (`tidegate.retries.spread`), and
+    choose    Read more than it takes if other runners poll too (`tidegate.retries.contention`), and
               pick evenly from each tenant.
-    rates     Meter the sets that may begin only N runs in a time (`tidegate.invocations.limits.metering`).
+    rates     Meter the sets that may begin only N runs in a time (`tidegate.invocations.limits.rate_limiting`).
               The excess becomes due later and is otherwise unchanged.
     places    Reserve a place for each invocation whose set has a concurrency limit
-              (`tidegate.invocations.limits.placing`).
+              (`tidegate.invocations.limits.slots`).
     take      Send one bulk of guarded updates to running; each adds a try and removes `due`. If
-              fewer match than were sent, read them all once (`tidegate.invocations.queue.settling`).
+              fewer match than were sent, read them all once (`tidegate.invocations.queue.bulk_transition`).
     make way  If more were put off than began, and the queue has more, put off other invocations
               of the same sets from its head, up to a thousand. A poll alone puts off no more than
               it has slots, so ten thousand that wait for one place would block all others.
@@ -48,7 +48,7 @@ Known not to work
     - Each poll reads past invocations at the head of a queue whose task no runner knows. Give a
       task that is deployed late a queue of its own.
     - If the store refuses the read that follows a take, the runner owns runs that it does not
-      know, until its next heartbeats find them in its name (`tidegate.invocations.worker.heeding`).
+      know, until its next heartbeats find them in its name (`tidegate.invocations.worker.heartbeat`).
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.invocations.limits.metering import Metering
-from tidegate.invocations.limits.placing import WAITING, Placed, Placing, Wish
-from tidegate.invocations.limits.rates import Admission, Rate
-from tidegate.invocations.queue.settling import RecordMove, Settling
+from tidegate.invocations.limits.rate_limit import Admission, Rate
+from tidegate.invocations.limits.rate_limiting import Metering
+from tidegate.invocations.limits.slots import WAITING, Placed, Placing, Wish
+from tidegate.invocations.queue.bulk_transition import RecordMove, Settling
 from tidegate.invocations.record.invocation import CONCURRENCY_CONTROLLED_FINAL, INVOCATION, RUNNING
 from tidegate.invocations.record.jobs import Job, job_of
 from tidegate.invocations.record.record_documents import (
@@ -122,8 +122,8 @@ from tidegate.model.operations import (
 )
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
-from tidegate.retries import spread
-from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
+from tidegate.retries import contention
+from tidegate.retries.attempt_delays import PAUSES, Pauses, begins, check_attempts, goes_on
 
 URGENT: Final[Sort] = (Descending(TENANT), Descending(PRIORITY), Ascending(DUE))
 _BRIEF: Final[Fields] = (*VIEW, TASK, TENANT, PRIORITY, DUE, LIMITED_BY, RATED_BY, TRIES, DEATHS, WAITS)
@@ -147,7 +147,7 @@ class Takeable:
         held_back: The first delay, in microseconds, after which a refused invocation is due again
             without a wake-up; None if a refusal ends it.
         rate: The rate limit of a set (`Job.rated_by`); None for no limit.
-        is_heard: Triggers are notified of each run that begins (`tidegate.triggers.noticing`).
+        is_heard: Triggers are notified of each run that begins (`tidegate.triggers.outbox_relay`).
     """
 
     name: str
@@ -310,7 +310,7 @@ class Taker:
             Refused: The store refuses for good.
         """
         check_int(most, "a number of invocations", 1, FOUND_MAX)
-        check_int(factor, "a factor", 1, spread.FACTOR_MAX)
+        check_int(factor, "a factor", 1, contention.FACTOR_MAX)
         if turn is not None:
             check_name(turn, "a tenant")
         limit = min(factor * most, FOUND_MAX)
@@ -323,7 +323,7 @@ class Taker:
         draw = f"{self.runner} {await Now()}"
         tenants = tuple(_tenant(each) for each in found)
         keys = tuple(str(each.held(ID)) for each in found)
-        some = tuple(found[at] for at in spread.drawn(keys, most, draw, tenants))
+        some = tuple(found[at] for at in contention.drawn(keys, most, draw, tenants))
         judged = tuple((each, _trouble(each)) for each in some)
         good = tuple(each for each, trouble in judged if trouble is None)
         unreadable = await self._set_aside(tuple((each, trouble) for each, trouble in judged if trouble is not None))

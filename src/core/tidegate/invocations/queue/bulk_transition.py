@@ -49,7 +49,7 @@ from tidegate.model.operations import (
 )
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
-from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
+from tidegate.retries.attempt_delays import PAUSES, Pauses, begins, check_attempts, goes_on
 
 
 @final

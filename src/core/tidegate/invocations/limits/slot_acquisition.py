@@ -1,7 +1,7 @@
 """Pick an invocation up if its task's rule admits it: reserve a place, then make it pending.
 
 `tidegate.invocations.limits.admission` decides; this module reads and writes. Taking a place changes the
-document of places (`tidegate.invocations.limits.place_documents`).
+document of places (`tidegate.invocations.limits.slot_documents`).
 
     1  read the record, THEN the places, THEN the holders' records that the decision needs
     2  take a place, if the places are still as read
@@ -40,7 +40,7 @@ from tidegate.invocations.limits.admission import (
     decide_running,
     reservation_id,
 )
-from tidegate.invocations.limits.place_documents import HasPlace, LookAgain, places_of, take_places
+from tidegate.invocations.limits.slot_documents import HasPlace, LookAgain, places_of, take_places
 from tidegate.invocations.record.invocation import INVOCATION, PENDING
 from tidegate.invocations.record.record_documents import VIEW, viewed
 from tidegate.invocations.record.status import StatusRecord
@@ -49,7 +49,7 @@ from tidegate.model.documents import ID, Eq
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable
 from tidegate.model.operations import check_collection, find_one
 from tidegate.model.values import check_int, check_name, check_type
-from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
+from tidegate.retries.attempt_delays import PAUSES, Pauses, begins, check_attempts, goes_on
 
 ATTEMPTS: Final = 8
 

@@ -29,7 +29,7 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.invocations.queue.ending import RunError, error_of
+from tidegate.invocations.queue.completion import RunError, error_of
 from tidegate.invocations.record.invocation import INVOCATION, SUCCESS
 from tidegate.invocations.record.record_documents import ERROR, RESULT, RESULT_PAYLOAD, STATUS
 from tidegate.model.documents import ID, Document, Fields, In, Value, exactly

@@ -10,7 +10,7 @@ from typing import NamedTuple, cast, final
 from tidegate.model.documents import exactly, one_line
 from tidegate.model.effects import Effect
 from tidegate.sim.program.automaton import Asking
-from tidegate.sim.program.lines import decided_at
+from tidegate.sim.program.source_locations import decided_at
 from tidegate.sim.scenario import ActorStep, Delivers, Label
 from tidegate.sim.search.search import Search
 from tidegate.sim.search.space import Stepper

@@ -40,7 +40,7 @@ from tidegate.model.operations import StoreTime
 from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
 from tidegate.services.atomic_service import AtomicServiceRun
 from tidegate.triggers.evaluator import Evaluator, TriggerPass
-from tidegate.triggers.noticing import NoticePass, Noticer
+from tidegate.triggers.outbox_relay import NoticePass, Noticer
 
 EVERY: Final = SECOND
 

@@ -1,7 +1,7 @@
 """List, count and retry the records of tasks, for operators.
 
     list_records     pages by next run or last change (`tidegate.reactive.record.record_queries`)
-    find             one record with its history; `tidegate.reactive.record.story` renders a time line
+    find             one record with its history; `tidegate.reactive.record.timeline` renders a time line
     count            records per status, and since when the oldest is due: the lag of a task
     retry            reset each record (`tasks.reset`), under the guard of what was read
     pause, resume    stop and restart the handlers of a task (`tidegate.reactive.admin.pausing`)
@@ -49,8 +49,8 @@ from tidegate.reactive.record.task_documents import BRIEF, DUE_AT, changes, guar
 from tidegate.reactive.record.task_records import FINISHED, TaskRecord, TaskStatus
 from tidegate.reactive.record.tasks import UpdateRecord
 from tidegate.reactive.task.reactive_task import ReactiveTask
-from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
-from tidegate.retries.repeating import repeat
+from tidegate.retries.attempt_delays import PAUSES, Pauses, begins, check_attempts, goes_on
+from tidegate.retries.idempotent import repeat
 
 _KEY: Final = Field[Value](ID.name)
 _ATTEMPTS: Final = 8

@@ -3,7 +3,7 @@ running, and which tasks wait.
 
 It is used where user code arranges windows, judges failures, or delivers.
 `tidegate.consumer.fanout` tracks the windows. This module connects it with user code: tasks in
-executors, tasks that wait or back off, and unanswered requests (`tidegate.consumer.partition.outstanding`).
+executors, tasks that wait or back off, and unanswered requests (`tidegate.consumer.partition.pending_requests`).
 Without hooks, it answers their requests itself.
 
 A step costs the size of its event, the requests of the same window, and the waiting tasks. Where
@@ -39,7 +39,7 @@ from tidegate.consumer.fanout import (
     WindowOpened,
 )
 from tidegate.consumer.flow.backpressure import Load
-from tidegate.consumer.partition.outstanding import AllAsked, Asked, answered, ask, is_asked, running
+from tidegate.consumer.partition.pending_requests import AllAsked, Asked, answered, ask, is_asked, running
 from tidegate.consumer.protocol.commands import Handle, Work
 from tidegate.model.sealed import sealed
 

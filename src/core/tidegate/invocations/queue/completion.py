@@ -10,7 +10,7 @@ A runner reports the end of each run that it owns (running, at a version):
                 was no try, and it keeps its old due time, ahead of later invocations.
     Cancelled   cancelled
 
-Each is one guarded update (`tidegate.invocations.queue.settling`). So `Granted` means that the end and
+Each is one guarded update (`tidegate.invocations.queue.bulk_transition`). So `Granted` means that the end and
 its
 result are stored, and a runner that lost the invocation changes nothing. The same write sets the
 due
@@ -20,7 +20,7 @@ A result too large for a record is uploaded BEFORE its end is written, under a u
 (`upload_name`). The accepted record names the valid upload; the others are garbage.
 
 A run with a place under a concurrency limit frees it with its end. Then a waiter is woken
-(`tidegate.invocations.limits.placing`).
+(`tidegate.invocations.limits.slots`).
 
 Laws
     EN1  A succeeded record holds the result of the granted run, and of no other.
@@ -45,8 +45,8 @@ from typing import Final, TypeAlias, assert_never, final
 
 import attrs
 
-from tidegate.invocations.limits.placing import Freed, wake
-from tidegate.invocations.queue.settling import RecordMove, Settling
+from tidegate.invocations.limits.slots import Freed, wake
+from tidegate.invocations.queue.bulk_transition import RecordMove, Settling
 from tidegate.invocations.record import invocation as status
 from tidegate.invocations.record.invocation import INVOCATION
 from tidegate.invocations.record.jobs import upload_stem
@@ -68,8 +68,8 @@ from tidegate.model.instants import MILLISECOND, Duration, Instant
 from tidegate.model.operations import UPDATES_MAX, StoreTime, check_collection
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
+from tidegate.retries.attempt_delays import PAUSES, Attempted, Pauses, begins, check_attempts, goes_on
 from tidegate.retries.backoff import Policy, Retry, check_delay, decide, draw_of
-from tidegate.retries.pauses import PAUSES, Attempted, Pauses, begins, check_attempts, goes_on
 
 MESSAGE_MAX: Final = 4_000
 """The number of characters kept of a message, from its start."""
@@ -331,7 +331,7 @@ class EndingOutcome(Attempted):
     """The outcome of a batch of ends.
 
     Attributes:
-        answers: The outcome of each run, in order (`tidegate.invocations.queue.settling`).
+        answers: The outcome of each run, in order (`tidegate.invocations.queue.bulk_transition`).
         is_more: A waiter for a freed place is due now.
     """
 

@@ -10,7 +10,7 @@ It restarts the whole program, because its earlier reads may be older than its n
 Laws
     AN1  The result or error is that of the last run. No earlier run is part of it.
     AN2  Only a failure that may pass leads to another run.
-    AN3  Such a failure is raised only where no attempt follows (`tidegate.retries.pauses`, PA3).
+    AN3  Such a failure is raised only where no attempt follows (`tidegate.retries.attempt_delays`, PA3).
 
 Known not to work
     - A repeated program within a repeated one multiplies the attempts: repeat the inner ones.
@@ -24,7 +24,7 @@ from typing import Final, ParamSpec, TypeVar
 
 from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, Program
 from tidegate.model.values import check_callable
-from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
+from tidegate.retries.attempt_delays import PAUSES, Pauses, begins, check_attempts, goes_on
 
 P = ParamSpec("P")
 T = TypeVar("T")

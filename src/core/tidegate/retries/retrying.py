@@ -31,6 +31,7 @@ import attrs
 from tidegate.model.effects import Effect, Failure, Now, Program, Refused, Sleep
 from tidegate.model.instants import MILLISECOND, PPM, SECOND
 from tidegate.model.values import check_callable, check_type
+from tidegate.retries.attempt_delays import Attempted
 from tidegate.retries.backoff import Exponential, GiveUp, Policy, decide
 from tidegate.retries.failures import (
     AssertAgain,
@@ -44,13 +45,12 @@ from tidegate.retries.failures import (
     decide_failure,
     failed,
 )
-from tidegate.retries.pauses import Attempted
 
 T = TypeVar("T")
 
 RETRIES: Final = Policy(
     backoff=Exponential(100 * MILLISECOND, cap=10 * SECOND), attempts_max=8, jitter_ppm=PPM
-)  # as in the shipped programs (`tidegate.retries.pauses`)
+)  # as in the shipped programs (`tidegate.retries.attempt_delays`)
 
 
 @final

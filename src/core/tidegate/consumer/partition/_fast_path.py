@@ -13,9 +13,9 @@ from tidegate.consumer.committing.commits import Commits
 from tidegate.consumer.flow.backpressure import Free, Held, PartitionLimits, Signal
 from tidegate.consumer.offsets._pages import PAGE, PAGE_BITS, count_open, ended
 from tidegate.consumer.offsets.watermark import OffsetTracker
-from tidegate.consumer.partition.handling import Handling
-from tidegate.consumer.partition.order import Queue
+from tidegate.consumer.partition.in_flight_records import Handling
 from tidegate.consumer.partition.partition_state import Owned, Phase
+from tidegate.consumer.partition.ready_queue import Queue
 from tidegate.consumer.protocol.commands import Handle, Work
 
 _LAST = PAGE - 1

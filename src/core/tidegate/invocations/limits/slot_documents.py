@@ -3,7 +3,7 @@
     {_id: "<the set>", version, places: [{invocation, version}, ...]}
 
 Taking a place is a compare-and-set on the version and the places as read. Both are needed: an empty
-document is deleted (`tidegate.invocations.upkeep.purging`), and its successor begins at version 1.
+document is deleted (`tidegate.invocations.upkeep.pruning`), and its successor begins at version 1.
 """
 
 from __future__ import annotations

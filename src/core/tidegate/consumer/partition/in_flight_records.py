@@ -1,7 +1,7 @@
 """The third stage of a partition with plain handlers: which handlers run, and which records
 deviate.
 
-A record whose first attempt runs has no entry here: it was taken (`tidegate.consumer.partition.order`), is
+A record whose first attempt runs has no entry here: it was taken (`tidegate.consumer.partition.ready_queue`), is
 open in the tracker, and is not a deviation. Records deviate if they run at a later attempt, wait
 for one, or were interrupted. They also deviate if they are answered for, failed for good, or were
 left to the next owner. A step costs the size of its event plus the number of deviations.
@@ -31,8 +31,8 @@ import attrs
 
 from tidegate.consumer.flow.backpressure import Load
 from tidegate.consumer.offsets.watermark import OffsetTracker, is_open
-from tidegate.consumer.partition.order import Order
-from tidegate.consumer.partition.outstanding import Asked
+from tidegate.consumer.partition.pending_requests import Asked
+from tidegate.consumer.partition.ready_queue import Order
 from tidegate.consumer.protocol.commands import Handle
 from tidegate.model.instants import Duration
 from tidegate.model.sealed import sealed

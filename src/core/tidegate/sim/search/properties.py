@@ -17,9 +17,9 @@ from typing import final
 import attrs
 
 from tidegate.model.errors import ControlFlow, Misuse, TidegateError, shown
-from tidegate.sim.program.aging import InstantRefused
 from tidegate.sim.program.automaton import Raised
-from tidegate.sim.program.lines import told, used_at
+from tidegate.sim.program.relative_time import InstantRefused
+from tidegate.sim.program.source_locations import told, used_at
 from tidegate.sim.scenario import Law, StepLaw, parts_of
 from tidegate.sim.search.space import Space, View
 from tidegate.sim.trace.trace import Breach

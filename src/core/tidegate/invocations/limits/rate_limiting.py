@@ -1,4 +1,4 @@
-"""Apply a rate limit (`tidegate.invocations.limits.rates`) to a set: read, decide, write one document.
+"""Apply a rate limit (`tidegate.invocations.limits.rate_limit`) to a set: read, decide, write one document.
 
     {_id: "<the set>", version, free_at, free_us, line_at, asked_at, written_at, admitted}
 
@@ -11,7 +11,7 @@ write, so a process that stalls in between admits later than that time. So the w
 times, the one read and its own (`$currentDate`). The bucket was fuller by their difference, and the
 next reader adds it.
 
-A spent meter is deleted (`tidegate.invocations.upkeep.purging`), and its successor begins at version 1.
+A spent meter is deleted (`tidegate.invocations.upkeep.pruning`), and its successor begins at version 1.
 So the write also checks the last write time: a successor has a later one.
 
 A request without a reply is repeated as a new one. If it was done, its admissions are lost: fewer
@@ -36,7 +36,7 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.invocations.limits.rates import Admission, Meter, Rate, decide_rate
+from tidegate.invocations.limits.rate_limit import Admission, Meter, Rate, decide_rate
 from tidegate.invocations.record.record_documents import VERSION
 from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Field, Put, PutServerTime
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable
@@ -45,7 +45,7 @@ from tidegate.model.operations import FOUND_MAX, StoreTime, check_collection, fi
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type
-from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
+from tidegate.retries.attempt_delays import PAUSES, Pauses, begins, check_attempts, goes_on
 
 FREE_AT: Final = Field[Instant]("free_at")
 FREE_US: Final = Field[int]("free_us")

@@ -1,7 +1,7 @@
 """Read the invocations in a process's name, with each heartbeat: orders, lost runs and untracked
 ones.
 
-An operator orders a runner to end a handler (`tidegate.invocations.admin.asking`). Other writers that
+An operator orders a runner to end a handler (`tidegate.invocations.admin.commands`). Other writers that
 take an invocation away (recovery, or a cancellation that overrides the owner) make a new version,
 by which the runner detects the loss.
 
@@ -12,7 +12,7 @@ process gives it back once it has seen it twice (`tidegate.work.worker`, law WK1
 Laws
     HD1  A lost run's record has another version, or is gone; it is never that run's again.
     HD2  An order is reported as long as the record is at that version
-         (`tidegate.invocations.admin.asking.order`).
+         (`tidegate.invocations.admin.commands.order`).
     HD3  Only an untracked invocation of the previous heartbeat, at that version, is given back;
          never a run.
     HD4  Each invocation in the name is tracked by its process, untracked, or given back.
@@ -22,8 +22,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidegate.invocations.admin.asking import Command, order
-from tidegate.invocations.queue.ending import Ending, GivenBack, RunEnd
+from tidegate.invocations.admin.commands import Command, order
+from tidegate.invocations.queue.completion import Ending, GivenBack, RunEnd
 from tidegate.invocations.record.invocation import INVOCATION, PENDING
 from tidegate.invocations.record.record_documents import (
     ASKED,
