@@ -19,7 +19,7 @@ CORE: Final = Path(tidegate.__file__).parent
 EXEMPT: Final = ("__main__", "strategies")
 VALUES: Final = {
     "__future__": "annotations that are not evaluated",
-    "ast": "what a planted bug changes in the text of a module, see sim.trace.variants",
+    "ast": "what a planted bug changes in the text of a module, see sim.trace.variants; what a package exports, see _lazy",
     "attrs": "frozen values",
     "base64": "bytes of a dead letter as text",
     "bisect": "search in sorted tuples",
@@ -53,11 +53,11 @@ VALUES: Final = {
 """External modules that the core may import, and why. None has a clock, randomness or I/O."""
 
 ONLY_IN: Final = {
-    "ast": ("sim.trace.variants",),
+    "ast": ("_lazy", "sim.trace.variants"),
     "dis": ("model.bytecode", "sim.program.fingerprint"),
     "gc": ("sim.program.fingerprint",),
-    "sys": ("model.bytecode", "sim.program.fingerprint", "sim.program.outside", "sim.trace.variants"),
-    "importlib": ("catalogue", "sim.search.confirming", "sim.trace.variants"),
+    "sys": ("_lazy", "model.bytecode", "sim.program.fingerprint", "sim.program.outside", "sim.trace.variants"),
+    "importlib": ("_lazy", "catalogue", "sim.search.confirming", "sim.trace.variants"),
 }
 SYS: Final = frozenset({"modules", "version_info"})
 
@@ -66,6 +66,7 @@ BANNED_NAMES: Final = frozenset(
 )
 CLOCKS: Final = frozenset({"now", "utcnow", "today"})
 CACHES: Final = {
+    "_lazy._imports": "what a package exports, once per package",
     "sim.search.confirming.second_process": "the adapter that is installed, see sim.program.rerun",
     "catalogue.__getattr__": "what ships, once it was asked for",
     "model.immutable._attributes": "what instances of a class may hold, once per class",

@@ -45,8 +45,7 @@ from tidegate.reactive.record._record_store import (
 )
 from tidegate.reactive.record.task_documents import DECIDED_ON, DOCUMENT, NEXT_RUN_AT, OWNER, TASK
 from tidegate.reactive.record.task_records import TaskRecord
-from tidegate.retries import backoff
-from tidegate.retries import contention
+from tidegate.retries import backoff, contention
 from tidegate.retries.attempt_delays import Pauses, begins, goes_on
 
 __all__ = ["BEHIND", "Fetcher", "Idle", "KnownRecord", "Run", "SetAside", "dues", "next_attempt"]
