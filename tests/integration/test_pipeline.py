@@ -122,7 +122,7 @@ def values(done: Processed) -> list[Any]:
 
 def letters(done: Processed) -> dict[int, str]:
     headers = [dict(letter.headers) for letter in done.letters]
-    return {int(each["tidegate.offset"] or b""): (each.get("tidegate.error") or b"").decode() for each in headers}
+    return {int(each["__dlq.errors.offset"] or b""): (each.get("tidegate.error") or b"").decode() for each in headers}
 
 
 def test_records_become_tasks_and_tasks_become_outputs() -> None:

@@ -785,8 +785,8 @@ def test_a_real_dead_letter_is_the_record_to_the_byte(kafka: str, make_topic: Ca
         assert (each.key, each.value) == (key, value)
         assert list(each.headers[: len(headers)]) == headers
         said = dict(each.headers[len(headers) :])
-        assert (said["tidegate.topic"], said["tidegate.offset"]) == (topic.encode(), b"%d" % offset)
-        assert (said["tidegate.error"], said["tidegate.attempts"]) == (b"ValueError", b"2")
+        assert (said["__dlq.errors.topic"], said["__dlq.errors.offset"]) == (topic.encode(), b"%d" % offset)
+        assert (said["tidegate.error"], said["__dlq.errors.delivery.count"]) == (b"ValueError", b"2")
         assert said["tidegate.timestamp"].isdigit()
 
 
