@@ -242,17 +242,17 @@ def test_what_is_not_a_dead_letter_says_why(flaw: Flaw, record: Record) -> None:
         lambda: encode(None, "dead"),  # type: ignore[arg-type]
         lambda: encode(LETTER, ""),
         lambda: decode(b"{}"),  # type: ignore[arg-type]
-        lambda: attrs.evolve(LETTER, record=None),
+        lambda: attrs.evolve(LETTER, record=None),  # type: ignore[arg-type]
         lambda: attrs.evolve(LETTER, group=""),
         lambda: attrs.evolve(LETTER, attempts=-1),
         lambda: attrs.evolve(LETTER, attempts=2**63),
-        lambda: attrs.evolve(LETTER, error=b"hunter2"),
-        lambda: attrs.evolve(LETTER, at=0),
-        lambda: attrs.evolve(LETTER, output=b"hunter2"),
+        lambda: attrs.evolve(LETTER, error=b"hunter2"),  # type: ignore[arg-type]
+        lambda: attrs.evolve(LETTER, at=0),  # type: ignore[arg-type]
+        lambda: attrs.evolve(LETTER, output=b"hunter2"),  # type: ignore[arg-type]
         lambda: attrs.evolve(OUTPUT, sink=""),
         lambda: attrs.evolve(OUTPUT, key=""),
         lambda: attrs.evolve(OUTPUT, index=-1),
-        lambda: attrs.evolve(OUTPUT, content="hunter2"),
+        lambda: attrs.evolve(OUTPUT, content="hunter2"),  # type: ignore[arg-type]
     ],
 )
 def test_what_means_nothing_is_refused(wrong: Callable[[], Any]) -> None:

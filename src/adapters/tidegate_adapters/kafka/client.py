@@ -312,7 +312,8 @@ async def committed(consumer: Client, partitions: Sequence[TopicPartition]) -> d
 
     Without metadata records are repeated, which is safe.
     """
-    coordinator = cast("_Coordinator | None", getattr(consumer, "_coordinator", None))
+    has_own = hasattr(consumer, "fetch_committed_offsets")
+    coordinator = cast("_Coordinator | None", consumer if has_own else getattr(consumer, "_coordinator", None))
     if not hasattr(coordinator, "fetch_committed_offsets"):
         alone = {each: await consumer.committed(theirs(each)) for each in partitions}
         return {each: (position, "") for each, position in alone.items() if position is not None}

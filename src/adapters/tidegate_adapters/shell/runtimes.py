@@ -51,3 +51,8 @@ PIPELINE: Final = Runtime(
     "Pipeline", "tidegate_adapters.pipeline", "pipeline", "tidegate_adapters.pipeline.run", ("shop.search:app", "search.py:app")
 )  # fmt: skip
 RUNTIMES: Final = {each.section: each for each in (WORKER, REACTIVE, ORCHESTRATOR, PIPELINE)}
+"""Those with applications of their own."""
+DEAD_LETTERS: Final = Runtime(
+    "", "", "dead-letters", "tidegate_adapters.pipeline.replay", ("shop.search:app", "orders.py:worker")
+)  # fmt: skip
+"""Commands about a worker or a pipeline."""
