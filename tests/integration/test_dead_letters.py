@@ -27,6 +27,7 @@ from tidegate_adapters.base.errors import NothingSelectedError
 from tidegate_adapters.kafka import OnFailure, Worker
 from tidegate_adapters.kafka.client import Producer
 from tidegate_adapters.kafka.embedded import EmbeddedLog, record_of
+from tidegate_adapters.pipeline import OnFailure as OfPipeline
 from tidegate_adapters.pipeline import Output, Pipeline, Result, Task
 from tidegate_adapters.pipeline.embedded import EmbeddedPipeline, Kept
 from tidegate_adapters.pipeline.letters import output_json, output_of

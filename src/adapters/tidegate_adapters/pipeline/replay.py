@@ -111,7 +111,8 @@ class LetterTopics:
         if settings.dead_letter is None:
             raise Misuse("the application has no dead letters", todo="set dead_letter to the topic that has them")
         self.settings, self.sinks, self._connect, self.produce = settings, sinks, connect, produce
-        self._pattern = re.compile(letters_of(settings.dead_letter, pattern_of(settings.topics)))
+        names = pattern_of(settings.topics).removeprefix("^").removesuffix("$")
+        self._pattern = re.compile(letters_of(settings.dead_letter, f"(?:{names})"))
 
     @asynccontextmanager
     async def reading(self, group: str | None) -> AsyncGenerator[Reader, None]:
