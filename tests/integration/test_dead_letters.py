@@ -25,7 +25,7 @@ from tidegate.model.records import Record, Send
 from tidegate.sinks.dead_letters import DeadLetter, decode
 from tidegate_adapters.base.errors import NothingSelectedError
 from tidegate_adapters.kafka import OnFailure, Worker
-from tidegate_adapters.kafka.client import Producer
+from tidegate_adapters.kafka.client import Producer, transactional_producer
 from tidegate_adapters.kafka.embedded import EmbeddedLog, record_of
 from tidegate_adapters.pipeline import OnFailure as OfPipeline
 from tidegate_adapters.pipeline import Output, Pipeline, Result, Task
@@ -413,6 +413,48 @@ def test_an_application_without_dead_letters_is_refused() -> None:
         LetterTopics(settings, {})
 
 
+def of_format_1(topic: str) -> Send:
+    """A letter that a worker wrote before, of a record with a header whose name is not UTF-8."""
+    told = {
+        "topic": topic,
+        "partition": "1",
+        "offset": "7",
+        "group": "shop",
+        "attempts": "3",
+        "error": "KeyError",
+        "at": "5",
+    }
+    headers = (("\udcff", b"x"), *((f"tidegate.{name}", text.encode()) for name, text in told.items()))
+    return Send(f"{topic}.dead", b"5", SECRET.encode(), headers, 1)
+
+
+def test_a_letter_of_format_1_is_replayed() -> None:
+    broker = Broker(Kept("hits"), [of_format_1("searches")])
+    assert broker.replay().data["replayed"] == 1
+    assert broker.log.sent == [Send("searches", b"5", SECRET.encode(), (("\udcff", b"x"),), 1)]
+
+
+def test_a_replay_has_the_security_options_of_its_application() -> None:
+    told: list[Mapping[str, object]] = []
+    log = log_of(written(Kept("hits"), "bad"))
+
+    def connect(bootstrap: str, group: str, options: Mapping[str, object]) -> Any:
+        told.append({"bootstrap": bootstrap, "group": group, **options})
+        return log
+
+    def produce(bootstrap: str, options: Mapping[str, object]) -> Any:
+        told.append({"bootstrap": bootstrap, **options})
+        return log.produce(bootstrap, options)
+
+    options = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_plain_password": SECRET}
+    app = shop(Kept("hits"), options=options)
+    _ = asyncio.run(replay(LetterTopics(app.settings, {}, connect, produce), **REPLAY))
+    assert told == [
+        {"bootstrap": "localhost:1", "group": "shop.replay", "isolation_level": "read_committed", **options},
+        {"bootstrap": "localhost:1", **options},
+    ]
+
+
 # --- a real broker ------------------------------------------------------------------------------------------------------
 
 
@@ -435,14 +477,19 @@ def test_letters_of_a_pipeline_are_replayed_from_the_command_line(
 
         sending = AIOKafkaProducer(bootstrap_servers=kafka)
         await sending.start()
-        for number, value in enumerate((b"a", b"bad", b"c")):
-            await sending.send_and_wait(topic, value, key=SECRET.encode(), partition=number % 2)
+        for value in (b"a", b"bad", b"c"):
+            await sending.send_and_wait(topic, value, key=SECRET.encode(), partition=0)
         await sending.stop()
+        exactly_once = transactional_producer(kafka, {}, topic)
+        await exactly_once.start()
+        await exactly_once.begin()
+        await (await exactly_once.send(of_format_1(topic)))
+        await exactly_once.commit()
+        await exactly_once.stop()
         app = shop(sink, topics=[topic], bootstrap=kafka, group=topic)
         running = asyncio.create_task(app.run())
         async with asyncio.timeout(30):
             await until(lambda: "c" in sink.delivered)
-            await asyncio.sleep(0.5)
         app.stop()
         await running
 
@@ -460,15 +507,17 @@ def test_letters_of_a_pipeline_are_replayed_from_the_command_line(
 
     letters = said("list")["letters"]
     assert sorted((each["sink"] or "", each["error"]) for each in letters) == [
+        ("", "KeyError"),
         ("", "ValueError"),
-        ("hits", letters[0]["error"] if letters[0]["sink"] else letters[1]["error"]),
+        ("hits", "tidegate.model.effects.Refused"),
     ]
-    whole = said("show", letters[0]["letter"], "--payload")["letter"]
-    assert whole["key"] == SECRET
+    before = next(each["letter"] for each in letters if each["error"] == "KeyError")
+    whole = said("show", before, "--payload")["letter"]
+    assert (whole["key"], whole["headers"]) == (SECRET, [["\udcff", "x"]])
     assert said("replay", "--sink", "hits", "--dry-run")["replayed"] == 1
     assert said("replay", "--sink", "hits")["replayed"] == 1
-    assert [each["sink"] for each in said("list")["letters"]] == [None]
-    assert said("replay")["replayed"] == 1
+    assert [each["sink"] for each in said("list")["letters"]] == [None, None]
+    assert said("replay")["replayed"] == 2
     assert said("replay")["replayed"] == 0
     assert said("list")["letters"] == []
-    assert len(said("list", "--all")["letters"]) == 2
+    assert len(said("list", "--all")["letters"]) == 3

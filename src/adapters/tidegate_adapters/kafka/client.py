@@ -530,6 +530,17 @@ def absent(consumer: Client, topics: Sequence[str]) -> frozenset[str]:
     return frozenset(each for each in topics if seen is not None and not seen(each))
 
 
+async def partitions(consumer: Client) -> frozenset[TopicPartition]:
+    """All partitions of the cluster, which aiokafka has no public call for; another client may have `partitions`."""
+    own = getattr(consumer, "partitions", None)
+    if own is not None:
+        return frozenset(own())
+    cluster: Any = await consumer._client.fetch_all_metadata()  # type: ignore[attr-defined]  # noqa: SLF001
+    return frozenset(
+        TopicPartition(topic, number) for topic in cluster.topics() for number in cluster.partitions_for_topic(topic)
+    )
+
+
 def watch(consumer: Client, look: Callable[[], None]) -> None:
     cluster = getattr(getattr(consumer, "_client", None), "cluster", None)
     listen = getattr(cluster, "add_listener", None)

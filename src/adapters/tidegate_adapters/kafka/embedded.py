@@ -270,11 +270,9 @@ class EmbeddedLog(Client):
     def assign(self, partitions: Sequence[object]) -> None:
         self._assigned = frozenset(map(ours, partitions))
 
-    async def topics(self) -> set[str]:
-        return {each.topic for each in self._records}
-
-    def partitions_for_topic(self, topic: str) -> set[int]:
-        return {each.partition for each in self._records if each.topic == topic}
+    def partitions(self) -> Collection[TopicPartition]:
+        """All partitions of the log."""
+        return self._records.keys()
 
     async def offsets_for_times(self, timestamps_ms: Mapping[object, int]) -> Mapping[object, None]:
         return dict.fromkeys(timestamps_ms)  # unused: each has a committed position

@@ -78,9 +78,7 @@ class _Reading(Client, Protocol):
     """A client that reads what it is told to, in no group."""
 
     def assign(self, partitions: Sequence[object]) -> None: ...
-    async def topics(self) -> set[str]: ...
     async def position(self, partition: object) -> int: ...
-    def partitions_for_topic(self, topic: str) -> set[int] | None: ...
 
 
 class _Starting(Sink[Delivery], Protocol):
@@ -140,12 +138,8 @@ class Reader:
 
     async def partitions(self) -> list[TopicPartition]:
         """The partitions of the dead-letter topics."""
-        there = [each for each in await self._consumer.topics() if self._pattern.fullmatch(each)]
-        return sorted(
-            TopicPartition(topic, number)
-            for topic in there
-            for number in self._consumer.partitions_for_topic(topic) or ()
-        )
+        there = await ports.partitions(self._consumer)
+        return sorted(each for each in there if self._pattern.fullmatch(each.topic))
 
     async def begin(self, partition: TopicPartition, begun: int = 0) -> tuple[ReplayState, int, int]:
         """The state of a replay, and the first offset and the end of the partition now."""
