@@ -11,15 +11,15 @@ position, and beside it the letters replayed beyond the position
 (`tidegate.consumer.commit_metadata`). So a replay of some letters leaves the others to a later one.
 
 Laws
-    RP1  A letter is committed as replayed only after its delivery was acknowledged.
-    RP2  A letter that is committed as replayed is not delivered again. A replay that dies repeats
+    RY1  A letter is committed as replayed only after its delivery was acknowledged.
+    RY2  A letter that is committed as replayed is not delivered again. A replay that dies repeats
          at most what it delivered since its last commit: the letters of one plan.
-    RP3  A letter whose delivery failed stays: no position passes it, and no letter is written for
+    RY3  A letter whose delivery failed stays: no position passes it, and no letter is written for
          it. The replay stops there, or leaves it behind if the rules say so.
-    RP4  Only selected letters are delivered, at most `limit` of them.
-    RP5  A record is sent as it was, without the headers of the letter, to its own partition: what
+    RY4  Only selected letters are delivered, at most `limit` of them.
+    RY5  A record is sent as it was, without the headers of the letter, to its own partition: what
          fails again makes a letter of the same size. An output keeps its content and its key.
-    RP6  A replay without a selection, failures and limit leaves no letter behind.
+    RY6  A replay without a selection, failures and limit leaves no letter behind.
 
 Known not to work
     - Two replays for one group at a time: both deliver the letters that they find.
@@ -209,7 +209,7 @@ class Plan:
 
 @final
 @attrs.frozen
-class Settled:
+class Progress:
     """What follows deliveries.
 
     Attributes:
@@ -282,7 +282,7 @@ def plan(rules: ReplayRules, state: ReplayState, read: Sequence[Record]) -> Plan
     return Plan(ReplayState(tracker, begun, state.survey), tuple(choices))
 
 
-def settle(rules: ReplayRules, state: ReplayState, delivered_: Sequence[int], failed: int) -> Settled:
+def settle(rules: ReplayRules, state: ReplayState, delivered_: Sequence[int], failed: int) -> Progress:
     """What follows the deliveries of a plan, once each has ended.
 
     Args:
@@ -304,6 +304,6 @@ def settle(rules: ReplayRules, state: ReplayState, delivered_: Sequence[int], fa
     elif rules.limit is not None and state.begun >= rules.limit:
         stop = Stop.LIMIT
     if not delivered_:
-        return Settled(ReplayState(tracker, state.begun, survey), None, stop)
+        return Progress(ReplayState(tracker, state.begun, survey), None, stop)
     after = ReplayState(acknowledged(tracker, found.position), state.begun, survey)
-    return Settled(after, (found.position, found.text), stop)
+    return Progress(after, (found.position, found.text), stop)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from tidegate.model.records import Record, Send
 from tidegate.sinks.dead_letters import KIP_1191, OURS, DeadLetter, Undecodable
 from tidegate.sinks.delivery import ERROR_MAX
 
-_OF_THE_ERROR = {f"{KIP_1191}message", f"{OURS}error"}
+_OF_THE_ERROR: Final = (f"{KIP_1191}message", f"{OURS}error")
 
 
 def comes_back(letter: DeadLetter, decoded: DeadLetter | Undecodable) -> bool:

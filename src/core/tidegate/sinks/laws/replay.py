@@ -21,12 +21,12 @@ def replayed(committed: tuple[int, str] | None, letters: Collection[int], end: i
 
 
 def commits_what_was_acknowledged(held: Collection[int], acknowledged: Collection[int]) -> bool:
-    """Laws RP1 and RP3: `held` are the letters that a commit holds for replayed."""
+    """Laws RY1 and RY3: `held` are the letters that a commit holds for replayed."""
     return {*held} <= {*acknowledged}
 
 
 def repeats_little(deliveries: Mapping[int, int], uncommitted: Sequence[Collection[int]]) -> bool:
-    """Law RP2, where the text of each commit was whole.
+    """Law RY2, where the text of each commit was whole.
 
     `deliveries` counts the acknowledged deliveries of each letter, `uncommitted` has the letters
     that each replay that died delivered since its last commit.
@@ -37,14 +37,14 @@ def repeats_little(deliveries: Mapping[int, int], uncommitted: Sequence[Collecti
 def delivers_what_is_selected(
     rules: ReplayRules, letters: Mapping[int, DeadLetter | None], choices: Sequence[tuple[int, Choice]]
 ) -> bool:
-    """Law RP4, for all choices of one replay."""
+    """Law RY4, for all choices of one replay."""
     chosen = [offset for offset, choice in choices if not isinstance(choice, Leave)]
     is_selected = all((letter := letters[offset]) is not None and rules.selection.has(letter) for offset in chosen)
     return is_selected and (rules.limit is None or len(chosen) <= rules.limit)
 
 
 def is_as_it_was(letter: DeadLetter, choice: Choice, source: Record) -> bool:
-    """Law RP5: `source` is the record that the letter was made of."""
+    """Law RY5: `source` is the record that the letter was made of."""
     match choice:
         case Requeue(send):
             return send == Send(source.topic, source.value, source.key, source.headers, source.partition)
@@ -55,5 +55,5 @@ def is_as_it_was(letter: DeadLetter, choice: Choice, source: Record) -> bool:
 
 
 def leaves_none(letters: Collection[int], deliveries: Mapping[int, int]) -> bool:
-    """Law RP6."""
+    """Law RY6."""
     return {*letters} <= deliveries.keys()
