@@ -48,7 +48,10 @@ def on_log(made: Worker, *values: bytes, keys: Sequence[bytes | None] = ()) -> O
 
 
 def headers_of(sent: Send) -> dict[str, str]:
-    return {name.removeprefix("tidegate."): (value or b"").decode() for name, value in sent.headers}
+    prefixes = re.compile(r"tidegate\.|__dlq\.errors\.")
+    found = {prefixes.sub("", name): (value or b"").decode() for name, value in sent.headers}
+    found["attempts"] = found.pop("delivery.count")
+    return found
 
 
 @final
@@ -115,7 +118,7 @@ def test_a_dead_letter_is_the_record_and_why(rules: ConsumerRules) -> None:
     said = headers_of(sent)
     assert said.pop("at").isdigit()
     assert said == {
-        "topic": "orders", "partition": "0", "offset": "1", "group": "shop", "attempts": "3", "error": "ValueError",
+        "letter": "2", "topic": "orders", "partition": "0", "offset": "1", "group": "shop", "attempts": "3", "error": "ValueError",
         "message": "no poison, thank you",
     }  # fmt: skip
 
