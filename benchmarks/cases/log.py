@@ -445,11 +445,11 @@ def digging_up(size: int) -> Made[dead_letters.DeadLetter | dead_letters.Undecod
 
 
 @table.case(replay, "letters are read", PAYLOADS)
-def choosing(size: int) -> Made[replay.Plan]:
+def choosing(size: int) -> Made[tuple[replay.ReplayState, tuple[tuple[int, replay.Choice], ...]]]:
     sent = dead_letters.encode(dead(16), "topic.dead")
     read = [Record(sent.topic, 0, offset, sent.key, sent.value, sent.headers) for offset in range(size)]
     state, rules = replay.begin(None, 0, size), replay.ReplayRules()
-    return lambda: replay.plan(rules, state, read), lambda answer: len(answer.choices) == size
+    return lambda: replay.plan(rules, state, read), lambda answer: len(answer[1]) == size
 
 
 @table.case(pauses, "how long after the third attempt?")

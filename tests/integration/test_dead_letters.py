@@ -40,7 +40,7 @@ NO_FILTERS: Final[Mapping[str, Any]] = {
     "topics": (), "partitions": (), "offsets": (), "sinks": (), "error": None, "since": None, "until": None,
 }  # fmt: skip
 REPLAY: Final = {
-    "group": None, "to": None, "limit": None, "rate": None, "skip_failed": False, "dry_run": False, **NO_FILTERS,
+    "group": None, "requeues": False, "limit": None, "rate": None, "skip_failed": False, "dry_run": False, **NO_FILTERS,
 }  # fmt: skip
 LIST: Final = {"group": None, "limit": 50, "is_all": False, **NO_FILTERS}
 
@@ -362,7 +362,7 @@ def test_a_filtered_replay_leaves_the_other_letters_to_a_later_one() -> None:
     sink, broker = mixed()
     assert broker.replay(error="valueerror").data["replayed"] == 2
     assert len(broker.list()) == len(broker.list(sinks=("hits",))) == 2
-    assert broker.replay(to="topic").data["replayed"] == 2
+    assert broker.replay(requeues=True).data["replayed"] == 2
     assert sink.delivered == []
     assert len(broker.log.sent) == 4
 

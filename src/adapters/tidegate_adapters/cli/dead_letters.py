@@ -9,7 +9,7 @@ import click
 from tidegate.exit_codes import ExitCode
 from tidegate_adapters.shell.commands import TARGET, Commands
 from tidegate_adapters.shell.options import A_TIME, ASKED, filtering, limit_of, together
-from tidegate_adapters.shell.runtimes import DEAD_LETTERS, PIPELINE, WORKER
+from tidegate_adapters.shell.runtimes import DEAD_LETTERS
 
 FILTERS: Final = together(
     filtering("--topic", "topics", multiple=True, metavar="NAME", help="Of a record of this topic."),
@@ -30,7 +30,6 @@ COMMANDS: Final = Commands(
     "the same places as for tidegate worker run.",
     ("tidegate dead-letters list shop.search:app", "tidegate dead-letters replay orders.py:worker --dry-run"),
     {ExitCode.OK: "done", ExitCode.USAGE: "wrong usage, or an application that cannot be loaded"},
-    (WORKER, PIPELINE),
 )
 dead_letters: Final = COMMANDS.group
 
@@ -59,7 +58,7 @@ COMMANDS.add(
     "A letter that cannot be delivered stays, and no other is written for it.",
     ("--sink hits --rate 50", "--limit 1 --dry-run"),
     FILTERS,
-    click.option("--to", type=click.Choice(["sink", "topic"]), help="Deliver outputs only, or re-queue the records of all."),
+    click.option("--to-topic", "requeues", is_flag=True, help="Re-queue the records of outputs, too."),
     click.option("--limit", type=click.IntRange(1), help="Deliver so many at most."),
     click.option("--rate", type=click.FloatRange(0, min_open=True), help="Deliver so many a second at most."),
     click.option("--skip-failed", is_flag=True, help="Go on after a letter that cannot be delivered; it stays."),

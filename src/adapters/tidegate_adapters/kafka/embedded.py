@@ -25,7 +25,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from difflib import get_close_matches
 from pathlib import Path
 from time import monotonic
-from typing import Final, ParamSpec, Protocol, TypeVar, cast, final
+from typing import Final, NamedTuple, ParamSpec, Protocol, TypeVar, cast, final
 
 import attrs
 
@@ -146,9 +146,7 @@ class _Delivered:
     timestamp_type: None = None
 
 
-@final
-@attrs.frozen
-class _Committed:
+class _Committed(NamedTuple):
     offset: int
     metadata: str
 

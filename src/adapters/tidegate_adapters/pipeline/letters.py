@@ -37,10 +37,7 @@ _TAGS: Final[Mapping[type, tuple[str, Callable[[Any], object], Callable[[Any], o
     set: ("$set", lambda value: [*map(_packed, value)], set),
     frozenset: ("$frozenset", lambda value: [*map(_packed, value)], frozenset),
 }
-_UNPACK: Final[Mapping[str, Callable[[Any], object]]] = {
-    **{tag: unpack for tag, _, unpack in _TAGS.values()},
-    "$items": dict,
-}
+_UNPACK: Final[Mapping[str, Callable[[Any], object]]] = {"$items": dict} | {tag: un for tag, _, un in _TAGS.values()}
 _OPERATIONS: Final = {each.__name__.lower(): each for each in (Insert, Upsert, Update, Delete, Statement)}
 
 

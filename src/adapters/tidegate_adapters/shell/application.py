@@ -199,22 +199,15 @@ def _served(app: Any) -> Life[None]:
 
 
 def ask_app(
-    told: Told,
-    runtime: Runtime,
-    command: str,
-    given: Mapping[str, Any],
-    terminal: Terminal,
-    *,
-    kinds: Kinds = (),
-    is_json: bool,
+    told: Told, runtime: Runtime, command: str, given: Mapping[str, Any], terminal: Terminal, *, is_json: bool
 ) -> ExitCode:
-    """Run a command about an application, of the runtime or of one of `kinds`; none of its processes
-    need run. Raises as `run_app`, and NothingSelectedError.
+    """Run a command about an application; none of its processes need run. Raises as `run_app`, and
+    NothingSelectedError.
     """
     commands = import_module(runtime.commands)
 
     async def asked() -> Answer:
-        app, _ = await made(told, *attribute(told.target), kinds or (runtime,))
+        app, _ = await made(told, *attribute(told.target), runtime.kinds or (runtime,))
         with as_of_the_server():
             async with commands.opened(app, told.target) as opened:
                 answer: Answer = await getattr(commands, command)(opened, **given)

@@ -27,20 +27,10 @@ TARGET: Final = "TARGET is path.py:attr or module:attr, where attr is {}, or a f
 
 @final
 class Commands:
-    """The commands of a runtime, with their help; `text` is that of the group.
+    """The commands of a runtime, with their help; `text` is that of the group."""
 
-    `kinds` are the runtimes of its applications, where they are others.
-    """
-
-    def __init__(
-        self,
-        runtime: Runtime,
-        text: str,
-        examples: Sequence[str],
-        codes: Mapping[ExitCode, str],
-        kinds: Sequence[Runtime] = (),
-    ) -> None:
-        self._runtime, self._kinds = runtime, kinds
+    def __init__(self, runtime: Runtime, text: str, examples: Sequence[str], codes: Mapping[ExitCode, str]) -> None:
+        self._runtime = runtime
         self.group = click.Group(runtime.section, help=explained(text, examples, codes))
 
     def _explained(self, name: str, text: str, examples: Sequence[str], codes: Mapping[ExitCode, str]) -> str:
@@ -135,10 +125,7 @@ class Commands:
                 from tidegate_adapters.shell.application import Told, ask_app  # noqa: PLC0415  so that --help is quick
 
                 which = Told(target, config, settings)
-                asked = {**given, **fixed}
-                return ask_app(
-                    which, self._runtime, function or name, asked, terminal, kinds=self._kinds, is_json=is_json
-                )
+                return ask_app(which, self._runtime, function or name, {**given, **fixed}, terminal, is_json=is_json)
 
             return answer
 

@@ -1,6 +1,6 @@
 """The stored form of a record that could not be handled, or whose output could not be delivered.
 
-A dead letter is the source record: its key, value and headers are unchanged. Headers after those
+A dead letter is the source record: its key, value and headers are unchanged. _Headers after those
 hold its origin and its error as text. Their names are those of KIP-1191 (dead-letter queues for
 share groups, Apache Kafka 4.4), where it has one:
 
@@ -62,9 +62,9 @@ from tidegate.sinks.delivery import shown
 
 OURS: Final = "tidegate."
 KIP_1191: Final = "__dlq.errors."
-MARK: Final = f"{OURS}letter"
-FORMAT: Final = b"2"
-Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
+_MARK: Final = f"{OURS}letter"
+_FORMAT: Final = b"2"
+_Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 _TOPIC: Final = f"{KIP_1191}topic"
 _PARTITION: Final = f"{KIP_1191}partition"
 _OFFSET: Final = f"{KIP_1191}offset"
@@ -193,7 +193,7 @@ def encode(letter: DeadLetter, topic: str) -> Send:
     }
     if output is not None:
         said |= {_SINK: output.sink, _KEY: output.key, _INDEX: str(output.index)}
-    added = [(MARK, FORMAT), *((name, _utf8(text)) for name, text in said.items() if text is not None)]
+    added = [(_MARK, _FORMAT), *((name, _utf8(text)) for name, text in said.items() if text is not None)]
     if output is not None and output.content is not None:
         added.append((_OUTPUT, output.content))
     return Send(topic, record.value, record.key, (*record.headers, *added))
@@ -202,14 +202,14 @@ def encode(letter: DeadLetter, topic: str) -> Send:
 def decode(stored: Record) -> DeadLetter | Undecodable:
     """Decode a record of a dead-letter topic; the inverse of `encode`.
 
-    Headers that other programs have added at the end are ignored.
+    _Headers that other programs have added at the end are ignored.
     """
     check_type(stored, Record, "a record of a dead-letter topic")
-    marks = [at for at, (name, _) in enumerate(stored.headers) if name in {MARK, _MARK_BEFORE}]
+    marks = [at for at, (name, _) in enumerate(stored.headers) if name in {_MARK, _MARK_BEFORE}]
     if not marks:
         return Undecodable(Flaw.FOREIGN)
     first, added = stored.headers[: marks[-1]], stored.headers[marks[-1] :]
-    if added[0][0] == MARK and added[0][1] != FORMAT:
+    if added[0][0] == _MARK and added[0][1] != _FORMAT:
         return Undecodable(Flaw.VERSION)
     is_before = added[0][0] == _MARK_BEFORE
     named = [(_BEFORE.get(name, name) if is_before else name, value or b"") for name, value in added]
@@ -223,7 +223,7 @@ def decode(stored: Record) -> DeadLetter | Undecodable:
         return Undecodable(Flaw.FIELDS)
 
 
-def _letter_of(fields: Mapping[str, bytes], stored: Record, headers: Headers) -> DeadLetter:
+def _letter_of(fields: Mapping[str, bytes], stored: Record, headers: _Headers) -> DeadLetter:
     """Raises ValueError for a field of a wrong kind, KeyError for a missing one."""
     timestamp = _number(fields[_TIMESTAMP]) if _TIMESTAMP in fields else None
     output = None

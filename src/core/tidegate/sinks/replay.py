@@ -46,18 +46,6 @@ from tidegate.model.records import Record, Send
 from tidegate.model.values import check_int, check_tuple, check_type
 from tidegate.sinks.dead_letters import DeadLetter, RefusedOutput, Undecodable, decode
 
-OffsetRange: TypeAlias = tuple[int, int]
-"""The first and the last offset."""
-
-
-@final
-@unique
-class Target(Enum):
-    """Where letters are delivered to."""
-
-    SINK = "the sink that refused the output"
-    TOPIC = "the topic of the source record"
-
 
 @final
 @attrs.frozen(kw_only=True)
@@ -67,7 +55,7 @@ class Selection:
     Attributes:
         topics: The topics of the source record; empty for all, as below.
         partitions: Its partitions.
-        offsets: Ranges with its offset.
+        offsets: Its offset is within one of these, from the first to the last.
         sinks: The sinks that refused an output.
         error: In the class or the text of the error, in any case; empty for all.
         since: The group gave up then or later; None for all.
@@ -76,7 +64,7 @@ class Selection:
 
     topics: frozenset[str] = frozenset()
     partitions: frozenset[int] = frozenset()
-    offsets: tuple[OffsetRange, ...] = ()
+    offsets: tuple[tuple[int, int], ...] = ()
     sinks: frozenset[str] = frozenset()
     error: str = ""
     since: Instant | None = None
@@ -116,41 +104,25 @@ class ReplayRules:
 
     Attributes:
         selection: The letters that are meant.
-        target: Where they are delivered to; None for the sink for outputs, the topic for records.
+        requeues: Whether the records of outputs are sent to their topic, too.
         limit: The most letters that are delivered; None for no limit.
         skips_failed: Whether the replay goes on after a failed delivery.
     """
 
     selection: Selection = Selection()
-    target: Target | None = None
+    requeues: bool = False
     limit: int | None = None
     skips_failed: bool = False
 
     def __attrs_post_init__(self) -> None:
         check_type(self.selection, Selection, "a selection")
-        check_type(self.target, (Target, NoneType), "a target")
+        check_type(self.requeues, bool, "whether records of outputs are re-queued")
         check_type(self.skips_failed, bool, "whether failed letters are left behind")
         if self.limit is not None:
             check_int(self.limit, "a limit of letters", 1)
 
 
 # --- verdicts -------------------------------------------------------------------------------------
-
-
-@final
-@attrs.frozen
-class Redeliver:
-    """Deliver the output to its sink."""
-
-    output: RefusedOutput
-
-
-@final
-@attrs.frozen
-class Requeue:
-    """Send the source record to its topic."""
-
-    send: Send
 
 
 @final
@@ -161,10 +133,10 @@ class Leave(Enum):
     REPLAYED = "it is replayed already"
     OTHER = "it is not selected"
     UNREADABLE = "it is not a dead letter"
-    NO_OUTPUT = "it has no output for a sink"
 
 
-Choice: TypeAlias = Redeliver | Requeue | Leave
+Choice: TypeAlias = RefusedOutput | Send | Leave
+"""An output to deliver to its sink, a record to send to its topic, or neither."""
 
 
 @final
@@ -180,11 +152,8 @@ class Stop(Enum):
 @final
 @attrs.frozen
 class ReplayState:
-    """The progress of a replay in a partition of letters.
-
-    Attributes:
-        tracker: The letters read; those replayed are done.
-        begun: The number of letters given to be delivered, in all partitions.
+    """The letters read of a partition, of which those replayed are done; and the number of letters
+    given to be delivered, in all partitions.
     """
 
     tracker: OffsetTracker
@@ -194,29 +163,9 @@ class ReplayState:
 
 @final
 @attrs.frozen
-class Plan:
-    """What follows letters that were read.
-
-    Attributes:
-        state: The state after.
-        choices: For each letter its offset and what is done with it. Letters beyond the limit are
-            left out.
-    """
-
-    state: ReplayState
-    choices: tuple[tuple[int, Choice], ...]
-
-
-@final
-@attrs.frozen
 class Progress:
-    """What follows deliveries.
-
-    Attributes:
-        state: The state after.
-        commit: The position and metadata to commit BEFORE more letters are delivered; None if
-            nothing is new.
-        stop: Why the replay ends; None if it goes on.
+    """The state after deliveries, the position and metadata to commit BEFORE more letters are
+    delivered, if anything is new, and why the replay ends, if it does.
     """
 
     state: ReplayState
@@ -231,13 +180,11 @@ def begin(committed: tuple[int, str] | None, start: int, end: int, begun: int = 
     """The state with which a replay of a partition begins; it reads from `tracker.frontier` on.
 
     Args:
-        committed: The position and metadata that the replay's group has committed, if any.
+        committed: The position and metadata of the replay's group; ignored if the position is beyond
+            the end, which is one of another topic of this name.
         start: The first offset of the partition.
         end: One past its last offset.
         begun: The number of letters that the replay has delivered in other partitions.
-
-    Returns:
-        The state. A position beyond the end is of another topic of this name, and ignored.
     """
     check_int(start, "the start of a log", 0)
     check_int(end, "the end of a log", start)
@@ -252,22 +199,21 @@ def choose(rules: ReplayRules, letter: DeadLetter | Undecodable) -> Choice:
         return Leave.UNREADABLE
     if not rules.selection.has(letter):
         return Leave.OTHER
-    has_content = letter.output is not None and letter.output.content is not None
-    if letter.output is not None and has_content and rules.target is not Target.TOPIC:
-        return Redeliver(letter.output)
-    if rules.target is Target.SINK:
-        return Leave.NO_OUTPUT
+    if letter.output is not None and letter.output.content is not None and not rules.requeues:
+        return letter.output
     record = letter.record
-    return Requeue(Send(record.topic, record.value, record.key, record.headers, record.partition))
+    return Send(record.topic, record.value, record.key, record.headers, record.partition)
 
 
-def plan(rules: ReplayRules, state: ReplayState, read: Sequence[Record]) -> Plan:
-    """What follows letters that were read, in the order of their offsets.
+def plan(
+    rules: ReplayRules, state: ReplayState, read: Sequence[Record]
+) -> tuple[ReplayState, tuple[tuple[int, Choice], ...]]:
+    """What is done with each of these letters, by offset; those beyond the limit are left out.
 
     Args:
         rules: The rules.
         state: The state before; all earlier plans are settled.
-        read: The records of the dead-letter topic.
+        read: The next records of the dead-letter topic, in the order of their offsets.
     """
     check_type(state, ReplayState, "the state of a replay")
     tracker, begun = state.tracker, state.begun
@@ -279,7 +225,7 @@ def plan(rules: ReplayRules, state: ReplayState, read: Sequence[Record]) -> Plan
         choice = choose(rules, decode(stored)) if is_open(tracker, stored.offset) else Leave.REPLAYED
         begun += not isinstance(choice, Leave)
         choices.append((stored.offset, choice))
-    return Plan(ReplayState(tracker, begun, state.survey), tuple(choices))
+    return ReplayState(tracker, begun, state.survey), tuple(choices)
 
 
 def settle(rules: ReplayRules, state: ReplayState, delivered_: Sequence[int], failed: int) -> Progress:
@@ -288,8 +234,8 @@ def settle(rules: ReplayRules, state: ReplayState, delivered_: Sequence[int], fa
     Args:
         rules: The rules.
         state: The state of the plan.
-        delivered_: The offsets of letters whose deliveries were acknowledged.
-        failed: The number of those whose deliveries failed.
+        delivered_: The offsets of acknowledged deliveries.
+        failed: The number of failed ones.
     """
     check_type(rules, ReplayRules, "the rules of a replay")
     check_int(failed, "a number of failures", 0)
@@ -303,7 +249,5 @@ def settle(rules: ReplayRules, state: ReplayState, delivered_: Sequence[int], fa
         stop = Stop.FULL
     elif rules.limit is not None and state.begun >= rules.limit:
         stop = Stop.LIMIT
-    if not delivered_:
-        return Progress(ReplayState(tracker, state.begun, survey), None, stop)
-    after = ReplayState(acknowledged(tracker, found.position), state.begun, survey)
-    return Progress(after, (found.position, found.text), stop)
+    commit = (found.position, found.text) if delivered_ else None
+    return Progress(ReplayState(acknowledged(tracker, found.position), state.begun, survey), commit, stop)

@@ -17,11 +17,6 @@ def comes_back(letter: DeadLetter, decoded: DeadLetter | Undecodable) -> bool:
     return decoded == letter
 
 
-def has_a_verdict(decoded: object) -> bool:
-    """Law DE2."""
-    return isinstance(decoded, (DeadLetter, Undecodable))
-
-
 def shows_nothing(secrets: Iterable[str], texts: Iterable[str]) -> bool:
     """Law DE3: no text contains a secret."""
     shown = tuple(texts)
