@@ -308,6 +308,31 @@ def test_records_that_are_no_letters_are_counted_and_left() -> None:
     assert broker.replay().data["unreadable"] == 1
 
 
+@pytest.mark.parametrize(
+    ("filters", "count"),
+    [
+        ({"topics": ("searches",), "partitions": (0,)}, 4),
+        ({"topics": ("others",)}, 0),
+        ({"partitions": (1,)}, 0),
+        ({"offsets": ("0", "2-3")}, 3),
+        ({"sinks": ("hits",)}, 2),
+        ({"error": "WITH hunter"}, 2),
+        ({"since": "1h"}, 4),
+        ({"until": "1h"}, 0),
+        ({"since": "2026-01-01T00:00:00Z", "limit": 3}, 3),
+    ],
+    ids=range(9),
+)
+def test_filters_select_by_source_and_error(filters: Mapping[str, Any], count: int) -> None:
+    assert len(mixed()[1].list(**filters)) == count
+
+
+@pytest.mark.parametrize("filters", [{"offsets": ("3-2",)}, {"offsets": ("x",)}, {"since": "yesterday"}])
+def test_a_filter_that_means_nothing_is_refused(filters: Mapping[str, Any]) -> None:
+    with pytest.raises(Misuse, match="help: "):
+        mixed()[1].list(**filters)
+
+
 # --- replays ------------------------------------------------------------------------------------------------------------
 
 

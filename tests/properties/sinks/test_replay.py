@@ -191,6 +191,8 @@ def test_ry5_what_is_delivered_is_as_it_was(place: int, output: RefusedOutput | 
 
 
 @given(SELECTIONS, st.integers(0, 23), st.booleans())
+@example(Selection(until=at(5)), 5, False)
+@example(Selection(since=at(2)), 2, False)
 def test_a_selection_agrees_with_its_plain_twin(selection: Selection, place: int, is_output: bool) -> None:
     """Law RY4: a letter is selected if no condition rules it out."""
     made = letter(place, refused(place) if is_output else None)
