@@ -13,10 +13,10 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, WALL, Instant
 from tidegate.model.records import BROKER, PRODUCER, Record, Send
 from tidegate.sinks import dead_letters
+from tidegate.sinks.checks.laws import dead_letters as laws
+from tidegate.sinks.checks.strategies import dead_letters as drawn
 from tidegate.sinks.dead_letters import DeadLetter, Flaw, RefusedOutput, Undecodable, decode, encode
 from tidegate.sinks.delivery import shown
-from tidegate.sinks.laws import dead_letters as laws
-from tidegate.sinks.strategies import dead_letters as drawn
 
 AT: Final = Instant(9_999 * MILLISECOND, WALL)
 RECORD: Final = Record(

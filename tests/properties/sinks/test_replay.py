@@ -11,13 +11,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.properties.lawbook import bug, planted
 
-from tidegate.consumer.watermark import delivered
+from tidegate.consumer.offsets.watermark import delivered
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, STORE, WALL, Instant
 from tidegate.model.records import PRODUCER, Record, Send
 from tidegate.sinks import replay
+from tidegate.sinks.checks.laws import replay as laws
 from tidegate.sinks.dead_letters import DeadLetter, RefusedOutput, Undecodable, decode, encode
-from tidegate.sinks.laws import replay as laws
 from tidegate.sinks.replay import (
     Choice,
     Leave,

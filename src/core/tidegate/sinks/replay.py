@@ -8,7 +8,7 @@ had when the replay began:
 An output goes to its sink again, with its key; a record goes to its topic, as it was. The letter
 stays in the topic. What has been replayed is committed for a consumer group of the replay: a
 position, and beside it the letters replayed beyond the position
-(`tidegate.consumer.commit_metadata`). So a replay of some letters leaves the others to a later one.
+(`tidegate.consumer.committing.commit_metadata`). So a replay of some letters leaves the others to a later one.
 
 Laws
     RY1  A letter is committed as replayed only after its delivery was acknowledged.
@@ -38,8 +38,8 @@ from typing import TypeAlias, final
 
 import attrs
 
-from tidegate.consumer.commit_metadata import Alphabet, Partial, Survey, decoded, encoded, surveyed
-from tidegate.consumer.watermark import OffsetTracker, acknowledged, completed, delivered, is_open
+from tidegate.consumer.committing.commit_metadata import Alphabet, Partial, Survey, decoded, encoded, surveyed
+from tidegate.consumer.offsets.watermark import OffsetTracker, acknowledged, completed, delivered, is_open
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import WALL, Instant
 from tidegate.model.records import Record, Send
