@@ -177,9 +177,9 @@ def test_it_is_dead_lettered_to_the_byte(batch: int | None, kafka: str, make_top
         (b"k", b"poison", HEADERS) for _ in POISON
     ]
     why = [dict(headers[len(HEADERS) :]) for _, _, headers in letters]
-    assert [(each["tidegate.topic"], each["tidegate.partition"], each["tidegate.offset"]) for each in why] == [
-        (topic.encode(), b"0", b"%d" % offset) for offset in POISON
-    ]
+    assert [
+        (each["__dlq.errors.topic"], each["__dlq.errors.partition"], each["__dlq.errors.offset"]) for each in why
+    ] == [(topic.encode(), b"0", b"%d" % offset) for offset in POISON]
     assert {each["tidegate.error"] for each in why} == {b"UnicodeDecodeError"}
 
 

@@ -16,7 +16,7 @@ from tests.integration.servers import create_topic
 
 from tidegate.model.effects import Failure, NotApplied, Refused
 from tidegate.model.errors import Misuse, TidegateError
-from tidegate.model.records import TopicPartition
+from tidegate.model.records import Record, TopicPartition
 from tidegate.pipeline.effects import Hook
 from tidegate.sinks.dead_letters import DeadLetter, decode
 from tidegate_adapters.kafka.embedded import EmbeddedLog, record_of
@@ -34,6 +34,7 @@ from tidegate_adapters.pipeline import (
     WindowResult,
 )
 from tidegate_adapters.pipeline.embedded import EmbeddedPipeline, Kept, Processed
+from tidegate_adapters.pipeline.letters import output_of
 from tidegate_adapters.pipeline.settings import OnStop
 from tidegate_adapters.sinks.outputs import Delivery
 
@@ -122,7 +123,7 @@ def values(done: Processed) -> list[Any]:
 
 def letters(done: Processed) -> dict[int, str]:
     headers = [dict(letter.headers) for letter in done.letters]
-    return {int(each["tidegate.offset"] or b""): (each.get("tidegate.error") or b"").decode() for each in headers}
+    return {int(each["__dlq.errors.offset"] or b""): (each.get("tidegate.error") or b"").decode() for each in headers}
 
 
 def test_records_become_tasks_and_tasks_become_outputs() -> None:
@@ -299,10 +300,12 @@ async def run_with(app: Pipeline, sink: Kept, *records: Mapping[str, object]) ->
 def test_an_output_that_its_sink_refuses_is_dead_lettered_with_its_record() -> None:
     done = asyncio.run(run_with(Shop().app(), Picky(["a1"]), record("a", 3)))
     assert values(done) == ["a0", "a2"]
-    letter = decode(done.letters[0].value or b"")
+    (sent,) = done.letters
+    letter = decode(Record(sent.topic, 0, 0, sent.key, sent.value, sent.headers))
     assert isinstance(letter, DeadLetter)
-    assert (letter.sink, letter.record.value) == ("hits", b'{"text": "a", "pages": 3}')
-    assert json.loads(letter.payload or b"")["value"] == "a1"
+    assert letter.output is not None
+    assert (letter.output.sink, letter.record.value) == ("hits", b'{"text": "a", "pages": 3}')
+    assert output_of(letter.output.content or b"") == Output("hits", "a1")
     assert done.is_whole
 
 

@@ -147,7 +147,12 @@ def test_every_page_is_reached_from_the_readme() -> None:
 
 
 NAMES: Final = re.compile(r"`(tidegate(?:_adapters)?\.[\w.]+|[\w/]+\.py::\w+)`")
-SPANS: Final = {f"tidegate.{name}" for name in ("error", "offset", "purge", "recover", "topic")}
+SPANS: Final = {
+    f"tidegate.{name}"
+    for name in (
+        "at", "error", "index", "key", "letter", "offset", "output", "purge", "recover", "sink", "timestamp", "topic",
+    )
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -48,7 +48,10 @@ def on_log(made: Worker, *values: bytes, keys: Sequence[bytes | None] = ()) -> O
 
 
 def headers_of(sent: Send) -> dict[str, str]:
-    return {name.removeprefix("tidegate."): (value or b"").decode() for name, value in sent.headers}
+    prefixes = re.compile(r"tidegate\.|__dlq\.errors\.")
+    found = {prefixes.sub("", name): (value or b"").decode() for name, value in sent.headers}
+    found["attempts"] = found.pop("delivery.count")
+    return found
 
 
 @final
@@ -115,7 +118,7 @@ def test_a_dead_letter_is_the_record_and_why(rules: ConsumerRules) -> None:
     said = headers_of(sent)
     assert said.pop("at").isdigit()
     assert said == {
-        "topic": "orders", "partition": "0", "offset": "1", "group": "shop", "attempts": "3", "error": "ValueError",
+        "letter": "2", "topic": "orders", "partition": "0", "offset": "1", "group": "shop", "attempts": "3", "error": "ValueError",
         "message": "no poison, thank you",
     }  # fmt: skip
 
@@ -785,8 +788,8 @@ def test_a_real_dead_letter_is_the_record_to_the_byte(kafka: str, make_topic: Ca
         assert (each.key, each.value) == (key, value)
         assert list(each.headers[: len(headers)]) == headers
         said = dict(each.headers[len(headers) :])
-        assert (said["tidegate.topic"], said["tidegate.offset"]) == (topic.encode(), b"%d" % offset)
-        assert (said["tidegate.error"], said["tidegate.attempts"]) == (b"ValueError", b"2")
+        assert (said["__dlq.errors.topic"], said["__dlq.errors.offset"]) == (topic.encode(), b"%d" % offset)
+        assert (said["tidegate.error"], said["__dlq.errors.delivery.count"]) == (b"ValueError", b"2")
         assert said["tidegate.timestamp"].isdigit()
 
 

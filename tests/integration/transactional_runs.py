@@ -71,7 +71,7 @@ def trouble(random: Random, client: str, request: Request) -> Outcome | Code | N
 
 def place_of(value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> Place:
     said = dict(headers)
-    place = (value or b"").split() if not said else (said["tidegate.partition"], said["tidegate.offset"])
+    place = (value or b"").split() if not said else (said["__dlq.errors.partition"], said["__dlq.errors.offset"])
     number, offset = (int(each or b"") for each in place)
     return number, offset
 

@@ -54,7 +54,7 @@ from tidegate.reactive.checks.laws import (
 )
 from tidegate.retries.checks.laws import backoff, budget, failures, pauses, polling, repeating, schedule
 from tidegate.services.checks.laws import atomic_service, executions, membership, retention
-from tidegate.sinks.checks.laws import circuit_breaker, dead_letters, dead_records, delivery, letter_writing, outbox
+from tidegate.sinks.checks.laws import circuit_breaker, dead_letters, delivery, letter_writing, outbox, replay
 from tidegate.transactions.checks import laws as transfers
 from tidegate.triggers.checks.laws import conditions, evaluator, firing, noticing, trigger, turn
 from tidegate.work.checks import laws as work
@@ -62,10 +62,10 @@ from tidegate.work.checks import laws as work
 __all__ = [
     "admission", "array_push_lock", "asking", "atomic_service", "backoff", "backpressure", "batching", "beginning", "budget",
     "change_stream", "circuit_breaker", "claim_lock", "commit_answers", "commit_metadata", "conditions", "consumer",
-    "counter", "dead_letters", "dead_records", "debounce", "delivery", "deployments", "desk", "drain",
+    "counter", "dead_letters", "debounce", "delivery", "deployments", "desk", "drain",
     "election", "ending", "enqueueing", "evaluator", "evolution", "executions", "explanation", "failures", "fanout",
     "firing", "health", "history", "lease", "letter_writing", "membership", "noticing", "orphans", "outbox",
     "partition", "pauses", "plan_queries", "polling", "purging", "rates", "reactive_task", "reconciliation",
-    "recovery", "repeating", "retention", "schedule", "snapshot", "status", "sweeper", "taking", "tasks", "transactions",
+    "recovery", "repeating", "replay", "retention", "schedule", "snapshot", "status", "sweeper", "taking", "tasks", "transactions",
     "transfers", "transition", "trigger", "turn", "upload_records", "waiting", "watermark", "work", "worker",
 ]  # fmt: skip

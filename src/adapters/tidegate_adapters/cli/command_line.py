@@ -20,7 +20,7 @@ from tidegate.model.errors import Misuse, TidegateError
 from tidegate_adapters.base.errors import StoppedError, exit_code, raised
 from tidegate_adapters.cli.commands import cli
 from tidegate_adapters.shell.options import Run
-from tidegate_adapters.shell.runtimes import RUNTIMES
+from tidegate_adapters.shell.runtimes import DEAD_LETTERS, RUNTIMES
 from tidegate_adapters.shell.terminal import Terminal, UnwritableError, error_json
 
 SCHEMAS: Final[dict[str, dict[str, object]]] = {
@@ -31,7 +31,7 @@ SCHEMAS: Final[dict[str, dict[str, object]]] = {
     "check-determinism": {"schema": "tidegate/determinism@1"},
     "list": {"schema": "tidegate/list@1"},
     "diagram": {"schema": "tidegate/diagram@1"},
-    **{name: {"schema": each.schema} for name, each in RUNTIMES.items()},
+    **{each.section: {"schema": each.schema} for each in (*RUNTIMES.values(), DEAD_LETTERS)},
     "config": {"schema": "tidegate/config@1"},
     "doctor": {"schema": "tidegate/doctor@1"},
     "completion": {"schema": "tidegate/completion@1"},

@@ -10,6 +10,7 @@ from click.core import ParameterSource
 
 import tidegate
 from tidegate.exit_codes import ExitCode
+from tidegate_adapters.cli.dead_letters import dead_letters
 from tidegate_adapters.cli.orchestrator import orchestrator
 from tidegate_adapters.cli.pipeline import pipeline
 from tidegate_adapters.cli.reactive import reactive
@@ -506,7 +507,7 @@ cli.command(
         {ExitCode.OK: "drawn", ExitCode.USAGE: "wrong usage"},
     ),
 )(together(click.argument("name", type=click.Choice(["invocation"])), common)(calling(f"{CLI}.listing:draw")))
-for group in (worker, reactive, orchestrator, pipeline):
+for group in (worker, reactive, orchestrator, pipeline, dead_letters):
     cli.add_command(group)
 
 

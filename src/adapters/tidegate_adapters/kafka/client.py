@@ -312,7 +312,8 @@ async def committed(consumer: Client, partitions: Sequence[TopicPartition]) -> d
 
     Without metadata records are repeated, which is safe.
     """
-    coordinator = cast("_Coordinator | None", getattr(consumer, "_coordinator", None))
+    has_own = hasattr(consumer, "fetch_committed_offsets")
+    coordinator = cast("_Coordinator | None", consumer if has_own else getattr(consumer, "_coordinator", None))
     if not hasattr(coordinator, "fetch_committed_offsets"):
         alone = {each: await consumer.committed(theirs(each)) for each in partitions}
         return {each: (position, "") for each, position in alone.items() if position is not None}
@@ -527,6 +528,17 @@ def absent(consumer: Client, topics: Sequence[str]) -> frozenset[str]:
     """The topics that the cluster lacks, by the client's last metadata."""
     seen = getattr(consumer, "partitions_for_topic", None)
     return frozenset(each for each in topics if seen is not None and not seen(each))
+
+
+async def partitions(consumer: Client) -> frozenset[TopicPartition]:
+    """All partitions of the cluster, which aiokafka has no public call for; another client may have `partitions`."""
+    own = getattr(consumer, "partitions", None)
+    if own is not None:
+        return frozenset(own())
+    cluster: Any = await consumer._client.fetch_all_metadata()  # type: ignore[attr-defined]  # noqa: SLF001
+    return frozenset(
+        TopicPartition(topic, number) for topic in cluster.topics() for number in cluster.partitions_for_topic(topic)
+    )
 
 
 def watch(consumer: Client, look: Callable[[], None]) -> None:

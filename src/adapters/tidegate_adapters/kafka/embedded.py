@@ -25,7 +25,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from difflib import get_close_matches
 from pathlib import Path
 from time import monotonic
-from typing import Final, ParamSpec, Protocol, TypeVar, cast, final
+from typing import Final, NamedTuple, ParamSpec, Protocol, TypeVar, cast, final
 
 import attrs
 
@@ -146,6 +146,11 @@ class _Delivered:
     timestamp_type: None = None
 
 
+class _Committed(NamedTuple):
+    offset: int
+    metadata: str
+
+
 class Consuming(Protocol):
     """The interface of `Worker`, which itself imports this module."""
 
@@ -182,6 +187,7 @@ class EmbeddedLog(Client):
             before = self._records.setdefault(record.of, [])
             before.append(attrs.evolve(record, offset=len(before)))
         self.positions: Final = dict.fromkeys(self._records, 0)
+        self._metadata: dict[TopicPartition, str] = {}
         self.ends: Final = {partition: len(each) for partition, each in self._records.items()}
         self._next = dict(self.positions)
         self._paused: set[TopicPartition] = set()
@@ -249,11 +255,22 @@ class EmbeddedLog(Client):
         return found
 
     async def commit(self, offsets: Mapping[object, object]) -> None:
-        for partition, (position, _) in cast("Mapping[object, tuple[int, str]]", offsets).items():
-            self.positions[ours(partition)] = position
+        for partition, (position, text) in cast("Mapping[object, tuple[int, str]]", offsets).items():
+            self.positions[ours(partition)], self._metadata[ours(partition)] = position, text
 
     async def committed(self, partition: object) -> int | None:
         return self.positions[ours(partition)]
+
+    async def fetch_committed_offsets(self, partitions: Sequence[object]) -> Mapping[object, _Committed]:
+        """Positions with their metadata, as aiokafka's coordinator has them."""
+        return {each: _Committed(self.positions[ours(each)], self._metadata.get(ours(each), "")) for each in partitions}
+
+    def assign(self, partitions: Sequence[object]) -> None:
+        self._assigned = frozenset(map(ours, partitions))
+
+    def partitions(self) -> Collection[TopicPartition]:
+        """All partitions of the log."""
+        return self._records.keys()
 
     async def offsets_for_times(self, timestamps_ms: Mapping[object, int]) -> Mapping[object, None]:
         return dict.fromkeys(timestamps_ms)  # unused: each has a committed position

@@ -28,7 +28,7 @@ from tidegate.model.effects import Failure
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import SECOND, WALL, Instant, seconds
 from tidegate.model.records import Record, Send
-from tidegate.sinks.dead_records import GivenUp, dead_record
+from tidegate.sinks.dead_letters import DeadLetter, RefusedOutput, encode
 from tidegate.sinks.letter_writing import Attempt, Settled, after_attempt
 from tidegate_adapters.base.log_fields import say
 from tidegate_adapters.kafka import client as ports
@@ -204,12 +204,12 @@ class DeadLetters:
     def __init__(self, outbox: Outbox[Sequence[Send]], pattern: str, group: str) -> None:
         self._outbox, self._pattern, self._group = outbox, pattern, group
 
-    def letter(self, record: Record, failed: Failed) -> Send:
-        why = GivenUp(
-            group=self._group, attempts=failed.attempts, error=failed.error, message=failed.message,
-            at=Instant(round(time() * SECOND), WALL),
+    def letter(self, record: Record, failed: Failed, output: RefusedOutput | None = None) -> Send:
+        letter = DeadLetter(
+            record=record, group=self._group, attempts=failed.attempts, error=failed.error, message=failed.message,
+            at=Instant(round(time() * SECOND), WALL), output=output,
         )  # fmt: skip
-        return dead_record(record, why, letter_topic(self._pattern, record.topic))
+        return encode(letter, letter_topic(self._pattern, record.topic))
 
     async def write(self, record: Record, failed: Failed) -> None:
         """Retries until the letter is written."""

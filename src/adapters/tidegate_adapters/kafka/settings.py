@@ -166,7 +166,7 @@ class WorkerSettings:
             remaining record from there on.
         start_offsets: The same, at an offset, for some partitions.
         dead_letter: The dead-letter topic, in which `{topic}` stands for the record's; None for
-            none. See `tidegate.sinks.dead_records` for the content.
+            none. See `tidegate.sinks.dead_letters` for the content.
         stalled_after: A partition with unfinished work and no progress for so long makes the worker
             unhealthy.
         metrics_port: The port of `/metrics` and `/health`; 0 for any free port, None for no server.

@@ -11,7 +11,6 @@ from tidegate_adapters.pipeline.app import Pipeline
 from tidegate_adapters.pipeline.embedded import EmbeddedPipeline, Processed
 from tidegate_adapters.pipeline.letters import output_json
 from tidegate_adapters.shell.application import Answer, Life
-from tidegate_adapters.sinks.outputs import Delivery
 
 
 def life(app: Pipeline, *, embedded: Path | None = None) -> Life[None] | Life[Processed]:
@@ -30,9 +29,7 @@ def life(app: Pipeline, *, embedded: Path | None = None) -> Life[None] | Life[Pr
 
 def _answer(processed: Processed) -> Answer:
     """What became of the records of an embedded log."""
-    outputs = {
-        name: [json.loads(output_json(Delivery("", each))) for each in some] for name, some in processed.outputs.items()
-    }
+    outputs = {name: [json.loads(output_json(each)) for each in some] for name, some in processed.outputs.items()}
     positions, ends = sorted(processed.positions.items()), processed.ends
     return Answer(
         {

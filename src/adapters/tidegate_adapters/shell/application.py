@@ -207,7 +207,7 @@ def ask_app(
     commands = import_module(runtime.commands)
 
     async def asked() -> Answer:
-        app, _ = await made(told, *attribute(told.target), (runtime,))
+        app, _ = await made(told, *attribute(told.target), runtime.kinds or (runtime,))
         with as_of_the_server():
             async with commands.opened(app, told.target) as opened:
                 answer: Answer = await getattr(commands, command)(opened, **given)

@@ -16,6 +16,7 @@ class Runtime(NamedTuple):
         section: Names its command group and its settings.
         commands: The module with its command functions (`tidegate_adapters.shell.application`).
         examples: Two targets for help texts, by module and by path.
+        kinds: The runtimes of its applications, where they are others.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Runtime(NamedTuple):
     section: str
     commands: str
     examples: tuple[str, str]
+    kinds: tuple[Runtime, ...] = ()
 
     @property
     def schema(self) -> str:
@@ -51,3 +53,9 @@ PIPELINE: Final = Runtime(
     "Pipeline", "tidegate_adapters.pipeline", "pipeline", "tidegate_adapters.pipeline.run", ("shop.search:app", "search.py:app")
 )  # fmt: skip
 RUNTIMES: Final = {each.section: each for each in (WORKER, REACTIVE, ORCHESTRATOR, PIPELINE)}
+"""Those with applications of their own."""
+DEAD_LETTERS: Final = Runtime(
+    "", "", "dead-letters", "tidegate_adapters.pipeline.replay", ("shop.search:app", "orders.py:worker"),
+    (WORKER, PIPELINE),
+)  # fmt: skip
+"""Commands about a worker or a pipeline."""

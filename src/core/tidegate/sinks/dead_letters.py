@@ -1,111 +1,169 @@
-"""The stored form of a payload that could not be delivered, complete, for reading, search and
-resending.
+"""The stored form of a record that could not be handled, or whose output could not be delivered.
 
-A dead letter contains the record, one payload and the error: JSON in ASCII, with a digest. UTF-8
-bytes are stored as text, others in base64.
+A dead letter is the source record: its key, value and headers are unchanged. _Headers after those
+hold its origin and its error as text. Their names are those of KIP-1191 (dead-letter queues for
+share groups, Apache Kafka 4.4), where it has one:
+
+    tidegate.letter                          the format: 2; the first of the added headers
+    __dlq.errors.topic, .partition, .offset  the origin
+    __dlq.errors.group                       the group that could not handle it
+    __dlq.errors.delivery.count              the number of attempts; 0 if there was none, as for a
+        record that cannot be decoded
+    __dlq.errors.message                     the text of the exception, masked and cut
+        (`delivery.shown`)
+    tidegate.error                           the class of the exception
+    tidegate.timestamp                       when the source record was produced or appended, in
+        milliseconds since 1970, if known
+    tidegate.at                              when the group gave up, in milliseconds since 1970
+
+A letter of an output has these as well:
+
+    tidegate.sink                            the sink that did not take it
+    tidegate.key                             its key, by which the sink recognizes it
+    tidegate.index                           its position in what the hook returned
+    tidegate.output                          the output as JSON; none if it has no such form
+
+Letters of format 1, which workers wrote before, begin with `tidegate.topic`. They are read too.
+
+The letter has a new time: with its old one, a topic with time-based retention would delete it at
+once.
 
 Laws
-    DE1  Decoding an encoded dead letter gives the same dead letter, for every payload and key.
-    DE2  Decoding any bytes returns a dead letter or their flaw, and detects changes.
-    DE3  No text of a dead letter shows the contents of the record or the payload.
+    DE1  Decoding an encoded letter gives the same letter; its times are cut to milliseconds.
+    DE2  Any record has a verdict: a letter, or the flaw for which it is none.
+    DE3  No text of a letter shows the contents of the record or the output.
+    DE4  Key, value and headers are sent unchanged, and the added headers follow them.
+    DE5  The added headers are UTF-8 and have distinct names; those of the error are bounded,
+         whatever was raised.
+    DE6  A letter of format 1 is read as the letter that it is.
 
 Known not to work
-    - A dead letter whose delivery fails is dead-lettered again and doubles in size each time.
-      Consumers of dead letters should hold back instead: `DeliveryRules` without `dead_lettering`.
+    - A record at the size limit of its topic grows beyond it: give the dead-letter topic a larger
+      one.
+    - The clock of the source record's time (producer or broker) is not kept.
     - The error is shown: its reporter must leave out secrets. Passwords in addresses are masked.
 """
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode, b64encode
+import re
 from collections.abc import Mapping
-from enum import Enum
-from hashlib import sha256
+from enum import Enum, unique
 from types import NoneType
-from typing import Final, TypeGuard, final
+from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.model.documents import INT64, has_lone_surrogate
-from tidegate.model.errors import Misuse
-from tidegate.model.instants import ClockName, Instant
-from tidegate.model.records import Record
+from tidegate.model.errors import INT64_MAX, Misuse
+from tidegate.model.instants import MILLISECOND, WALL, Instant
+from tidegate.model.records import PRODUCER, Record, Send
 from tidegate.model.values import check_int, check_name, check_type
-from tidegate.sinks.delivery import DeadLettering, shown
+from tidegate.sinks.delivery import shown
 
-_FORMAT: Final = "tidegate dead letter"
-_VERSION: Final = 1
+OURS: Final = "tidegate."
+KIP_1191: Final = "__dlq.errors."
+_MARK: Final = f"{OURS}letter"
+_FORMAT: Final = b"2"
+_Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
+_TOPIC: Final = f"{KIP_1191}topic"
+_PARTITION: Final = f"{KIP_1191}partition"
+_OFFSET: Final = f"{KIP_1191}offset"
+_GROUP: Final = f"{KIP_1191}group"
+_ATTEMPTS: Final = f"{KIP_1191}delivery.count"
+_MESSAGE: Final = f"{KIP_1191}message"
+_ERROR: Final = f"{OURS}error"
+_TIMESTAMP: Final = f"{OURS}timestamp"
+_AT: Final = f"{OURS}at"
+_SINK: Final = f"{OURS}sink"
+_KEY: Final = f"{OURS}key"
+_INDEX: Final = f"{OURS}index"
+_OUTPUT: Final = f"{OURS}output"
+_MARK_BEFORE: Final = f"{OURS}topic"
+_BEFORE: Final = {
+    _MARK_BEFORE: _TOPIC, f"{OURS}partition": _PARTITION, f"{OURS}offset": _OFFSET, f"{OURS}group": _GROUP,
+    f"{OURS}attempts": _ATTEMPTS, f"{OURS}message": _MESSAGE,
+}  # fmt: skip
+"""The names of format 1 that have another one now."""
+_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
+
+
+def _error_text(text: str | None) -> str | None:
+    check_type(text, (str, NoneType), "what was raised")
+    return shown(text) if text else None
+
+
+@final
+@attrs.frozen(kw_only=True)
+class RefusedOutput:
+    """An output that its sink did not take. Invariant: 0 <= index.
+
+    Attributes:
+        sink: The name of the sink.
+        key: The key by which the sink recognizes the output.
+        index: The position in what the hook returned.
+        content: The output as JSON; None if it has no such form.
+    """
+
+    sink: str
+    key: str
+    index: int
+    content: bytes | None = attrs.field(repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        check_name(self.sink, "a sink")
+        check_name(self.key, "the key of an output")
+        check_int(self.index, "the index of an output", 0, INT64_MAX)
+        check_type(self.content, (bytes, NoneType), "an output")
 
 
 @final
 @attrs.frozen(kw_only=True)
 class DeadLetter:
-    """An undelivered payload (None for a tombstone) with its record and its last error.
+    """A record that is not tried again, after `attempts` attempts. Invariant: 0 <= attempts.
 
-    Invariants: numbers fit into 64 bits; 1 <= attempts; 0 <= index; names have a UTF-8 form.
+    Attributes:
+        record: The source record.
+        group: The group that could not handle it.
+        attempts: The number of handler calls, or of deliveries of the output.
+        error: The class of the exception; None if there was none.
+        message: Its text.
+        at: When the group gave up.
+        output: The output that was not delivered; None for a letter of the record itself.
     """
 
     record: Record
-    sink: str
-    index: int
-    payload: bytes | None = attrs.field(repr=False)
-    error: str = attrs.field(converter=shown)
+    group: str
     attempts: int
-    first_failed: Instant
-    last_failed: Instant
+    error: str | None = attrs.field(default=None, converter=_error_text)
+    message: str | None = attrs.field(default=None, converter=_error_text, repr=False)
+    at: Instant
+    output: RefusedOutput | None = None
 
     def __attrs_post_init__(self) -> None:
-        _check_record(self.record)
-        check_name(self.sink, "a sink")
-        _check_text(self.sink, "a sink")
-        check_int(self.index, "the index of a payload", 0, INT64[-1])
-        check_type(self.payload, (bytes, NoneType), "a payload")
-        check_int(self.attempts, "a number of attempts", 1, INT64[-1])
-        _check_instant(self.first_failed)
-        _check_instant(self.last_failed)
-
-    @property
-    def id(self) -> str:
-        """The message key: unique for each payload of a record, and stable."""
-        record = self.record
-        identity = (record.topic, record.partition, record.offset, self.sink, self.index, _blob(self.payload))
-        return f"{record.of}@{record.offset}:{_digest(identity)[:32]}"
+        check_type(self.record, Record, "a record")
+        check_name(self.group, "a group")
+        check_int(self.attempts, "a number of attempts", 0, INT64_MAX)
+        check_type(self.at, Instant, "a time")
+        check_type(self.output, (RefusedOutput, NoneType), "a refused output")
 
     def __str__(self) -> str:
-        return f"{self.record} to {self.sink!r}: {self.error!r}, attempts: {self.attempts}"
+        to = "" if self.output is None else f" to {self.output.sink!r}"
+        return f"{self.record}{to}: {self.error or 'failed'}, attempts: {self.attempts}"
 
 
-def dead_letter(state: DeadLettering, record: Record, sink: str, index: int, payload: bytes | None) -> DeadLetter:
-    """Construct a dead letter; Misuse if a number does not fit or a name has no UTF-8 form."""
-    check_type(state, DeadLettering, "a payload to be dead-lettered")
-    failures = state.failures
-    return DeadLetter(
-        record=record,
-        sink=sink,
-        index=index,
-        payload=payload,
-        error=failures.error,
-        attempts=failures.count,
-        first_failed=failures.first,
-        last_failed=failures.last,
-    )
-
-
+@unique
 class Flaw(Enum):
-    """Why bytes are not a dead letter; never quotes them."""
+    """Why a record is not a dead letter; never quotes it."""
 
-    NOT_JSON = "it is not JSON, or is JSON that means two things"
-    FOREIGN = "it is something else"
-    VERSION = "it is of a version that is not known"
-    FIELDS = "a field is missing, or of another kind"
-    CORRUPT = "it was changed: its digest does not match"
+    FOREIGN = "it has no header of a dead letter"
+    VERSION = "it has a format that is not known"
+    FIELDS = "a header is missing, comes twice, or is of another kind"
 
 
 @final
 @attrs.frozen
 class Undecodable:
-    """The bytes are not a dead letter."""
+    """The record is not a dead letter."""
 
     flaw: Flaw
 
@@ -113,182 +171,91 @@ class Undecodable:
         return f"undecodable: {self.flaw.value}"
 
 
-def encode(letter: DeadLetter) -> bytes:
-    """A dead letter as one line of JSON in ASCII."""
-    check_type(letter, DeadLetter, "a dead letter")
-    fields = _fields_of(letter)
-    return json.dumps({**fields, "sha256": _digest(fields)}).encode("ascii")
+def encode(letter: DeadLetter, topic: str) -> Send:
+    """The record for the dead-letter topic.
 
-
-def decode(data: bytes) -> DeadLetter | Undecodable:
-    """Decode the bytes of any writer; the inverse of `encode`. Spaces and field order do not
-    matter.
+    Args:
+        letter: The letter.
+        topic: The dead-letter topic.
     """
-    check_type(data, bytes, "an encoded dead letter")
-    try:
-        fields: object = json.loads(data.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_number)
-        if not _is_object(fields) or fields.get("format") != _FORMAT:
-            return Undecodable(Flaw.FOREIGN)
-        given_digest = fields.pop("sha256", None)
-        actual_digest = _digest(fields)
-    except (ValueError, RecursionError):
-        return Undecodable(Flaw.NOT_JSON)
-    # The version first: another version may have another digest and other fields.
-    try:
-        if _number_of(fields["version"]) != _VERSION:
-            return Undecodable(Flaw.VERSION)
-        if given_digest != actual_digest:
-            return Undecodable(Flaw.CORRUPT)
-        letter = _letter_of(fields)
-    except (ValueError, KeyError):  # a Misuse, another kind of field, wrong base64, no UTF-8 form; no such field
-        return Undecodable(Flaw.FIELDS)
-    return letter if fields.keys() == _fields_of(letter).keys() else Undecodable(Flaw.FIELDS)
-
-
-def _fields_of(letter: DeadLetter) -> dict[str, object]:
-    record = letter.record
-    return {
-        "format": _FORMAT,
-        "version": _VERSION,
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "key": _blob(record.key),
-        "value": _blob(record.value),
-        "headers": [[name, _blob(value)] for name, value in record.headers],
-        "timestamp": None if record.timestamp is None else _stamp(record.timestamp),
-        "sink": letter.sink,
-        "index": letter.index,
-        "payload": _blob(letter.payload),
-        "error": letter.error,
-        "attempts": letter.attempts,
-        "first_failed": _stamp(letter.first_failed),
-        "last_failed": _stamp(letter.last_failed),
+    check_type(letter, DeadLetter, "a dead letter")
+    record, output = letter.record, letter.output
+    said: dict[str, str | None] = {
+        _TOPIC: record.topic,
+        _PARTITION: str(record.partition),
+        _OFFSET: str(record.offset),
+        _GROUP: letter.group,
+        _ATTEMPTS: str(letter.attempts),
+        _MESSAGE: letter.message,
+        _ERROR: letter.error,
+        _TIMESTAMP: None if record.timestamp is None else str(record.timestamp.at // MILLISECOND),
+        _AT: str(letter.at.at // MILLISECOND),
     }
+    if output is not None:
+        said |= {_SINK: output.sink, _KEY: output.key, _INDEX: str(output.index)}
+    added = [(_MARK, _FORMAT), *((name, _utf8(text)) for name, text in said.items() if text is not None)]
+    if output is not None and output.content is not None:
+        added.append((_OUTPUT, output.content))
+    return Send(topic, record.value, record.key, (*record.headers, *added))
 
 
-def _letter_of(fields: Mapping[str, object]) -> DeadLetter:
-    """Raises ValueError for a field of a wrong type, KeyError for a missing one."""
+def decode(stored: Record) -> DeadLetter | Undecodable:
+    """Decode a record of a dead-letter topic; the inverse of `encode`.
+
+    _Headers that other programs have added at the end are ignored.
+    """
+    check_type(stored, Record, "a record of a dead-letter topic")
+    marks = [at for at, (name, _) in enumerate(stored.headers) if name in {_MARK, _MARK_BEFORE}]
+    if not marks:
+        return Undecodable(Flaw.FOREIGN)
+    first, added = stored.headers[: marks[-1]], stored.headers[marks[-1] :]
+    if added[0][0] == _MARK and added[0][1] != _FORMAT:
+        return Undecodable(Flaw.VERSION)
+    is_before = added[0][0] == _MARK_BEFORE
+    named = [(_BEFORE.get(name, name) if is_before else name, value or b"") for name, value in added]
+    known = [each for each in named if each[0].startswith((OURS, KIP_1191))]
+    fields = dict(known)
+    if len(fields) != len(known):
+        return Undecodable(Flaw.FIELDS)
+    try:
+        return _letter_of(fields, stored, first)
+    except (ValueError, KeyError):  # a Misuse, no number, no UTF-8; no such field
+        return Undecodable(Flaw.FIELDS)
+
+
+def _letter_of(fields: Mapping[str, bytes], stored: Record, headers: _Headers) -> DeadLetter:
+    """Raises ValueError for a field of a wrong kind, KeyError for a missing one."""
+    timestamp = _number(fields[_TIMESTAMP]) if _TIMESTAMP in fields else None
+    output = None
+    if _SINK in fields:
+        output = RefusedOutput(
+            sink=fields[_SINK].decode(), key=fields[_KEY].decode(), index=_number(fields[_INDEX]),
+            content=fields.get(_OUTPUT),
+        )  # fmt: skip
     return DeadLetter(
-        record=Record(
-            _text_of(fields["topic"]),
-            _number_of(fields["partition"]),
-            _number_of(fields["offset"]),
-            _bytes_of(fields["key"]),
-            _bytes_of(fields["value"]),
-            tuple(_header_of(header) for header in _list_of(fields["headers"])),
-            None if fields["timestamp"] is None else _instant_of(fields["timestamp"]),
+        record=attrs.evolve(
+            stored,
+            headers=headers,
+            topic=fields[_TOPIC].decode(),
+            partition=_number(fields[_PARTITION]),
+            offset=_number(fields[_OFFSET]),
+            timestamp=None if timestamp is None else Instant(timestamp * MILLISECOND, PRODUCER),
         ),
-        sink=_text_of(fields["sink"]),
-        index=_number_of(fields["index"]),
-        payload=_bytes_of(fields["payload"]),
-        error=_text_of(fields["error"]),
-        attempts=_number_of(fields["attempts"]),
-        first_failed=_instant_of(fields["first_failed"]),
-        last_failed=_instant_of(fields["last_failed"]),
+        group=fields[_GROUP].decode(),
+        attempts=_number(fields[_ATTEMPTS]),
+        error=fields.get(_ERROR, b"").decode(),
+        message=fields.get(_MESSAGE, b"").decode(),
+        at=Instant(_number(fields[_AT]) * MILLISECOND, WALL),
+        output=output,
     )
 
 
-# --- helpers: fields ---------------------------------------------------------------------------------------------------
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")
 
 
-def _blob(data: bytes | None) -> dict[str, str] | None:
-    if data is None:
-        return None
-    try:
-        return {"text": data.decode("utf-8")}
-    except UnicodeDecodeError:
-        return {"base64": b64encode(data).decode("ascii")}
-
-
-def _stamp(at: Instant) -> dict[str, int | str]:
-    return {"us": at.at, "clock": at.clock}
-
-
-def _digest(content: object) -> str:
-    """A SHA-256 that ignores field order and spaces."""
-    return sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode("ascii")).hexdigest()
-
-
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Reject a JSON object with a repeated name, because readers differ in its meaning."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name comes twice")
-    return found
-
-
-def _no_number(_: str) -> object:
-    raise ValueError("NaN and Infinity are not JSON")
-
-
-def _is_object(value: object) -> TypeGuard[dict[str, object]]:
-    return isinstance(value, dict)
-
-
-def _is_list(value: object) -> TypeGuard[list[object]]:
-    return isinstance(value, list)
-
-
-def _text_of(value: object) -> str:
-    if not isinstance(value, str):
-        raise Misuse("no text")
-    return value
-
-
-def _number_of(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
+def _number(data: bytes) -> int:
+    text = data.decode("ascii")
+    if not _NUMBER.fullmatch(text):
         raise Misuse("no whole number")
-    return value
-
-
-def _list_of(value: object) -> list[object]:
-    if not _is_list(value):
-        raise Misuse("no list")
-    return value
-
-
-def _header_of(value: object) -> tuple[str, bytes | None]:
-    name, held = _list_of(value)
-    return _text_of(name), _bytes_of(held)
-
-
-def _bytes_of(value: object) -> bytes | None:
-    if value is None:
-        return None
-    if not _is_object(value) or len(value) != 1:
-        raise Misuse("no bytes")
-    if "text" in value:
-        return _text_of(value["text"]).encode("utf-8")
-    return b64decode(_text_of(value["base64"]), validate=True)
-
-
-def _instant_of(value: object) -> Instant:
-    if not _is_object(value) or len(value) != 2:
-        raise Misuse("no instant")
-    return Instant(_number_of(value["us"]), ClockName(_text_of(value["clock"])))
-
-
-# --- helpers: what can be written down --------------------------------------------------------------------------------
-
-
-def _check_text(text: str, what: str) -> None:
-    if has_lone_surrogate(text):
-        raise Misuse(f"the name of {what} has no UTF-8 form")
-
-
-def _check_instant(at: Instant) -> None:
-    check_type(at, Instant, "a time")
-    _check_text(at.clock, "a clock")
-    check_int(at.at, "a time in microseconds", INT64[0], INT64[-1])
-
-
-def _check_record(record: Record) -> None:
-    check_type(record, Record, "a record")
-    _check_text(record.topic, "a topic")
-    check_int(record.partition, "a partition", 0, INT64[-1])
-    check_int(record.offset, "an offset", 0, INT64[-1])
-    for name, _ in record.headers:
-        _check_text(name, "a header")
-    if record.timestamp is not None:
-        _check_instant(record.timestamp)
+    return int(text)

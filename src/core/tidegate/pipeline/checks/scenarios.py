@@ -460,8 +460,8 @@ poisoned = partial(
     pipeline,
     rules=attrs.evolve(RULES, decodes=True),
     users=Users(poison=1),
-    budget=0,
-    summary="a record cannot be decoded: it fails alone, and is dead-lettered",
+    kinds={Fault.DEAD_LETTER_FAILED: is_letter},
+    summary="a record cannot be decoded: it fails alone, and waits until the dead-letter topic has it",
 )
 unarranged = partial(
     pipeline,
