@@ -31,11 +31,11 @@ from tidegate.consumer.partition import ready_queue as order
 from tidegate.consumer.protocol import commands
 from tidegate.consumer.worker import consumer, health, worker
 from tidegate.model.effects import Ambiguous, Sleep
-from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND, Instant
+from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND, WALL, Instant
 from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.retries import attempt_delays as pauses
 from tidegate.retries import backoff, budget, failures, polling
-from tidegate.sinks import circuit_breaker, dead_letters, dead_records, delivery, outbox
+from tidegate.sinks import circuit_breaker, dead_letters, delivery, outbox, replay
 
 table: Final = Table("A partition of a log")
 
@@ -416,32 +416,33 @@ def answered_one(size: int) -> Made[outbox.OutboxStep]:
 
 
 def dead(size: int) -> dead_letters.DeadLetter:
-    failures = delivery.Failures(3, BACK_THEN, NOW, "timed out")
-    record = Record("topic", 0, 7, key=b"key", value=drawn(size).randbytes(size))
-    return dead_letters.dead_letter(delivery.DeadLettering(failures), record, "sink", 0, record.value)
+    record = Record("topic", 0, 7, key=b"key", value=drawn(size).randbytes(size // 2))
+    output = dead_letters.RefusedOutput(sink="sink", key="key", index=0, content=record.value)
+    return dead_letters.DeadLetter(
+        record=record, group="group", attempts=3, error="Timeout", at=Instant(0, WALL), output=output
+    )
 
 
 @table.case(dead_letters, "encode", BYTES)
-def burying(size: int) -> Made[bytes]:
-    letter = dead(size // 2)
-    return lambda: dead_letters.encode(letter), lambda data: len(data) > size
+def burying(size: int) -> Made[Send]:
+    letter = dead(size)
+    return lambda: dead_letters.encode(letter, "topic.dead"), lambda sent: sent.value == letter.record.value
 
 
 @table.case(dead_letters, "decode", BYTES)
 def digging_up(size: int) -> Made[dead_letters.DeadLetter | dead_letters.Undecodable]:
-    letter = dead(size // 2)
-    data = dead_letters.encode(letter)
-    return lambda: dead_letters.decode(data), lambda answer: answer == letter
+    letter = dead(size)
+    sent = dead_letters.encode(letter, "topic.dead")
+    stored = Record(sent.topic, 0, 1, sent.key, sent.value, sent.headers)
+    return lambda: dead_letters.decode(stored), lambda answer: answer == letter
 
 
-@table.case(dead_records, "a record for the dead-letter topic")
-def giving_up(_: int) -> Made[Send]:
-    record = Record("topic", 0, 1, value=b"v" * 100, key=b"k")
-    why = dead_records.GivenUp(group="group", attempts=3, error="ValueError", message="no", at=NOW)
-    return (
-        lambda: dead_records.dead_record(record, why, "topic.dead"),
-        lambda letter: letter.value == record.value,
-    )
+@table.case(replay, "letters are read", PAYLOADS)
+def choosing(size: int) -> Made[tuple[replay.ReplayState, tuple[tuple[int, replay.Choice], ...]]]:
+    sent = dead_letters.encode(dead(16), "topic.dead")
+    read = [Record(sent.topic, 0, offset, sent.key, sent.value, sent.headers) for offset in range(size)]
+    state, rules = replay.begin(None, 0, size), replay.ReplayRules()
+    return lambda: replay.plan(rules, state, read), lambda answer: len(answer[1]) == size
 
 
 @table.case(pauses, "how long after the third attempt?")
