@@ -31,11 +31,11 @@ def refused_tasks(specs: Sequence[TaskSpec], offsets: Collection[int], live: Col
         check_type(spec, TaskSpec, "a task")
     for each_id in live:
         check_type(each_id, str, "the id of a task")
-    known = {*live}
+    known, there = {*live}, {*offsets}
     for each in specs:
         if not each.offsets:
             return f"task {shown(each.id)} is for no record: pass record= or offsets="
-        strange = [offset for offset in each.offsets if offset not in offsets]
+        strange = [offset for offset in each.offsets if offset not in there]
         if strange:
             return f"task {shown(each.id)} is for record {strange[0]}, which is not in the window"
         if each.id in known:
