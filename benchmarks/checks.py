@@ -21,10 +21,10 @@ from unittest.mock import patch
 from benchmarks.smoke import sized
 
 from tidegate.catalogue import DESIGNS, shipped
-from tidegate.sim.exploration import Exploration
-from tidegate.sim.report import explore
-from tidegate.sim.search import Search
-from tidegate.sim.shipping import Scope
+from tidegate.sim.runs.exploration import Exploration
+from tidegate.sim.runs.registry import Scope
+from tidegate.sim.runs.report import explore
+from tidegate.sim.search.search import Search
 
 ROUNDS: Final = sized(3, 1)
 LARGE: Final = 100_000

@@ -1,6 +1,6 @@
 """What the core of a worker costs by itself, and how that grows: `python -m benchmarks.consumer [--records N] [WORD ...]`.
 
-A consumer (`tidegate.consumer.consumer`) is driven as the adapter drives it: polled, told of what has ended, and told that its
+A consumer (`tidegate.consumer.worker.consumer`) is driven as the adapter drives it: polled, told of what has ended, and told that its
 commits are done with the next poll. It keeps as many records in work as it is allowed, and the first that began ends first. What
 it was told and how often it was asked what to poll is noted, and then timed by itself, without the driver. A row varies one
 thing of the first row of its table. Rows take turns, and the best of five counts, in processor time. The aims are 1 us a record
@@ -29,8 +29,10 @@ from typing import Final
 import attrs
 from benchmarks.smoke import sized
 
-from tidegate.consumer.backpressure import PartitionLimits, Thresholds
-from tidegate.consumer.commands import (
+from tidegate.consumer.fanout import Arrange, Report, Rules, Start, Tasks, TasksReported, WindowArranged
+from tidegate.consumer.flow.backpressure import PartitionLimits, Thresholds
+from tidegate.consumer.partition.partition import Ordering, PartitionRules
+from tidegate.consumer.protocol.commands import (
     Assigned,
     Batch,
     Command,
@@ -45,9 +47,7 @@ from tidegate.consumer.commands import (
     WorkReported,
     event_for,
 )
-from tidegate.consumer.consumer import ConsumerRules, ConsumerState
-from tidegate.consumer.fanout import Arrange, Report, Rules, Start, Tasks, TasksReported, WindowArranged
-from tidegate.consumer.partition import Ordering, PartitionRules
+from tidegate.consumer.worker.consumer import ConsumerRules, ConsumerState
 from tidegate.model.records import TopicPartition
 
 ROUNDS: Final = sized(5, 1)

@@ -20,11 +20,11 @@ from unittest.mock import patch
 from benchmarks.smoke import sized
 
 from tidegate.catalogue import DESIGNS
-from tidegate.sim.attempts import attempt
-from tidegate.sim.fingerprint import Unmergeable
+from tidegate.sim.program.fingerprint import Unmergeable
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.search import ALL, Bounds, Search, go_on
-from tidegate.sim.space import remembered
+from tidegate.sim.search.attempts import attempt
+from tidegate.sim.search.search import ALL, Bounds, Search, go_on
+from tidegate.sim.search.space import remembered
 
 TIMES = 20
 
@@ -44,7 +44,9 @@ def runs(search: Search, enough: int) -> tuple[int, bool]:
 
 def by_replies(scenario: Scenario, enough: int) -> tuple[int, bool]:
     """How many states there are where programs are told apart by what they received; and whether there are more."""
-    with patch("tidegate.sim.automaton.fingerprint", lambda *_: Unmergeable("it is told apart by what it received")):
+    with patch(
+        "tidegate.sim.program.automaton.fingerprint", lambda *_: Unmergeable("it is told apart by what it received")
+    ):
         found = attempt(scenario, lambda search: search.run(Bounds(enough), go_on))
     return found.states, bool(found.stopped)
 

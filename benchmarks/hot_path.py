@@ -1,6 +1,6 @@
 """What a record costs on its way through one partition, from `Fetched` to `Committed`, and where that time goes.
 
-A course is a few batches of records that one partition of `tidegate.consumer.consumer.ConsumerRules` takes, works on and commits, as
+A course is a few batches of records that one partition of `tidegate.consumer.worker.consumer.ConsumerRules` takes, works on and commits, as
 the adapter drives it. It is timed as a whole. Then it is run once more with notes being taken of each call that
 `partition` and `consumer` make into the layers below, arguments included; the calls of each layer are timed alone.
 What is left of the time of a partition's steps is its own, and what is left of the whole is that of the assignment and of
@@ -23,9 +23,10 @@ from unittest.mock import patch
 
 import attrs
 
-from tidegate.consumer import _record_work, _window_work, consumer, partition
-from tidegate.consumer.backpressure import Thresholds
-from tidegate.consumer.commands import (
+from tidegate.consumer.flow.backpressure import Thresholds
+from tidegate.consumer.partition import _record_work, _window_work, partition
+from tidegate.consumer.partition.partition import PartitionRules
+from tidegate.consumer.protocol.commands import (
     Assigned,
     Command,
     Event,
@@ -37,8 +38,8 @@ from tidegate.consumer.commands import (
     WorkReported,
     event_for,
 )
-from tidegate.consumer.consumer import ConsumerRules, ConsumerState
-from tidegate.consumer.partition import PartitionRules
+from tidegate.consumer.worker import consumer
+from tidegate.consumer.worker.consumer import ConsumerRules, ConsumerState
 from tidegate.model.records import TopicPartition
 
 MOST_US: Final = 1.0
@@ -48,9 +49,9 @@ BARE_US: Final = 1.2
 """What a record costs in a bare loop of aiokafka, in microseconds. It was given when the limit was set, not measured here."""
 
 LAYERS: Final = {
-    "tidegate.consumer.watermark": "watermark",
-    "tidegate.consumer.commit_metadata": "metadata",
-    "tidegate.consumer.backpressure": "gate",
+    "tidegate.consumer.offsets.watermark": "watermark",
+    "tidegate.consumer.committing.commit_metadata": "metadata",
+    "tidegate.consumer.flow.backpressure": "gate",
 }
 PARTS: Final = (*LAYERS.values(), "partition", "consumer")
 STEPS: Final = "steps"

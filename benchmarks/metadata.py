@@ -29,8 +29,8 @@ from typing import Final
 
 from benchmarks.smoke import sized
 
-from tidegate.consumer.commit_metadata import Alphabet, Survey, decoded, encoded, surveyed, units
-from tidegate.consumer.watermark import OffsetTracker, Run, completed, delivered, restored, successor
+from tidegate.consumer.committing.commit_metadata import Alphabet, Survey, decoded, encoded, surveyed, units
+from tidegate.consumer.offsets.watermark import OffsetTracker, Run, completed, delivered, restored, successor
 
 LIMIT: Final = 4096
 BYTES: Final = LIMIT * 3 // 4

@@ -43,11 +43,11 @@ from pymongo import AsyncMongoClient, MongoClient, WriteConcern
 from pymongo import UpdateOne as RawUpdate
 from pymongo.read_concern import ReadConcern
 
-from tidegate.invocations.array_push_lock import ArrayPushLock
-from tidegate.invocations.record_documents import changes, unchanged
-from tidegate.invocations.settling import RecordMove, Settling
-from tidegate.invocations.status import Accepted, StatusDefinition, StatusRecord, StatusTable
-from tidegate.invocations.transition import Granted, Outdated, Transition, TransitionOutcome
+from tidegate.invocations.queue.bulk_transition import RecordMove, Settling
+from tidegate.invocations.record.array_push_lock import ArrayPushLock
+from tidegate.invocations.record.record_documents import changes, unchanged
+from tidegate.invocations.record.status import Accepted, StatusDefinition, StatusRecord, StatusTable
+from tidegate.invocations.record.transition import Granted, Outdated, Transition, TransitionOutcome
 from tidegate.model.documents import ID, Add, Document, Eq, Field, Put
 from tidegate.model.effects import Program
 from tidegate.model.history import HISTORY_MAX

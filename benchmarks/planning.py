@@ -31,11 +31,11 @@ from pymongo.read_concern import ReadConcern
 
 from tidegate.model.documents import ID, Document, Eq, Field, Value
 from tidegate.model.operations import find_one
-from tidegate.reactive.plan_queries import LOOKED_AT_MAX, FindChanged, must_look
-from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate.reactive.reconciler import Reconciler, ScannedTask
-from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
-from tidegate.reactive.snapshot import Projection
+from tidegate.reactive.planning.reconciler import Reconciler, ScannedTask
+from tidegate.reactive.planning.reconciliation import ReconciliationRun, TaskTrigger
+from tidegate.reactive.record.snapshot import Projection
+from tidegate.reactive.task.plan_queries import LOOKED_AT_MAX, FindChanged, must_look
+from tidegate.reactive.task.reactive_task import ReactiveTask
 from tidegate_adapters.mongo import Mongo
 from tidegate_adapters.mongo.bson import CODEC, loaded
 from tidegate_adapters.mongo.planning import pipeline

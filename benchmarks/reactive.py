@@ -37,10 +37,10 @@ from typing import IO, Any, Final, Self, TypeAlias, cast
 from benchmarks.smoke import mongo, sized
 from pymongo import AsyncMongoClient, MongoClient, UpdateOne
 
-from tidegate.reactive.debounce import Debounce
-from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate.reactive.snapshot import Projection
-from tidegate.reactive.tasks import TaskRules
+from tidegate.reactive.record.debounce import Debounce
+from tidegate.reactive.record.snapshot import Projection
+from tidegate.reactive.record.tasks import TaskRules
+from tidegate.reactive.task.reactive_task import ReactiveTask
 from tidegate_adapters.mongo import Mongo
 from tidegate_adapters.reactive import Change, Reactive
 from tidegate_adapters.runtime.driver import choosing, documents, local, run

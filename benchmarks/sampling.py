@@ -46,13 +46,13 @@ from hypothesis.errors import FlakyStrategyDefinition
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from tidegate.catalogue import shipped
-from tidegate.leases.scenarios.small_lock import COUNT, small_lock
-from tidegate.sim.automaton import Raised
-from tidegate.sim.policies import PORTFOLIO, Pct, Swarm, Uniform
-from tidegate.sim.sample import Plan, sample
+from tidegate.leases.checks.scenarios.small_lock import COUNT, small_lock
+from tidegate.sim.program.automaton import Raised
+from tidegate.sim.runs.policies import PORTFOLIO, Pct, Swarm, Uniform
+from tidegate.sim.runs.sample import Plan, sample
+from tidegate.sim.runs.shrink import Budget, shrunk_path
 from tidegate.sim.scenario import Actor, ActorStep, ProcessActor, Scenario, State, parts_of
-from tidegate.sim.shrink import Budget, shrunk_path
-from tidegate.sim.world import Cell, World, document
+from tidegate.sim.world.world import Cell, World, document
 
 SPECIMENS: Final = (
     "counter.sweep_counts_nothing",

@@ -49,7 +49,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.errors import FlakyStrategyDefinition
 from hypothesis.stateful import run_state_machine_as_test
 
-from tidegate.leases.scenarios.small_lock import small_lock
+from tidegate.leases.checks.scenarios.small_lock import small_lock
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -61,8 +61,8 @@ HYPOTHESIS_S = sized(5.0, 0.2)
 OURS = """
 import gc, sys, time
 from pathlib import Path
-from tidegate.leases.scenarios.small_lock import small_lock
-from tidegate.sim.report import explore
+from tidegate.leases.checks.scenarios.small_lock import small_lock
+from tidegate.sim.runs.report import explore
 gc.disable()
 scenario = small_lock(*map(int, sys.argv[1].split(",")))
 def resident(peak):

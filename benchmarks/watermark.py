@@ -31,7 +31,7 @@ from typing import Final, Protocol
 from benchmarks.environments import ROOT, Environment
 from benchmarks.smoke import sized
 
-from tidegate.consumer.watermark import OffsetTracker, acknowledged, committable, completed, delivered, pending
+from tidegate.consumer.offsets.watermark import OffsetTracker, acknowledged, committable, completed, delivered, pending
 
 FIRST: Final = 1_000_000
 WINDOWS: Final = sized((100, 10_000, 100_000), (100,))

@@ -18,9 +18,9 @@ from functools import partial
 
 from aiokafka import AIOKafkaProducer
 
-from tidegate.invocations import invocation as status
-from tidegate.invocations.invocation import INVOCATION
-from tidegate.invocations.transition import Granted, transition
+from tidegate.invocations.record import invocation as status
+from tidegate.invocations.record.invocation import INVOCATION
+from tidegate.invocations.record.transition import Granted, transition
 from tidegate.model.errors import TidegateError
 from tidegate.model.records import Record
 from tidegate_adapters.driver import choosing, documents, local_async, run_async

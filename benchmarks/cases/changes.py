@@ -10,23 +10,12 @@ from benchmarks.cases.table import BACK_THEN, BATCH, BYTES, NOW, RECORDS, SOURCE
 from tidegate.model import record_counts
 from tidegate.model.documents import Document
 from tidegate.model.instants import SECOND, Instant
-from tidegate.reactive import (
-    change_stream,
-    debounce,
-    evolution,
-    orphans,
-    plan_queries,
-    reconciliation,
-    record_queries,
-    snapshot,
-    story,
-    task_documents,
-    task_records,
-    tasks,
-    worker,
-)
-from tidegate.reactive.fetching import Run
-from tidegate.retries import spread
+from tidegate.reactive.planning import change_stream, evolution, reconciliation
+from tidegate.reactive.record import debounce, orphans, record_queries, snapshot, task_documents, task_records, tasks
+from tidegate.reactive.record import timeline as story
+from tidegate.reactive.task import plan_queries, worker
+from tidegate.reactive.task.fetching import Run
+from tidegate.retries import contention
 from tidegate.work import events, vocabulary
 from tidegate.work import worker as work
 from tidegate.work.state import WorkerState, WorkerStep
@@ -183,10 +172,10 @@ def telling(_: int) -> Made[tuple[story.Moment, ...]]:
     return lambda: story.story(record), lambda moments: len(moments) == 2 * len(runs) + 3
 
 
-@table.case(spread, "records are drawn", RECORDS)
+@table.case(contention, "records are drawn", RECORDS)
 def drawing(size: int) -> Made[tuple[int, ...]]:
     found = tuple(f"bill#{number}" for number in range(size))
-    return lambda: spread.drawn(found, size // 4, "worker 1 at 7"), lambda places: len(places) == size // 4
+    return lambda: contention.drawn(found, size // 4, "worker 1 at 7"), lambda places: len(places) == size // 4
 
 
 @table.case(work, "handlers of a batch end by lease, of as many as run", RECORDS)

@@ -27,9 +27,14 @@ from benchmarks.cases.table import (
 )
 
 from tidegate.counters import counter
-from tidegate.invocations import admission, invocation, invocation_queries, rates, recovery, status, worker
-from tidegate.invocations.ending import Succeeded
-from tidegate.invocations.jobs import Job, new_invocation
+from tidegate.invocations.admin import invocation_queries
+from tidegate.invocations.limits import admission
+from tidegate.invocations.limits import rate_limit as rates
+from tidegate.invocations.queue.completion import Succeeded
+from tidegate.invocations.record import invocation, status
+from tidegate.invocations.record.jobs import Job, new_invocation
+from tidegate.invocations.upkeep import recovery
+from tidegate.invocations.worker import worker
 from tidegate.leases import claim_lock, election, lease
 from tidegate.model import history as remembered
 from tidegate.model.documents import Document

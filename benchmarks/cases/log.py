@@ -19,29 +19,22 @@ from benchmarks.cases.table import (
     drawn,
 )
 
-from tidegate.consumer import (
-    backpressure,
-    commands,
-    commit_metadata,
-    commit_pacing,
-    commits,
-    consumer,
-    drain,
-    explanation,
-    fanout,
-    handling,
-    health,
-    holding,
-    order,
-    partition,
-    watermark,
-    windowed,
-    worker,
-)
+from tidegate.consumer import fanout
+from tidegate.consumer.committing import commit_metadata, commit_pacing, commits
+from tidegate.consumer.flow import backpressure, drain
+from tidegate.consumer.flow import partition_pause as holding
+from tidegate.consumer.offsets import explanation, watermark
+from tidegate.consumer.partition import in_flight_records as handling
+from tidegate.consumer.partition import in_flight_windows as windowed
+from tidegate.consumer.partition import partition
+from tidegate.consumer.partition import ready_queue as order
+from tidegate.consumer.protocol import commands
+from tidegate.consumer.worker import consumer, health, worker
 from tidegate.model.effects import Ambiguous, Sleep
 from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND, Instant
 from tidegate.model.records import Record, Send, TopicPartition
-from tidegate.retries import backoff, budget, failures, pauses, polling
+from tidegate.retries import attempt_delays as pauses
+from tidegate.retries import backoff, budget, failures, polling
 from tidegate.sinks import circuit_breaker, dead_letters, dead_records, delivery, outbox
 
 table: Final = Table("A partition of a log")

@@ -56,9 +56,9 @@ from pymongo.collection import Collection
 from pymongo.monitoring import CommandListener, CommandStartedEvent
 from pymongo.write_concern import WriteConcern
 
-from tidegate.invocations.jobs import DEFAULT_QUEUE
-from tidegate.invocations.recoverer import Recoverer
-from tidegate.invocations.taking import Takeable, Taker
+from tidegate.invocations.queue.fetching import Takeable, Taker
+from tidegate.invocations.record.jobs import DEFAULT_QUEUE
+from tidegate.invocations.upkeep.recoverer import Recoverer
 from tidegate.model.instants import MINUTE
 from tidegate.services.members import join
 from tidegate_adapters.mongo import Mongo

@@ -16,7 +16,7 @@ from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Refused
 from tidegate.model.instants import MILLISECOND, STORE, Instant
 from tidegate.model.operations import FindAll, FindOne, Operation
 from tidegate.model.transactions import AbortTransaction, CommitTransaction
-from tidegate.sim.world import DOCUMENTS
+from tidegate.sim.world.world import DOCUMENTS
 from tidegate_adapters.embedded.changes import EmbeddedChanges
 from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.testing.mongo import Change, Code, Outcome

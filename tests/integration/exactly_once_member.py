@@ -7,9 +7,9 @@ import random
 import signal
 import sys
 
-from tidegate.consumer.consumer import ConsumerRules
-from tidegate.consumer.drain import Budget
-from tidegate.consumer.partition import PartitionRules
+from tidegate.consumer.flow.drain import Budget
+from tidegate.consumer.partition.partition import PartitionRules
+from tidegate.consumer.worker.consumer import ConsumerRules
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record, Send
 from tidegate_adapters.kafka.worker import Worker

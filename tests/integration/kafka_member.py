@@ -13,11 +13,11 @@ import random
 import signal
 import sys
 
-from tidegate.consumer.backpressure import Thresholds
-from tidegate.consumer.commands import Assigned, Event, Fetched
-from tidegate.consumer.consumer import ConsumerRules, ConsumerState
-from tidegate.consumer.drain import Budget
-from tidegate.consumer.partition import PartitionRules
+from tidegate.consumer.flow.backpressure import Thresholds
+from tidegate.consumer.flow.drain import Budget
+from tidegate.consumer.partition.partition import PartitionRules
+from tidegate.consumer.protocol.commands import Assigned, Event, Fetched
+from tidegate.consumer.worker.consumer import ConsumerRules, ConsumerState
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record
 from tidegate_adapters.kafka.worker import Worker

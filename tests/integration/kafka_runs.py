@@ -77,9 +77,12 @@ from aiokafka import errors
 from tests.integration.run_pages import JUDGE, Told, laws_of, trace_of
 from tests.integration.transactional_runs import OUT, Reader, fence, place_of, places_in, producing, trouble
 
-from tidegate.consumer import laws
-from tidegate.consumer.backpressure import PartitionLimits, Thresholds, for_executors
-from tidegate.consumer.commands import (
+from tidegate.consumer.checks import laws
+from tidegate.consumer.fanout import Arrange, Report, Rules, Start, Tasks, TasksReported
+from tidegate.consumer.flow.backpressure import PartitionLimits, Thresholds, for_executors
+from tidegate.consumer.flow.drain import Budget
+from tidegate.consumer.partition.partition import Ordering, Owned, PartitionRules, Phase
+from tidegate.consumer.protocol.commands import (
     Assigned,
     Committed,
     Event,
@@ -89,18 +92,15 @@ from tidegate.consumer.commands import (
     Work,
     WorkReported,
 )
-from tidegate.consumer.consumer import ConsumerRules, ConsumerState
-from tidegate.consumer.drain import Budget
-from tidegate.consumer.fanout import Arrange, Report, Rules, Start, Tasks, TasksReported
-from tidegate.consumer.partition import Ordering, Owned, PartitionRules, Phase
-from tidegate.consumer.worker import WorkerRules
+from tidegate.consumer.worker.consumer import ConsumerRules, ConsumerState
+from tidegate.consumer.worker.worker import WorkerRules
 from tidegate.model.documents import Document, Value
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import PPM, SECOND, Duration, jittered
 from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.retries.backoff import delay_after
-from tidegate.sim.log import CONTROL, LogEntry
-from tidegate.sim.trace import StepKind
+from tidegate.sim.servers.log import CONTROL, LogEntry
+from tidegate.sim.trace.trace import StepKind
 from tidegate_adapters.base.log_fields import say
 from tidegate_adapters.exploring.counterexamples import Store
 from tidegate_adapters.kafka.client import NO_GENERATION, Client, Producer, TransactionalProducer, generation_of

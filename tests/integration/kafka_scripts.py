@@ -22,7 +22,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, RecordsToDelete
 from aiokafka.errors import KafkaConnectionError
 from tests.integration.servers.kafka import _create_topic as create_topic_in_loop
 
-from tidegate.sim.log import CONTROL
+from tidegate.sim.servers.log import CONTROL
 from tidegate_adapters.kafka.client import log_ranges, ours
 from tidegate_adapters.kafka.static_membership import Seat, is_taken, seat_of
 from tidegate_adapters.testing.kafka import (

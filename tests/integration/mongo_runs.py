@@ -56,7 +56,7 @@ from tests.integration.run_pages import JUDGE, Told, laws_of, trace_of
 
 from tidegate.model.documents import Document, Value, show
 from tidegate.model.errors import TidegateError
-from tidegate.sim.trace import StepKind
+from tidegate.sim.trace.trace import StepKind
 from tidegate_adapters.exploring.counterexamples import Store
 from tidegate_adapters.kit import leases, payloads
 from tidegate_adapters.mongo import AsyncMongo

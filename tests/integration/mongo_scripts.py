@@ -23,8 +23,8 @@ from tidegate.model.documents import Document, Field
 from tidegate.model.effects import Ambiguous, Failure
 from tidegate.model.operations import Operation
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
-from tidegate.reactive.change_stream import After, Broken, Position
-from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
+from tidegate.reactive.planning.change_stream import After, Broken, Position
+from tidegate.reactive.task.plan_queries import FindChanged, FindOrphaned
 from tidegate_adapters.kit.resilience import AsyncKit
 from tidegate_adapters.mongo import AsyncMongo
 from tidegate_adapters.mongo.attempts import Attempts

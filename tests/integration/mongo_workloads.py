@@ -12,25 +12,25 @@ from typing import Any, ClassVar, Final, TypeAlias, TypeVar, cast, final
 import attrs
 from tests.integration.mongo_runs import DATABASE, Run
 
-from tidegate.counters import laws as counter_laws
+from tidegate.counters.checks import laws as counter_laws
 from tidegate.counters.counter import Counted, counter_of, new_counter
 from tidegate.counters.increments import increment, sweep
-from tidegate.invocations.laws import transition as laws
-from tidegate.invocations.laws.transition import Answered, Version
-from tidegate.invocations.record_documents import history, new_record, viewed
-from tidegate.invocations.settling import RecordMove, Settling
-from tidegate.invocations.status import NotAllowed, StatusDefinition, StatusRecord, StatusTable
-from tidegate.invocations.transition import Granted, Outdated, Transition
+from tidegate.invocations.checks.laws import transition as laws
+from tidegate.invocations.checks.laws.transition import Answered, Version
+from tidegate.invocations.queue.bulk_transition import RecordMove, Settling
+from tidegate.invocations.record.record_documents import history, new_record, viewed
+from tidegate.invocations.record.status import NotAllowed, StatusDefinition, StatusRecord, StatusTable
+from tidegate.invocations.record.transition import Granted, Outdated, Transition
 from tidegate.leases.leader import FENCE, fenced
 from tidegate.leases.lease import Terms
 from tidegate.model.documents import ID, Document, Eq, Field, Put
 from tidegate.model.effects import Failure, Program, Refused
 from tidegate.model.instants import MILLISECOND, SECOND, Instant
 from tidegate.model.operations import find_one
-from tidegate.reactive import change_stream as stream
-from tidegate.reactive.change_stream import After, Page, Position
-from tidegate.retries.resending import RETRIES
-from tidegate.transactions import laws as transfer_laws
+from tidegate.reactive.planning import change_stream as stream
+from tidegate.reactive.planning.change_stream import After, Page, Position
+from tidegate.retries.retrying import RETRIES
+from tidegate.transactions.checks import laws as transfer_laws
 from tidegate.transactions.transacting import CONTENDING, in_transaction
 from tidegate.transactions.transfers import BALANCE, Transfer, Transferred, account, transfer
 from tidegate_adapters.kit.leases import LeaseBusy, LeaseLost, lease_async

@@ -39,11 +39,11 @@ import attrs
 from tests.integration.mongo_runs import DATABASE, Run
 from tests.integration.mongo_workloads import Documents, Work
 
-from tidegate.invocations.asking import Asked, Asking, Command
-from tidegate.invocations.invocation import CANCELLED, FAILED, INVOCATION, SUCCESS
-from tidegate.invocations.invocation_queries import InvocationQuery
-from tidegate.invocations.record_documents import DUE, OWNER, RESULT, STATUS, TASK, VERSION, WAITS
-from tidegate.invocations.status import Accepted, StatusRecord, decide_transition
+from tidegate.invocations.admin.commands import Asked, Asking, Command
+from tidegate.invocations.admin.invocation_queries import InvocationQuery
+from tidegate.invocations.record.invocation import CANCELLED, FAILED, INVOCATION, SUCCESS
+from tidegate.invocations.record.record_documents import DUE, OWNER, RESULT, STATUS, TASK, VERSION, WAITS
+from tidegate.invocations.record.status import Accepted, StatusRecord, decide_transition
 from tidegate.model.documents import ID, Document, Field, Value, show
 from tidegate.model.effects import Refused
 from tidegate.model.errors import TidegateError

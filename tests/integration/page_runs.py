@@ -7,7 +7,7 @@ import attrs
 
 from tidegate.model.documents import Document, Value
 from tidegate.model.patches import Patch, Replaced, difference
-from tidegate.sim.trace import (
+from tidegate.sim.trace.trace import (
     Breach,
     Choice,
     Done,

@@ -23,7 +23,7 @@ from datetime import timedelta
 
 from tidegate.leases.lease import Terms
 from tidegate.model.instants import MILLISECOND, SECOND
-from tidegate.reactive.evolution import OnNewVersion
+from tidegate.reactive.planning.evolution import OnNewVersion
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate_adapters.reactive import Change, Reactive
 from tidegate_adapters.reactive.planner import PlannerRules

@@ -55,21 +55,21 @@ from tidegate.model.effects import Failure, Program, Refused
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.model.operations import Operation, delete_one, insert_one, update_one
-from tidegate.reactive.change_stream import ChangeStreamConsumer
-from tidegate.reactive.deployments import DEFINITIONS, RESET_FOR
-from tidegate.reactive.evolution import STATUSES, OnNewVersion
-from tidegate.reactive.pausing import Pausing
-from tidegate.reactive.reconciler import EPOCH, HISTORY
-from tidegate.reactive.stream_records import AFTER
-from tidegate.reactive.task_documents import DOCUMENT, STATUS, TASK, VERSION, loaded, record_id
-from tidegate.reactive.task_records import FINISHED, PROCESSED, Ended, TaskRecord, TaskStatus
+from tidegate.reactive.admin.pausing import Pausing
+from tidegate.reactive.planning.change_stream import ChangeStreamConsumer
+from tidegate.reactive.planning.deployments import DEFINITIONS, RESET_FOR
+from tidegate.reactive.planning.evolution import STATUSES, OnNewVersion
+from tidegate.reactive.planning.reconciler import EPOCH, HISTORY
+from tidegate.reactive.planning.stream_records import AFTER
+from tidegate.reactive.record.task_documents import DOCUMENT, STATUS, TASK, VERSION, loaded, record_id
+from tidegate.reactive.record.task_records import FINISHED, PROCESSED, Ended, TaskRecord, TaskStatus
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.retries.polling import PollingBounds
 from tidegate_adapters.reactive import Change, Later, Reactive
+from tidegate_adapters.reactive.names import KEY as KEY_OF_LEASE
+from tidegate_adapters.reactive.names import LEASES, STREAMS
 from tidegate_adapters.reactive.planner import PlannerRules
 from tidegate_adapters.reactive.settings import ReactiveSettings
-from tidegate_adapters.reactive.sites import KEY as KEY_OF_LEASE
-from tidegate_adapters.reactive.sites import LEASES, STREAMS
 
 SOURCE: Final = "orders"
 RECORDS: Final = f"{SOURCE}_tasks"

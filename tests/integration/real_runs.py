@@ -34,13 +34,27 @@ from tidegate.model.instants import PPM, SECOND, STORE, Duration, Instant
 from tidegate.model.operations import FindAll, FindOne, Operation, StoreTime, Unique
 from tidegate.model.record_counts import CountRecords
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
-from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
-from tidegate.sim.actors import Process
-from tidegate.sim.aging import aged
-from tidegate.sim.automaton import Asking, Failed, ProcessStatus, ProgramAutomaton, Raised, resume
-from tidegate.sim.faults import Fault
+from tidegate.reactive.task.plan_queries import FindChanged, FindOrphaned
+from tidegate.sim.program.automaton import Asking, Failed, ProcessStatus, ProgramAutomaton, Raised, resume
+from tidegate.sim.program.relative_time import aged
 from tidegate.sim.scenario import NO_ERROR, Scenario, parts_of
-from tidegate.sim.world import CLOCK, IDS, MANY, UNIQUE, Cell, Key, Many, Plain, document, ids, parts, target, uniques
+from tidegate.sim.servers.actors import Process
+from tidegate.sim.world.faults import Fault
+from tidegate.sim.world.world import (
+    CLOCK,
+    IDS,
+    MANY,
+    UNIQUE,
+    Cell,
+    Key,
+    Many,
+    Plain,
+    document,
+    ids,
+    parts,
+    target,
+    uniques,
+)
 from tidegate_adapters.mongo.bson import CODEC, loaded, stored
 
 Raw: TypeAlias = dict[str, Any]

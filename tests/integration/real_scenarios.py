@@ -9,68 +9,77 @@ from typing import Final, cast
 
 import attrs
 
-from tidegate.invocations import invocation as status
-from tidegate.invocations.asking import Asking
-from tidegate.invocations.heeding import heed
-from tidegate.invocations.invocation import INVOCATION
-from tidegate.invocations.invocation_queries import InvocationPage, InvocationQuery, InvocationRow
-from tidegate.invocations.jobs import Job, job_fields, new_invocation
-from tidegate.invocations.purging import Purging
-from tidegate.invocations.record_documents import ASKED, CREATED_AT, DUE, PAYLOAD, STATUS, TRIES, new_record, viewed
-from tidegate.invocations.scenarios.recovery import recovery
-from tidegate.invocations.scenarios.transition import KEY as INVOCATION_KEY
-from tidegate.invocations.scenarios.transition import RECORDS, seen
-from tidegate.invocations.settling import RecordMove, settle
-from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.taking import Takeable, Taker
-from tidegate.invocations.transition import Granted, TransitionOutcome, transition
+from tidegate.invocations.admin.commands import Asking
+from tidegate.invocations.admin.invocation_queries import InvocationPage, InvocationQuery, InvocationRow
+from tidegate.invocations.checks.scenarios.recovery import recovery
+from tidegate.invocations.checks.scenarios.transition import KEY as INVOCATION_KEY
+from tidegate.invocations.checks.scenarios.transition import RECORDS, seen
+from tidegate.invocations.queue.bulk_transition import RecordMove, settle
+from tidegate.invocations.queue.fetching import Takeable, Taker
+from tidegate.invocations.record import invocation as status
+from tidegate.invocations.record.invocation import INVOCATION
+from tidegate.invocations.record.jobs import Job, job_fields, new_invocation
+from tidegate.invocations.record.record_documents import (
+    ASKED,
+    CREATED_AT,
+    DUE,
+    PAYLOAD,
+    STATUS,
+    TRIES,
+    new_record,
+    viewed,
+)
+from tidegate.invocations.record.status import StatusRecord
+from tidegate.invocations.record.transition import Granted, TransitionOutcome, transition
+from tidegate.invocations.upkeep.pruning import Purging
+from tidegate.invocations.worker.heartbeat import heed
+from tidegate.leases.checks.scenarios.leader import election
 from tidegate.leases.lease import Terms
-from tidegate.leases.scenarios.leader import election
 from tidegate.model.documents import ID, Add, Document, Eq, Field, Put, Value, show
 from tidegate.model.effects import Call, Effect, Program, Refused
 from tidegate.model.instants import MILLISECOND, SECOND, Instant
 from tidegate.model.operations import delete_one, find_one, insert_one, update_one
 from tidegate.model.programs import find_every, insert_new
-from tidegate.payloads import scenarios as uploads
+from tidegate.payloads.checks import scenarios as uploads
 from tidegate.payloads.upload_records import CONTENT
 from tidegate.payloads.uploads import Absent, Deleted, PayloadStore, Unanswered, delete
-from tidegate.reactive.change_stream import After, Elected, ResetHistory, Save
-from tidegate.reactive.desk import Desk, Tally
-from tidegate.reactive.fetching import Run, dues
-from tidegate.reactive.mongodash_records import Imported, ImportedBefore, MongodashImport
-from tidegate.reactive.pausing import PausedTask
-from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate.reactive.reconciler import EPOCH, HISTORY, Reconciler, ScannedTask, progress_of
-from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
-from tidegate.reactive.record_queries import Query, RecordPage, RecordRow
-from tidegate.reactive.scenarios import reactive_task as tasks
-from tidegate.reactive.scenarios.reactive_task import reactive_task
-from tidegate.reactive.stream_records import AFTER, reset_history, save, take_over
-from tidegate.reactive.task_documents import loaded, record_id
-from tidegate.reactive.tasks import WhyNot
-from tidegate.retries import resending
+from tidegate.reactive.admin.commands import Desk, Tally
+from tidegate.reactive.admin.mongodash_records import Imported, ImportedBefore, MongodashImport
+from tidegate.reactive.admin.pausing import PausedTask
+from tidegate.reactive.checks.scenarios import reactive_task as tasks
+from tidegate.reactive.checks.scenarios.reactive_task import reactive_task
+from tidegate.reactive.planning.change_stream import After, Elected, ResetHistory, Save
+from tidegate.reactive.planning.reconciler import EPOCH, HISTORY, Reconciler, ScannedTask, progress_of
+from tidegate.reactive.planning.reconciliation import ReconciliationRun, TaskTrigger
+from tidegate.reactive.planning.stream_records import AFTER, reset_history, save, take_over
+from tidegate.reactive.record.record_queries import Query, RecordPage, RecordRow
+from tidegate.reactive.record.task_documents import loaded, record_id
+from tidegate.reactive.record.tasks import WhyNot
+from tidegate.reactive.task.fetching import Run, dues
+from tidegate.reactive.task.reactive_task import ReactiveTask
+from tidegate.retries import retrying
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.retries.failures import Duplicate, Operation
-from tidegate.retries.pauses import Pauses
-from tidegate.retries.repeating import PASSING, repeat
-from tidegate.retries.resending import Done
+from tidegate.retries.idempotent import PASSING, repeat
+from tidegate.retries.retrying import Done
 from tidegate.retries.schedule import Missed, Schedule, ScheduleCell
 from tidegate.services.atomic_service import AtomicService
+from tidegate.services.checks.scenarios import KEY, atomic_service, writes
 from tidegate.services.members import beat, join, leave, member_of
 from tidegate.services.membership import Joined
-from tidegate.services.scenarios import KEY, atomic_service, writes
 from tidegate.services.service_runner import ServiceRunner
-from tidegate.sim.actors import Process, factory, when_quiet
-from tidegate.sim.automaton import Returned
-from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.planners import planning
+from tidegate.sim.program.automaton import Returned
 from tidegate.sim.scenario import Law, Scenario, State
-from tidegate.sim.world import contents, document, ids, journal, world_with
+from tidegate.sim.servers.actors import Process, factory, when_quiet
+from tidegate.sim.world.faults import Fault, Faults
+from tidegate.sim.world.planners import planning
+from tidegate.sim.world.world import contents, document, ids, journal, world_with
 from tidegate.transactions.transacting import in_transaction
+from tidegate.triggers.checks.scenarios.evaluator import INVOKED, TWICE, is_fired_once, is_invoked
 from tidegate.triggers.conditions import OnCron, condition_id
 from tidegate.triggers.definitions import Definitions, defined, stored_definition
 from tidegate.triggers.evaluator import Evaluator
-from tidegate.triggers.scenarios.evaluator import INVOKED, TWICE, is_fired_once, is_invoked
 from tidegate.triggers.trigger import Trigger
 from tidegate.triggers.trigger_documents import loaded_cell, stored_cell
 from tidegate.work import vocabulary as work
@@ -497,19 +506,19 @@ async def inserts_again(me: str) -> object:
         found = await find_one(ROWS, Eq(ID, "new"))
         return Duplicate.GONE if found is None else Duplicate.OWN if found[BY] == me else Duplicate.ANOTHERS
 
-    return await resending.insert(insert_one(ROWS, Document.of({"_id": "new", "by": me})), look, OFTEN)
+    return await retrying.insert(insert_one(ROWS, Document.of({"_id": "new", "by": me})), look, OFTEN)
 
 
 async def sends_again() -> object:
-    deleted = await resending.send(delete_one(ROWS, Eq(ID, "old")), Operation.RECOGNISED, OFTEN)
-    counted = await resending.send(update_one(ROWS, Eq(ID, "sum"), Add(COUNT, 1)), Operation.BLIND, OFTEN)
-    read = await resending.send(find_one(ROWS, Eq(ID, "sum")), Operation.READ, OFTEN)
+    deleted = await retrying.send(delete_one(ROWS, Eq(ID, "old")), Operation.RECOGNISED, OFTEN)
+    counted = await retrying.send(update_one(ROWS, Eq(ID, "sum"), Add(COUNT, 1)), Operation.BLIND, OFTEN)
+    read = await retrying.send(find_one(ROWS, Eq(ID, "sum")), Operation.READ, OFTEN)
     return deleted, counted, read
 
 
 def is_as_said(said: object, *, is_done: bool) -> bool:
     """Laws RS1, RS2."""
-    return isinstance(said, resending.Unknown) or isinstance(said, resending.Done) is is_done
+    return isinstance(said, retrying.Unknown) or isinstance(said, retrying.Done) is is_done
 
 
 def insert_is_as_said(me: str) -> Law:
@@ -527,7 +536,7 @@ def insert_is_as_said(me: str) -> Law:
 def others_are_as_said(state: State) -> bool:
     total = state.read(document(ROWS, "sum"))
     match state.status("sender"):
-        case Returned((deleted, counted, resending.Done(read))):
+        case Returned((deleted, counted, retrying.Done(read))):
             is_deleted = state.read(document(ROWS, "old")) is None
             return (
                 total is not None
@@ -536,7 +545,7 @@ def others_are_as_said(state: State) -> bool:
                 and is_as_said(counted, is_done=total[COUNT] == 1)
             )
         case Returned((_, _, other)):
-            return isinstance(other, (resending.NotDone, resending.Unknown))
+            return isinstance(other, (retrying.NotDone, retrying.Unknown))
         case _:
             return True
 

@@ -15,7 +15,18 @@ import tidegate
 from tidegate.model.documents import Document
 from tidegate.model.instants import SECOND
 from tidegate.model.patches import difference
-from tidegate.sim.trace import Breach, Lane, LawKind, Mover, NamedLaw, PolicyName, StepKind, Trace, TraceStep, Truth
+from tidegate.sim.trace.trace import (
+    Breach,
+    Lane,
+    LawKind,
+    Mover,
+    NamedLaw,
+    PolicyName,
+    StepKind,
+    Trace,
+    TraceStep,
+    Truth,
+)
 
 JUDGE: Final = "judge"
 _LANES: Final = {"network": Lane.NETWORK, "faults": Lane.FAULTS, "run": Lane.CLOCK, JUDGE: Lane.COORDINATOR}

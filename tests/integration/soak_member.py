@@ -23,9 +23,9 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 from tests.integration.leftovers import kept
 
-from tidegate.consumer.commands import Assigned, Event
-from tidegate.consumer.consumer import ConsumerRules, ConsumerState
-from tidegate.consumer.partition import Ordering, PartitionRules
+from tidegate.consumer.partition.partition import Ordering, PartitionRules
+from tidegate.consumer.protocol.commands import Assigned, Event
+from tidegate.consumer.worker.consumer import ConsumerRules, ConsumerState
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record
 from tidegate.retries.backoff import Fixed

@@ -17,10 +17,10 @@ import sys
 import time
 from collections.abc import Mapping
 
-from tidegate.consumer.commands import Assigned, Event, Fetched
-from tidegate.consumer.consumer import ConsumerRules, ConsumerState
-from tidegate.consumer.drain import Budget
-from tidegate.consumer.partition import PartitionRules
+from tidegate.consumer.flow.drain import Budget
+from tidegate.consumer.partition.partition import PartitionRules
+from tidegate.consumer.protocol.commands import Assigned, Event, Fetched
+from tidegate.consumer.worker.consumer import ConsumerRules, ConsumerState
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record
 from tidegate_adapters.kafka.client import Client, client, generation_of

@@ -15,15 +15,15 @@ from pymongo import AsyncMongoClient, MongoClient
 from pymongo.collection import Collection
 from tests.integration.mongo_loop import in_loop
 
-from tidegate.invocations.array_push_lock import INVOCATION_ID, STALE, TRANSITION_LOCK, ArrayPushLock, Written
-from tidegate.invocations.invocation import INVOCATION, PENDING
+from tidegate.invocations.record.array_push_lock import INVOCATION_ID, STALE, TRANSITION_LOCK, ArrayPushLock, Written
+from tidegate.invocations.record.invocation import INVOCATION, PENDING
 from tidegate.model.documents import Document, Eq, Field, Put
 from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.model.operations import find_one
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Fixed
-from tidegate.retries.pauses import Pauses
 from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.kit.array_push_lock import LockBusy, LockLost, array_push_lock, array_push_lock_async
 from tidegate_adapters.mongo import AsyncMongo, Mongo

@@ -14,16 +14,16 @@ from uuid import uuid4
 
 import pytest
 
-from tidegate.invocations.invocation_queries import InvocationQuery
+from tidegate.invocations.admin.invocation_queries import InvocationQuery
 from tidegate.model.effects import Ambiguous, Failure
-from tidegate.reactive.fetching import Run
-from tidegate.reactive.record_queries import Order, Query
-from tidegate.reactive.tasks import Claim
+from tidegate.reactive.record.record_queries import Order, Query
+from tidegate.reactive.record.tasks import Claim
+from tidegate.reactive.task.fetching import Run
 from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.orchestrator import Orchestrator
 from tidegate_adapters.orchestrator.page import Page
 from tidegate_adapters.reactive import Change, Reactive
-from tidegate_adapters.reactive.office import Office
+from tidegate_adapters.reactive.admin import Office
 from tidegate_adapters.testing.black_pipe import Action, BlackPipe, Body, Rule, command_error
 
 T = TypeVar("T")

@@ -17,10 +17,10 @@ BROKEN: Final = """
 import itertools
 from tidegate.model.documents import ID, Document, Eq, Field
 from tidegate.model.operations import find_one
-from tidegate.sim.actors import factory, Process
-from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.servers.actors import factory, Process
+from tidegate.sim.world.faults import Fault, Faults
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.world import world_with
+from tidegate.sim.world.world import world_with
 
 print("a module that prints")
 numbers = itertools.count()

@@ -21,8 +21,8 @@ from tidegate.model.documents import Document, Field
 from tidegate.model.effects import Ambiguous
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND
-from tidegate.reactive import change_stream as stream
-from tidegate.reactive.change_stream import After, Broken, DocumentChange, From, Page, Position
+from tidegate.reactive.planning import change_stream as stream
+from tidegate.reactive.planning.change_stream import After, Broken, DocumentChange, From, Page, Position
 from tidegate_adapters.mongo import change_stream, connect_async
 from tidegate_adapters.mongo.change_stream import HISTORY_LOST, ChangeStream, splits, whole
 from tidegate_adapters.runtime.reducers import After as AfterSeconds

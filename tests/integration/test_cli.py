@@ -24,11 +24,11 @@ import tidegate
 from tidegate.__main__ import main
 from tidegate.catalogue import CATALOGUE
 from tidegate.exit_codes import ExitCode
-from tidegate.invocations.diagrams import mermaid
-from tidegate.invocations.invocation import INVOCATION
-from tidegate.sim.rendering import render
-from tidegate.sim.search import Progress
-from tidegate.sim.trace_json import decoded
+from tidegate.invocations.record.diagrams import mermaid
+from tidegate.invocations.record.invocation import INVOCATION
+from tidegate.sim.search.search import Progress
+from tidegate.sim.trace.rendering import render
+from tidegate.sim.trace.trace_json import decoded
 from tidegate_adapters.cli.progress import foretelling, sparse
 from tidegate_adapters.exploring.targets import select
 from tidegate_adapters.shell.terminal import Terminal
@@ -43,9 +43,9 @@ import sys
 import time
 from tidegate.model.documents import ID, Document, Eq, Field, Put
 from tidegate.model.operations import find_one, find_one_and_update, update_one
-from tidegate.sim.actors import factory, Process
+from tidegate.sim.servers.actors import factory, Process
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.world import document, world_with
+from tidegate.sim.world.world import document, world_with
 
 print("this module prints")
 COUNT = Field("count")
@@ -252,7 +252,7 @@ def test_the_console_script_and_the_module_are_one() -> None:
 def test_a_file_beside_the_target_does_not_hide_the_standard_library(tmp_path: Path) -> None:
     """Files beside the target are importable unless a standard module has the same name."""
     (tmp_path / "colorsys.py").write_text("raise SystemExit('not meant')")
-    (tmp_path / "near.py").write_text("from tidegate.leases.scenarios.small_lock import small_lock")
+    (tmp_path / "near.py").write_text("from tidegate.leases.checks.scenarios.small_lock import small_lock")
     (tmp_path / "mine.py").write_text("import colorsys\nfrom near import small_lock\nscenario = small_lock(2, 1, 1, 0)")
     code = "from tidegate.__main__ import main; raise SystemExit(main(['explore', 'folder/mine.py:scenario']))"
     (tmp_path / "elsewhere").mkdir()

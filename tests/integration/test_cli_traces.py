@@ -17,8 +17,8 @@ import pytest
 from tidegate.__main__ import main
 from tidegate.catalogue import shipped
 from tidegate.exit_codes import ExitCode
-from tidegate.sim.report import explore
-from tidegate.sim.trace_json import decoded, encoded
+from tidegate.sim.runs.report import explore
+from tidegate.sim.trace.trace_json import decoded, encoded
 from tidegate_adapters.page.assembly import page
 
 NAME: Final = "array_push_lock.lost_reply"

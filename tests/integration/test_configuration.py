@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.consumer.backpressure import Thresholds, for_executors
-from tidegate.consumer.consumer import ConsumerRules
-from tidegate.consumer.drain import Budget
-from tidegate.consumer.partition import RUNNING_MAX, FailurePolicy, Ordering, PartitionRules
-from tidegate.consumer.strategies import backpressure, partition
+from tidegate.consumer.checks.strategies import backpressure, partition
+from tidegate.consumer.flow.backpressure import Thresholds, for_executors
+from tidegate.consumer.flow.drain import Budget
+from tidegate.consumer.partition.partition import RUNNING_MAX, FailurePolicy, Ordering, PartitionRules
+from tidegate.consumer.worker.consumer import ConsumerRules
 from tidegate.model.errors import MissingExtra, Misuse
 from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.retries.backoff import Exponential, Fixed, Linear, Series

@@ -12,16 +12,16 @@ from pymongo import MongoClient
 from pymongo.collection import Collection
 from tests.length import COUNTED
 
+from tidegate.model.checks.strategies.bson import foreign_pairs
+from tidegate.model.checks.strategies.operations import filters
 from tidegate.model.documents import Document, Field, Filter
 from tidegate.model.instants import MILLISECOND, SECOND, Instant
 from tidegate.model.record_counts import CountRecords
-from tidegate.model.strategies.bson import foreign_pairs
-from tidegate.model.strategies.operations import filters
-from tidegate.reactive.desk import Desk, Retried
-from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate.reactive.record_queries import Order, Query
-from tidegate.reactive.task_documents import stored as record_document
-from tidegate.reactive.task_records import TaskRecord, TaskStatus
+from tidegate.reactive.admin.commands import Desk, Retried
+from tidegate.reactive.record.record_queries import Order, Query
+from tidegate.reactive.record.task_documents import stored as record_document
+from tidegate.reactive.record.task_records import TaskRecord, TaskStatus
+from tidegate.reactive.task.reactive_task import ReactiveTask
 from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect_async
 from tidegate_adapters.mongo.bson import CODEC, stored

@@ -16,7 +16,7 @@ from tidegate.catalogue import shipped
 from tidegate.exit_codes import ExitCode
 from tidegate.model.effects import Note
 from tidegate.sim import Process, Returned, Scenario, Verdict, explore, factory, world_with
-from tidegate.sim.world import Plain
+from tidegate.sim.world.world import Plain
 from tidegate_adapters.exploring.second_process import second_process
 
 MINE: Final = """

@@ -10,11 +10,11 @@ from typing import Any, Final, TypeAlias
 import attrs
 import pytest
 
-from tidegate.invocations.invocation import INVOCATION, PENDING, RUNNING
-from tidegate.invocations.record_documents import new_record
-from tidegate.invocations.settling import RecordMove, Settling
-from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.transition import Transition
+from tidegate.invocations.queue.bulk_transition import RecordMove, Settling
+from tidegate.invocations.record.invocation import INVOCATION, PENDING, RUNNING
+from tidegate.invocations.record.record_documents import new_record
+from tidegate.invocations.record.status import StatusRecord
+from tidegate.invocations.record.transition import Transition
 from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.effects import (
     Ambiguous,
@@ -33,10 +33,10 @@ from tidegate.model.errors import Misuse, UnknownEffect
 from tidegate.model.instants import MILLISECOND, PPM, SECOND, WALL, Instant
 from tidegate.model.operations import BulkUpdate, InsertOne, UpdateOne, find_one, insert_one
 from tidegate.model.transactions import CommitTransaction, InTransaction
-from tidegate.retries import resending
+from tidegate.retries import retrying
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.retries.failures import Duplicate
-from tidegate.retries.pauses import Pauses
 from tidegate.transactions.transacting import in_transaction
 from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.runtime import driver
@@ -349,7 +349,7 @@ PERSISTENT: Final[dict[str, tuple[Callable[[], Program[Any]], type[Effect[Any]]]
         BulkUpdate,
     ),
     "insert": (
-        lambda: resending.insert(insert_one("records", Document.of({"_id": "y"})), looks, THREE),
+        lambda: retrying.insert(insert_one("records", Document.of({"_id": "y"})), looks, THREE),
         InsertOne,
     ),
     "a statement": (lambda: in_transaction("s", writes, THREE), InTransaction),

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pymongo import MongoClient
 
-from tidegate.invocations import invocation as status
-from tidegate.invocations.array_push_lock import TRANSITION_LOCK, ArrayPushLock, RaceCondition, Written
-from tidegate.invocations.invocation import INVOCATION
-from tidegate.invocations.record_documents import CHANGED_AT, HISTORY, OWNER, REQUEST, STATUS, VERSION
-from tidegate.invocations.status import NotAllowed, NotOwner
-from tidegate.invocations.transition import Granted, transition
+from tidegate.invocations.record import invocation as status
+from tidegate.invocations.record.array_push_lock import TRANSITION_LOCK, ArrayPushLock, RaceCondition, Written
+from tidegate.invocations.record.invocation import INVOCATION
+from tidegate.invocations.record.record_documents import CHANGED_AT, HISTORY, OWNER, REQUEST, STATUS, VERSION
+from tidegate.invocations.record.status import NotAllowed, NotOwner
+from tidegate.invocations.record.transition import Granted, transition
 from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Field, Ge, In, OlderThan, Put, PutServerTime
 from tidegate.model.effects import DUPLICATE_KEY, Effect, Refused
 from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, STORE, Instant
@@ -29,9 +29,9 @@ from tidegate.model.operations import (
     insert_one,
     update_one,
 )
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Exponential
-from tidegate.retries.pauses import Pauses
-from tidegate.sim.world import Cell, Key, document, ids, perform
+from tidegate.sim.world.world import Cell, Key, document, ids, perform
 from tidegate_adapters.embedded.store import Embedded, _Changed, _Draft, _Order
 from tidegate_adapters.mongo import Mongo
 from tidegate_adapters.runtime.driver import Handle, choosing, documents, local, local_async, run, run_async

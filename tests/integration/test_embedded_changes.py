@@ -12,7 +12,7 @@ from tidegate.model.documents import ID, Document, Eq, Field, Put
 from tidegate.model.errors import Misuse
 from tidegate.model.operations import delete_one, insert_one, update_one
 from tidegate.model.transactions import CommitTransaction, InTransaction, Transaction
-from tidegate.reactive.change_stream import After, Broken, DocumentChange, From, Page, Position
+from tidegate.reactive.planning.change_stream import After, Broken, DocumentChange, From, Page, Position
 from tidegate_adapters.embedded.changes import EmbeddedChanges, Feed
 from tidegate_adapters.embedded.store import Embedded
 

@@ -210,9 +210,9 @@ import time
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
-from tidegate.consumer.consumer import ConsumerRules
-from tidegate.consumer.drain import Budget
-from tidegate.consumer.partition import PartitionRules
+from tidegate.consumer.worker.consumer import ConsumerRules
+from tidegate.consumer.flow.drain import Budget
+from tidegate.consumer.partition.partition import PartitionRules
 from tidegate_adapters.kafka.worker import Worker
 
 

@@ -10,9 +10,9 @@ from pymongo import AsyncMongoClient, MongoClient
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.client_session import ClientSession
 
-from tidegate.invocations.enqueueing import Enqueue, NewInvocation
-from tidegate.invocations.jobs import Job
-from tidegate.invocations.registration import Registered, RegistrationOutcome, Reused
+from tidegate.invocations.limits.registration import Registered, RegistrationOutcome, Reused
+from tidegate.invocations.queue.enqueueing import Enqueue, NewInvocation
+from tidegate.invocations.record.jobs import Job
 from tidegate.model.documents import Document
 from tidegate_adapters.mongo import AsyncMongo, Mongo
 from tidegate_adapters.runtime.driver import choosing, documents, local, local_async, run, run_async

@@ -16,7 +16,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as Theirs
 
-from tidegate.consumer.transactions import transactional_id
+from tidegate.consumer.worker.transactions import transactional_id
 from tidegate.model.errors import Misuse
 from tidegate.model.records import Record, Send, TopicPartition
 from tidegate_adapters.kafka.client import transactional_producer

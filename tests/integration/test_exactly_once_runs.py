@@ -15,8 +15,8 @@ from tests.integration.planting import Bug, first, own_seeds
 from tests.integration.transactional_runs import OUT, Place, places_in, producing
 from tests.length import ONCE_RUNS
 
-from tidegate.consumer.commands import Commit
-from tidegate.consumer.transactions import FENCED, commit_together, resolved, take_over
+from tidegate.consumer.protocol.commands import Commit
+from tidegate.consumer.worker.transactions import FENCED, commit_together, resolved, take_over
 from tidegate.model.effects import Failure
 from tidegate.model.records import Send, TopicPartition
 from tidegate_adapters.kafka.assignment import Assignment

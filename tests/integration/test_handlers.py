@@ -15,8 +15,8 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from tests.integration.servers import create_topic
 
-from tidegate.consumer.consumer import ConsumerRules
-from tidegate.consumer.partition import FailurePolicy, PartitionRules
+from tidegate.consumer.partition.partition import FailurePolicy, PartitionRules
+from tidegate.consumer.worker.consumer import ConsumerRules
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND
 from tidegate.model.records import Record, TopicPartition

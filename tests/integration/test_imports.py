@@ -38,7 +38,7 @@ PROMISED: Final[Mapping[str, str]] = {
     "hypothesis": IMPORT.format(["tidegate.strategies"]),
     "pytest": IMPORT.format(["tidegate_adapters.testing.pytest_plugin", "tidegate_adapters.testing.sim_fixture"]),
     "dask": (
-        "from tidegate.sim.exploration import Exploration\n"
+        "from tidegate.sim.runs.exploration import Exploration\n"
         "from tidegate_adapters.exploring.parallel import Order, in_processes, spread\n"
         "Order('transition', Exploration()).sampler()\n"
     ),
@@ -70,7 +70,7 @@ def test_the_pattern_knows_a_simulator() -> None:
     loaded = subprocess.run([sys.executable, "-c", shows], capture_output=True, text=True, check=True).stdout.split()
 
     assert any(map(OF_TESTS.match, loaded))
-    assert OF_TESTS.match("tidegate.leases.scenarios.lease")
+    assert OF_TESTS.match("tidegate.leases.checks.scenarios.lease")
     assert OF_TESTS.match("tidegate.laws")
     assert not OF_TESTS.match("tidegate.model.documents")
 

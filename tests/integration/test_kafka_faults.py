@@ -18,10 +18,10 @@ from aiokafka.errors import (
     KafkaTimeoutError,
 )
 
-from tidegate.consumer.commands import Assigned, Committed, Event, Fetched, WorkReported
-from tidegate.consumer.consumer import ConsumerRules, ConsumerState
-from tidegate.consumer.drain import Budget
-from tidegate.consumer.partition import PartitionRules
+from tidegate.consumer.flow.drain import Budget
+from tidegate.consumer.partition.partition import PartitionRules
+from tidegate.consumer.protocol.commands import Assigned, Committed, Event, Fetched, WorkReported
+from tidegate.consumer.worker.consumer import ConsumerRules, ConsumerState
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record

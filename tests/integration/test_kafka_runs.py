@@ -41,15 +41,15 @@ from tests.integration.kafka_runs import (
 from tests.integration.planting import Bug, first, own_seeds, planted
 from tests.length import KAFKA_RUNS
 
-from tidegate.consumer import _failures, _window_work
-from tidegate.consumer.beginning import begins, goes_on
-from tidegate.consumer.commits import Commits
-from tidegate.consumer.consumer import ConsumerRules, _judged
-from tidegate.consumer.holding import Holding
-from tidegate.consumer.partition import PartitionRules
+from tidegate.consumer.committing.commits import Commits
+from tidegate.consumer.flow.offset_reset import begins, goes_on
+from tidegate.consumer.flow.partition_pause import Holding
+from tidegate.consumer.partition import _failures, _window_work
+from tidegate.consumer.partition.partition import PartitionRules
+from tidegate.consumer.worker.consumer import ConsumerRules, _judged
 from tidegate.model.instants import SECOND
-from tidegate.sim.recording import Same, read
-from tidegate.sim.trace import Breach, Lane, Mover, Truth
+from tidegate.sim.program.recording import Same, read
+from tidegate.sim.trace.trace import Breach, Lane, Mover, Truth
 from tidegate_adapters.base.safe_log import Lines
 from tidegate_adapters.cli.recordings import again
 from tidegate_adapters.exploring.counterexamples import read as read_trace

@@ -24,7 +24,7 @@ from tests.integration.servers import create_topic
 from tests.integration.soak_member import KEPT, MEASURES
 from tests.length import BRIEF_SOAK, SOAK, Soak
 
-from tidegate.consumer.commands import Assigned
+from tidegate.consumer.protocol.commands import Assigned
 from tidegate.model.records import Record
 from tidegate_adapters.kafka.worker import Worker
 

@@ -12,9 +12,9 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 
-from tidegate.consumer.consumer import ConsumerRules
-from tidegate.consumer.drain import Budget
-from tidegate.consumer.partition import PartitionRules
+from tidegate.consumer.flow.drain import Budget
+from tidegate.consumer.partition.partition import PartitionRules
+from tidegate.consumer.worker.consumer import ConsumerRules
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record
 from tidegate_adapters.kafka.worker import OnFailure, Worker

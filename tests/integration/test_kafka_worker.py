@@ -23,14 +23,14 @@ from tests.integration.kafka_runs import hooked
 from tests.integration.servers import KafkaServer, create_topic
 
 from tidegate.conformance import breaches
-from tidegate.consumer.commands import CommitRefused, Committed, Event, Lost, MetadataRefused, Revoked, Work
-from tidegate.consumer.consumer import ConsumerRules, ConsumerState
-from tidegate.consumer.drain import Budget
-from tidegate.consumer.partition import FailurePolicy, PartitionRules
+from tidegate.consumer.flow.drain import Budget
+from tidegate.consumer.partition.partition import FailurePolicy, PartitionRules
+from tidegate.consumer.protocol.commands import CommitRefused, Committed, Event, Lost, MetadataRefused, Revoked, Work
+from tidegate.consumer.worker.consumer import ConsumerRules, ConsumerState
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.records import BROKER, PRODUCER, Record
-from tidegate.sim.recording import Other, Same, read
+from tidegate.sim.program.recording import Other, Same, read
 from tidegate_adapters.cli.recordings import again
 from tidegate_adapters.kafka.client import client, record_of
 from tidegate_adapters.kafka.worker import Worker
@@ -235,7 +235,7 @@ def test_the_page_on_recording_records_a_worker_that_is_executed_again(
 
 
 REDUCERS = """
-from tidegate.consumer.consumer import ConsumerRules
+from tidegate.consumer.worker.consumer import ConsumerRules
 orders, fewer = ConsumerRules(), ConsumerRules(executors=1)
 """
 

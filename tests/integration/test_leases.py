@@ -27,8 +27,8 @@ from tidegate.model.effects import Ambiguous, NotApplied, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, STORE, Instant
 from tidegate.model.operations import InsertOne, find_one, insert_one
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Fixed
-from tidegate.retries.pauses import Pauses
 from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.kit import leases
 from tidegate_adapters.kit.leases import Held, LeaseBusy, LeaseLost, leader, leader_async, lease, lease_async

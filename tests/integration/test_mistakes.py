@@ -25,16 +25,16 @@ import pytest
 from bson import Timestamp
 
 from tidegate import sim
-from tidegate.consumer.consumer import ConsumerRules
-from tidegate.consumer.drain import Budget
-from tidegate.consumer.partition import PartitionRules
-from tidegate.consumer.watermark import OffsetTracker, completed
+from tidegate.consumer.flow.drain import Budget
+from tidegate.consumer.offsets.watermark import OffsetTracker, completed
+from tidegate.consumer.partition.partition import PartitionRules
+from tidegate.consumer.worker.consumer import ConsumerRules
 from tidegate.leases.lease import Terms
 from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.errors import Misuse
 from tidegate.model.operations import find_one, update_one
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Exponential, Fixed, Linear, Policy, Series
-from tidegate.retries.pauses import Pauses
 from tidegate.services.atomic_service import AtomicService, Runner
 from tidegate.services.retention import Retention
 from tidegate.sim import Process, Scenario, factory, world_with
@@ -50,8 +50,8 @@ from tidegate_adapters.orchestrator import Orchestrator, Rate, on_cron, on_event
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.turns import ServiceRules
 from tidegate_adapters.reactive import CleanUp, Debounce, Reactive
+from tidegate_adapters.reactive.admin import Office
 from tidegate_adapters.reactive.changes import Change, SyncChange
-from tidegate_adapters.reactive.office import Office
 from tidegate_adapters.shell.configuration import configured, from_arguments, from_environment
 from tidegate_adapters.testing.event_loop import stall
 

@@ -90,7 +90,7 @@ from tidegate.model.operations import (
     find_one_and_update,
     upsert_one,
 )
-from tidegate.sim.world import pinned
+from tidegate.sim.world.world import pinned
 from tidegate.strategies import operations, pairs, values
 from tidegate_adapters.embedded.store import Embedded, process_clock
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async, make_unique, make_unique_async

@@ -13,13 +13,13 @@ from tests.integration.test_mongo_ids import IDS
 from tidegate.model.documents import Field, Gt
 from tidegate.model.effects import Refused
 from tidegate.model.instants import Instant
-from tidegate.reactive.deployments import Deployment, deploy, remembered_in
-from tidegate.reactive.evolution import EvolutionPolicy, OnNewVersion
-from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate.reactive.snapshot import Computed, Projection
-from tidegate.reactive.stream_records import new_stream
-from tidegate.reactive.task_documents import stored as stored_record
-from tidegate.reactive.task_records import TaskRecord, TaskStatus
+from tidegate.reactive.planning.deployments import Deployment, deploy, remembered_in
+from tidegate.reactive.planning.evolution import EvolutionPolicy, OnNewVersion
+from tidegate.reactive.planning.stream_records import new_stream
+from tidegate.reactive.record.snapshot import Computed, Projection
+from tidegate.reactive.record.task_documents import stored as stored_record
+from tidegate.reactive.record.task_records import TaskRecord, TaskStatus
+from tidegate.reactive.task.reactive_task import ReactiveTask
 from tidegate_adapters.mongo import Mongo
 from tidegate_adapters.mongo.bson import CODEC, loaded, stored
 from tidegate_adapters.runtime.driver import choosing, documents, local, run

@@ -29,9 +29,9 @@ from tests.integration.servers import MongoServer
 from tests.integration.servers.mongod import mongod as binary
 from tests.integration.servers.processes import LOOPBACK, Keeper, free_ports, is_open, wait_until
 
-from tidegate.invocations.admission import Call
-from tidegate.invocations.admission import Rule as Admission
-from tidegate.invocations.registration import Registered, Registrar
+from tidegate.invocations.limits.admission import Call
+from tidegate.invocations.limits.admission import Rule as Admission
+from tidegate.invocations.limits.registration import Registered, Registrar
 from tidegate.model.documents import ID, Add, AddToSet, Document, Eq, Field, Foreign, In, Push, Put, Value
 from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Now, Refused, Unreadable
 from tidegate.model.errors import Misuse, TidegateError, UnknownEffect, typed

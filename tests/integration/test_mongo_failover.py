@@ -36,15 +36,15 @@ from tests.integration.servers.processes import free_ports, wait_until
 from tests.integration.test_reactive_storm import Application, calm, write, wrong
 from tests.length import CUTS_OFF, FAILOVERS, REACTIVE_STORM
 
-from tidegate.invocations.record_documents import VERSION, history
-from tidegate.invocations.status import StatusDefinition, StatusRecord, StatusTable
-from tidegate.invocations.transition import Granted, Transition
+from tidegate.invocations.record.record_documents import VERSION, history
+from tidegate.invocations.record.status import StatusDefinition, StatusRecord, StatusTable
+from tidegate.invocations.record.transition import Granted, Transition
 from tidegate.model.documents import ID, Document, Eq, Field, Put
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import MILLISECOND
 from tidegate.model.operations import FindAll, FindOne, find_all, find_one, insert_one, update_one
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Exponential
-from tidegate.retries.pauses import Pauses
 from tidegate_adapters.mongo import Mongo, connect, connect_async
 from tidegate_adapters.runtime.driver import choosing, documents, local, run
 from tidegate_adapters.testing.black_pipe import Action, BlackPipe, Link, Rule

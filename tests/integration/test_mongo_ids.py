@@ -10,13 +10,13 @@ from pymongo import MongoClient
 
 from tidegate.model.documents import ID, Document, Eq, Field, Value, in_order
 from tidegate.model.operations import FOUND_MAX, find_all, find_one
-from tidegate.reactive.debounce import Debounce
-from tidegate.reactive.fetching import Idle
-from tidegate.reactive.reactive_task import Ran, ReactiveTask
-from tidegate.reactive.reconciler import Reconciler, ScannedTask, progress_of
-from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
-from tidegate.reactive.snapshot import Projection
-from tidegate.reactive.tasks import Claim, TaskRules, Why
+from tidegate.reactive.planning.reconciler import Reconciler, ScannedTask, progress_of
+from tidegate.reactive.planning.reconciliation import ReconciliationRun, TaskTrigger
+from tidegate.reactive.record.debounce import Debounce
+from tidegate.reactive.record.snapshot import Projection
+from tidegate.reactive.record.tasks import Claim, TaskRules, Why
+from tidegate.reactive.task.fetching import Idle
+from tidegate.reactive.task.reactive_task import Ran, ReactiveTask
 from tidegate_adapters.mongo import Mongo, connect
 from tidegate_adapters.runtime.driver import Handle, choosing, documents, local, run
 

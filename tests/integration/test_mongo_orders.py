@@ -12,9 +12,9 @@ from pymongo import MongoClient
 from pymongo.monitoring import CommandListener, CommandStartedEvent
 from tests.integration.mongo_loop import in_loop
 
-from tidegate.invocations.heeding import heed
-from tidegate.invocations.record_documents import STATUS
-from tidegate.invocations.recoverer import ITEMS_MAX, OPEN, Recoverer
+from tidegate.invocations.record.record_documents import STATUS
+from tidegate.invocations.upkeep.recoverer import ITEMS_MAX, OPEN, Recoverer
+from tidegate.invocations.worker.heartbeat import heed
 from tidegate.model.documents import (
     ID,
     AllOf,
@@ -36,8 +36,8 @@ from tidegate.model.documents import (
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, Instant
 from tidegate.model.operations import Index, find_all, find_one, find_one_and_update, insert_one
-from tidegate.reactive.fetching import dues
-from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.task.fetching import dues
+from tidegate.reactive.task.reactive_task import ReactiveTask
 from tidegate_adapters.embedded.store import Embedded, process_clock
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async
 from tidegate_adapters.mongo.bson import stored

@@ -38,8 +38,8 @@ from tidegate.model.operations import (
     upsert_one,
 )
 from tidegate.model.record_counts import CountRecords
-from tidegate.reactive.plan_queries import FindChanged, FindOrphaned, PlanPage
-from tidegate.reactive.snapshot import Projection
+from tidegate.reactive.record.snapshot import Projection
+from tidegate.reactive.task.plan_queries import FindChanged, FindOrphaned, PlanPage
 from tidegate_adapters.mongo import Asked, AsyncMongo, Mongo
 from tidegate_adapters.mongo.attempts import Attempts
 from tidegate_adapters.mongo.error_codes import CODES

@@ -16,6 +16,8 @@ from pymongo.monitoring import CommandListener, CommandSucceededEvent
 from tests.integration.test_mongo_ids import IDS
 from tests.length import NOTICED, PROJECTED
 
+from tidegate.model.checks.strategies.bson import foreign_document_pairs
+from tidegate.model.checks.strategies.operations import filters
 from tidegate.model.documents import (
     ID,
     Document,
@@ -32,10 +34,11 @@ from tidegate.model.documents import (
 )
 from tidegate.model.effects import Refused
 from tidegate.model.errors import Misuse
-from tidegate.model.strategies.bson import foreign_document_pairs
-from tidegate.model.strategies.operations import filters
-from tidegate.reactive import reconciliation
-from tidegate.reactive.plan_queries import (
+from tidegate.reactive.checks.strategies.snapshot import computed_projections
+from tidegate.reactive.planning import reconciliation
+from tidegate.reactive.planning.reconciler import Reconciler, ScannedTask
+from tidegate.reactive.record.snapshot import Computed, NotComputed, Projection, digest, snapshot
+from tidegate.reactive.task.plan_queries import (
     LOOKED_AT_MAX,
     FindChanged,
     FindOrphaned,
@@ -43,10 +46,7 @@ from tidegate.reactive.plan_queries import (
     is_orphaned,
     must_look,
 )
-from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate.reactive.reconciler import Reconciler, ScannedTask
-from tidegate.reactive.snapshot import Computed, NotComputed, Projection, digest, snapshot
-from tidegate.reactive.strategies.snapshot import computed_projections
+from tidegate.reactive.task.reactive_task import ReactiveTask
 from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect_async
 from tidegate_adapters.mongo.bson import CODEC, loaded, stored

@@ -31,7 +31,7 @@ from tests.integration.mongo_workloads import WORKLOAD  # import before a bug is
 from tests.integration.planting import Bug, first, own_seeds, planted
 from tests.length import MONGO_RUNS, MONGO_STORIES_STEP
 
-from tidegate.sim.trace import Breach, Truth
+from tidegate.sim.trace.trace import Breach, Truth
 from tidegate.transactions import transacting
 from tidegate_adapters.exploring.counterexamples import read as read_trace
 from tidegate_adapters.kit import leases, resilience

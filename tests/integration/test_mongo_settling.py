@@ -9,13 +9,13 @@ from typing import Any, Final, TypeAlias
 import pytest
 from pymongo import MongoClient
 
-from tidegate.invocations.laws import transition as laws
-from tidegate.invocations.laws.transition import Answered, Version
-from tidegate.invocations.record_documents import history, new_record
-from tidegate.invocations.settling import RecordMove, Settling
-from tidegate.invocations.specimens.settling import NOT_LOOKED, TOTAL_IS_FOR_EACH
-from tidegate.invocations.status import StatusDefinition, StatusRecord, StatusTable
-from tidegate.invocations.transition import Granted, Outdated
+from tidegate.invocations.checks.laws import transition as laws
+from tidegate.invocations.checks.laws.transition import Answered, Version
+from tidegate.invocations.checks.specimens.settling import NOT_LOOKED, TOTAL_IS_FOR_EACH
+from tidegate.invocations.queue.bulk_transition import RecordMove, Settling
+from tidegate.invocations.record.record_documents import history, new_record
+from tidegate.invocations.record.status import StatusDefinition, StatusRecord, StatusTable
+from tidegate.invocations.record.transition import Granted, Outdated
 from tidegate.model.documents import ID, Eq
 from tidegate.model.history import HISTORY_MAX
 from tidegate.model.instants import Instant

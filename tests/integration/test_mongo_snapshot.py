@@ -1,4 +1,4 @@
-"""The changes that `tidegate.reactive.snapshot` detects are those of MongoDB's aggregation."""
+"""The changes that `tidegate.reactive.record.snapshot` detects are those of MongoDB's aggregation."""
 
 from __future__ import annotations
 
@@ -16,6 +16,16 @@ from pymongo.collection import Collection
 from pymongo.errors import OperationFailure
 from tests.length import FILTERED, NOTICED, PAIRS, PROJECTED
 
+from tidegate.model.checks.strategies.bson import (
+    ODD_DECIMALS,
+    binary,
+    decimal,
+    foreign_document_pairs,
+    foreign_pairs,
+    foreigns,
+    javascript,
+    regex,
+)
 from tidegate.model.documents import (
     AddToSet,
     AnyOf,
@@ -44,18 +54,9 @@ from tidegate.model.documents import (
 )
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
-from tidegate.model.strategies.bson import (
-    ODD_DECIMALS,
-    binary,
-    decimal,
-    foreign_document_pairs,
-    foreign_pairs,
-    foreigns,
-    javascript,
-    regex,
-)
-from tidegate.reactive.laws import snapshot as laws
-from tidegate.reactive.snapshot import (
+from tidegate.reactive.checks.laws import snapshot as laws
+from tidegate.reactive.checks.strategies.snapshot import computed_projections
+from tidegate.reactive.record.snapshot import (
     Changed,
     Projection,
     SnapshotVerdict,
@@ -65,7 +66,6 @@ from tidegate.reactive.snapshot import (
     expression,
     snapshot,
 )
-from tidegate.reactive.strategies.snapshot import computed_projections
 from tidegate_adapters.mongo import changes, condition
 from tidegate_adapters.mongo.bson import CODEC, loaded, stored
 

@@ -42,9 +42,9 @@ from tidegate.model.operations import (
 from tidegate.model.programs import insert_new
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
 from tidegate.retries.backoff import Fixed, Policy
-from tidegate.retries.resending import Done, NotDone, Sent, Unknown
-from tidegate.sim.recording import Same, executed, read
-from tidegate.transactions import laws
+from tidegate.retries.retrying import Done, NotDone, Sent, Unknown
+from tidegate.sim.program.recording import Same, executed, read
+from tidegate.transactions.checks import laws
 from tidegate.transactions.transacting import in_transaction
 from tidegate.transactions.transfers import Transfer, Transferred, account, transfer
 from tidegate_adapters.embedded.store import Embedded, process_clock

@@ -20,12 +20,12 @@ from tests.integration.servers import MongoServer
 from tests.length import RACING_TRANSITIONS
 
 from tidegate import laws
-from tidegate.invocations.invocation import INVOCATION
-from tidegate.invocations.laws.transition import Answered, Version
-from tidegate.invocations.record_documents import HISTORY, OWNER, REQUEST, STATUS, VERSION, history, viewed
-from tidegate.invocations.specimens.transition import AMBIGUOUS_IS_REFUSED, OWNER_NOT_CHECKED, REQUEST_ID_IGNORED
-from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.transition import Granted, Transition, transition
+from tidegate.invocations.checks.laws.transition import Answered, Version
+from tidegate.invocations.checks.specimens.transition import AMBIGUOUS_IS_REFUSED, OWNER_NOT_CHECKED, REQUEST_ID_IGNORED
+from tidegate.invocations.record.invocation import INVOCATION
+from tidegate.invocations.record.record_documents import HISTORY, OWNER, REQUEST, STATUS, VERSION, history, viewed
+from tidegate.invocations.record.status import StatusRecord
+from tidegate.invocations.record.transition import Granted, Transition, transition
 from tidegate.model.documents import ID, Document, Eq, Push
 from tidegate.model.effects import Ambiguous, Call, Failure, NotApplied, Program
 from tidegate.model.history import HISTORY_MAX, Change

@@ -28,17 +28,17 @@ from tests.integration.test_reactive_planner import (
 
 from tidegate.model.documents import Document, Eq, Field
 from tidegate.model.instants import MILLISECOND
-from tidegate.reactive.debounce import Debounce
-from tidegate.reactive.deployments import Deployment
-from tidegate.reactive.orphans import CleanUp
-from tidegate.reactive.reconciler import stored_progress
-from tidegate.reactive.reconciliation import Checkpoint, Progress
-from tidegate.reactive.snapshot import Computed
-from tidegate.reactive.tasks import WhyNot
+from tidegate.reactive.planning.deployments import Deployment
+from tidegate.reactive.planning.reconciler import stored_progress
+from tidegate.reactive.planning.reconciliation import Checkpoint, Progress
+from tidegate.reactive.record.debounce import Debounce
+from tidegate.reactive.record.orphans import CleanUp
+from tidegate.reactive.record.snapshot import Computed
+from tidegate.reactive.record.tasks import WhyNot
 from tidegate_adapters.mongo.bson import stored
 from tidegate_adapters.reactive import Change, Later
+from tidegate_adapters.reactive.names import KEY, LEASES, STREAMS
 from tidegate_adapters.reactive.planner import Planner
-from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS
 
 Work = Callable[[Shop], Any]
 

@@ -14,9 +14,9 @@ from tests.integration.mongo_loop import in_loop
 
 from tidegate.model.documents import ID, Field, Value
 from tidegate.model.errors import Misuse
-from tidegate.reactive.mongodash_records import GLOBALS, Imported, ImportedBefore, MongodashImport, StillWritten
-from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate.reactive.snapshot import Projection
+from tidegate.reactive.admin.mongodash_records import GLOBALS, Imported, ImportedBefore, MongodashImport, StillWritten
+from tidegate.reactive.record.snapshot import Projection
+from tidegate.reactive.task.reactive_task import ReactiveTask
 from tidegate_adapters.mongo import Mongo
 from tidegate_adapters.mongo.bson import CODEC, loaded
 from tidegate_adapters.reactive import Change, Reactive

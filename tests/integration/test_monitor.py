@@ -24,13 +24,13 @@ from aiokafka import AIOKafkaProducer
 from prometheus_client import CollectorRegistry
 from tests.integration.kafka_runs import hooked
 
-from tidegate.consumer.backpressure import Thresholds
-from tidegate.consumer.commands import Work
-from tidegate.consumer.consumer import ConsumerRules
-from tidegate.consumer.drain import Budget
 from tidegate.consumer.fanout import Rules
-from tidegate.consumer.health import Healthy, Stall, Unhealthy
-from tidegate.consumer.partition import FailurePolicy, PartitionRules
+from tidegate.consumer.flow.backpressure import Thresholds
+from tidegate.consumer.flow.drain import Budget
+from tidegate.consumer.partition.partition import FailurePolicy, PartitionRules
+from tidegate.consumer.protocol.commands import Work
+from tidegate.consumer.worker.consumer import ConsumerRules
+from tidegate.consumer.worker.health import Healthy, Stall, Unhealthy
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, Instant
 from tidegate.model.records import Record, Send, TopicPartition

@@ -20,12 +20,12 @@ from tidegate_adapters.cli.orchestrator import orchestrator
 from tidegate_adapters.cli.reactive import reactive
 from tidegate_adapters.orchestrator import metrics as orchestrator_metrics
 from tidegate_adapters.orchestrator import monitor as orchestrator_monitor
-from tidegate_adapters.orchestrator import tallies as orchestrator_tallies
-from tidegate_adapters.orchestrator.standing import BACKLOG_MAX, Backlog
+from tidegate_adapters.orchestrator import stats as orchestrator_tallies
+from tidegate_adapters.orchestrator.status import BACKLOG_MAX, Backlog
 from tidegate_adapters.reactive import metrics as reactive_metrics
 from tidegate_adapters.reactive.monitor import of_health
 from tidegate_adapters.reactive.settings import ReactiveSettings
-from tidegate_adapters.reactive.tallies import NOTHING
+from tidegate_adapters.reactive.stats import NOTHING
 from tidegate_adapters.shell.configuration import configured
 from tidegate_adapters.shell.terminal import Terminal
 

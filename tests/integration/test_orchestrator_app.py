@@ -35,10 +35,10 @@ from tests.integration import orchestrator_children as children
 from tests.integration.mongo_loop import in_loop
 from tests.integration.servers import MongoServer
 
-from tidegate.invocations.asking import Command
-from tidegate.invocations.ending import RunError
-from tidegate.invocations.invocation_queries import InvocationQuery
-from tidegate.invocations.worker import Held
+from tidegate.invocations.admin.commands import Command
+from tidegate.invocations.admin.invocation_queries import InvocationQuery
+from tidegate.invocations.queue.completion import RunError
+from tidegate.invocations.worker.worker import Held
 from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.effects import Ambiguous, Refused
 from tidegate.model.errors import Misuse, TidegateError

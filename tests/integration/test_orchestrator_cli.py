@@ -18,7 +18,7 @@ from pymongo import MongoClient
 from tests.integration.command_lines import Asking, Running
 
 from tidegate.exit_codes import ExitCode
-from tidegate.invocations.invocation import INVOCATION
+from tidegate.invocations.record.invocation import INVOCATION
 from tidegate_adapters.cli.orchestrator import STATUSES
 
 APP: Final = """

@@ -16,7 +16,7 @@ from tests.integration.mongo_loop import in_loop
 
 from tidegate_adapters.base.cancellation import ended
 from tidegate_adapters.mongo import AsyncMongo
-from tidegate_adapters.orchestrator import listening
+from tidegate_adapters.orchestrator import wakeups as listening
 from tidegate_adapters.runtime.database import Site
 from tidegate_adapters.testing.black_pipe import Action, BlackPipe, Rule
 

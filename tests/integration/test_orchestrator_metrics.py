@@ -17,16 +17,16 @@ from tests.integration.test_orchestrator_app import AT_ONCE, QUICK, STORES, Offi
 from tests.integration.test_orchestrator_triggers import TURNS
 from tests.properties.on_documents import run
 
-from tidegate.invocations.ending import Cancelled, End, Failed, GivenBack, RunError, Succeeded
-from tidegate.invocations.taking import Taken, Taker
-from tidegate.invocations.worker import Held
+from tidegate.invocations.queue.completion import Cancelled, End, Failed, GivenBack, RunError, Succeeded
+from tidegate.invocations.queue.fetching import Taken, Taker
+from tidegate.invocations.worker.worker import Held
 from tidegate.model.documents import Document
 from tidegate.model.effects import Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, ClockName, Instant
 from tidegate.services.atomic_service import AtomicServiceRun
-from tidegate.sim.world import world_with
-from tidegate.triggers.turn import DutyFailedError, Turn
+from tidegate.sim.world.world import world_with
+from tidegate.triggers.leader_duties import DutyFailedError, Turn
 from tidegate.work.events import ResultsWritten
 from tidegate.work.state import WorkerState
 from tidegate.work.vocabulary import Result, Run, WriteReply, WriteResults
@@ -34,8 +34,8 @@ from tidegate_adapters.orchestrator import Orchestrator, Unfinished
 from tidegate_adapters.orchestrator.monitor import of_health
 from tidegate_adapters.orchestrator.names import Collections
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
-from tidegate_adapters.orchestrator.standing import BACKLOG_MAX, Backlog, backlogs_of
-from tidegate_adapters.orchestrator.tallies import NOTHING, Tallies
+from tidegate_adapters.orchestrator.stats import NOTHING, Tallies
+from tidegate_adapters.orchestrator.status import BACKLOG_MAX, Backlog, backlogs_of
 
 SOON: Final = timedelta(milliseconds=400)
 

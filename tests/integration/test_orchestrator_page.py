@@ -21,13 +21,13 @@ from tests.integration.test_monitor import free_port
 from tests.integration.test_orchestrator_app import QUICK, STORES, TURNS
 from tests.integration.test_orchestrator_app import until as until_so
 
-from tidegate.invocations.asking import NEVER as NEVER_DUE
-from tidegate.invocations.asking import Asking
-from tidegate.invocations.invocation import INVOCATION, RETRY
-from tidegate.invocations.invocation_queries import InvocationQuery, InvocationRow, row
-from tidegate.invocations.jobs import Job, job_fields
-from tidegate.invocations.record_documents import HELD, new_record
-from tidegate.invocations.status import StatusRecord
+from tidegate.invocations.admin.commands import NEVER as NEVER_DUE
+from tidegate.invocations.admin.commands import Asking
+from tidegate.invocations.admin.invocation_queries import InvocationQuery, InvocationRow, row
+from tidegate.invocations.record.invocation import INVOCATION, RETRY
+from tidegate.invocations.record.jobs import Job, job_fields
+from tidegate.invocations.record.record_documents import HELD, new_record
+from tidegate.invocations.record.status import StatusRecord
 from tidegate.model.documents import ID, Document, Eq, Field, Put
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant

@@ -15,8 +15,13 @@ from tests.integration.mongo_runs import ORCHESTRATOR_FAULTS, Story, course, fou
 from tests.integration.planting import Bug, first, own_seeds
 from tests.length import ORCHESTRATOR_RUNS
 
-from tidegate.invocations import ending, heeding, placing, record_documents, recovery, settling
-from tidegate.invocations.taking import Taker
+from tidegate.invocations.limits import slots
+from tidegate.invocations.queue import bulk_transition as settling
+from tidegate.invocations.queue import completion as ending
+from tidegate.invocations.queue.fetching import Taker
+from tidegate.invocations.record import record_documents
+from tidegate.invocations.upkeep import recovery
+from tidegate.invocations.worker import heartbeat
 from tidegate.triggers.evaluator import Evaluator
 from tidegate.work import _liveness, worker
 from tidegate_adapters.orchestrator.workers import Workers
@@ -31,9 +36,9 @@ BUGS: Final[Mapping[str, Bug]] = {
     "writes are not guarded": Bug(record_documents.unchanged, "_STATUS_IS(expected.status), _OWNER_IS(expected.owner), is_version", ""),
     "a claim that another was faster with counts": Bug(settling._became, "return Outdated(move.expected, viewed(record))", "return Granted(verdict.record)"),
     "two may run of those that exclude each other": Bug(Taker._placed, "return await self._placing(wishes).place() if wishes else Placed()", "return Placed(has=tuple(wish.key for wish in wishes))", shown_by=("nothing", 9)),
-    "who is refused is due no more": Bug(placing._waits, "Put(DUE, due), Put(LATER, due)", "Remove(DUE), Put(LATER, due)", ("nothing", "command"), shown_by=("command", 108)),
-    "what is asked is not heard": Bug(heeding._told, "elif (asked := order(record)) is not None:", "elif False:", shown_by=("nothing", 32)),
-    "who is asked to cancel gives back": Bug(heeding._told, "(run, _ASKED[asked])", "(run, InterruptReason.KILL)", shown_by=("nothing", 33)),
+    "who is refused is due no more": Bug(slots._waits, "Put(DUE, due), Put(LATER, due)", "Remove(DUE), Put(LATER, due)", ("nothing", "command"), shown_by=("command", 108)),
+    "what is asked is not heard": Bug(heartbeat._told, "elif (asked := order(record)) is not None:", "elif False:", shown_by=("nothing", 32)),
+    "who is asked to cancel gives back": Bug(heartbeat._told, "(run, _ASKED[asked])", "(run, InterruptReason.KILL)", shown_by=("nothing", 33)),
     "what is its own and was not told is left": Bug(_liveness.mark_untracked, "    if any(isinstance(each, Poll) for each, _ in state.requests):", "    if True:", ("unheard",), shown_by=("unheard", 127)),
     "a timeout is not kept": Bug(Workers._take, "longest = each.job.deadline or declared.timeout", "longest = None"),
     "who waits keeps its slot": Bug(Workers._waiting, "if waits.number == 1 and not waits.is_over:", "if False:"),

@@ -12,10 +12,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 from tests.integration.test_orchestrator_app import QUICK
 
-from tidegate.invocations.ending import Failed, RunError
-from tidegate.invocations.jobs import Job
-from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.taking import TakenRun
+from tidegate.invocations.queue.completion import Failed, RunError
+from tidegate.invocations.queue.fetching import TakenRun
+from tidegate.invocations.record.jobs import Job
+from tidegate.invocations.record.status import StatusRecord
 from tidegate.model.documents import Document
 from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.orchestrator import InvocationFailed, Orchestrator

@@ -13,14 +13,14 @@ from pymongo import MongoClient
 from pymongo.monitoring import CommandListener, CommandStartedEvent
 from tests.integration.test_mongo_orders import stages
 
-from tidegate.invocations.admission import Place, Reservation
-from tidegate.invocations.invocation import SUCCESS
-from tidegate.invocations.jobs import Job, new_invocation
-from tidegate.invocations.metering import FREE_AT, new_meter
-from tidegate.invocations.place_documents import kept, places_of
-from tidegate.invocations.placing import Placing, Wish
-from tidegate.invocations.purging import Purged, Purging
-from tidegate.invocations.record_documents import CHANGED_AT, STATUS, VERSION, viewed
+from tidegate.invocations.limits.admission import Place, Reservation
+from tidegate.invocations.limits.rate_limiting import FREE_AT, new_meter
+from tidegate.invocations.limits.slot_documents import kept, places_of
+from tidegate.invocations.limits.slots import Placing, Wish
+from tidegate.invocations.record.invocation import SUCCESS
+from tidegate.invocations.record.jobs import Job, new_invocation
+from tidegate.invocations.record.record_documents import CHANGED_AT, STATUS, VERSION, viewed
+from tidegate.invocations.upkeep.pruning import Purged, Purging
 from tidegate.model.documents import ID, Document, Eq, Put, PutServerTime, Update
 from tidegate.model.effects import Program
 from tidegate.model.instants import MINUTE, SECOND, Instant

@@ -25,12 +25,12 @@ from tidegate.catalogue import shipped
 from tidegate.model.documents import Document, Value, show
 from tidegate.model.instants import Instant
 from tidegate.model.patches import Json, difference
-from tidegate.sim.page import page_data_of, windowed
-from tidegate.sim.rendering import render
-from tidegate.sim.replay import Reproduced, replay
-from tidegate.sim.report import explore
-from tidegate.sim.trace import Mover, Trace, TraceStep, past
-from tidegate.sim.trace_json import decoded, encoded
+from tidegate.sim.runs.replay import Reproduced, replay
+from tidegate.sim.runs.report import explore
+from tidegate.sim.trace.page import page_data_of, windowed
+from tidegate.sim.trace.rendering import render
+from tidegate.sim.trace.trace import Mover, Trace, TraceStep, past
+from tidegate.sim.trace.trace_json import decoded, encoded
 from tidegate_adapters.page.assembly import page, page_of
 
 SCENARIOS: Final = ("array_push_lock.stall.2", "array_push_lock.lost_reply", "transition.not_read_again")

@@ -30,10 +30,10 @@ from tests.properties.sim.hostile_traces import (
 
 from tidegate.model.documents import one_line
 from tidegate.model.errors import Misuse
-from tidegate.sim.page import page_data
-from tidegate.sim.rendering import render
-from tidegate.sim.trace import Mover, PolicyName, Trace, TraceStep
-from tidegate.sim.trace_json import decoded, encoded
+from tidegate.sim.trace.page import page_data
+from tidegate.sim.trace.rendering import render
+from tidegate.sim.trace.trace import Mover, PolicyName, Trace, TraceStep
+from tidegate.sim.trace.trace_json import decoded, encoded
 from tidegate_adapters.page import live
 from tidegate_adapters.page.assembly import MODULES, page, script, style
 from tidegate_adapters.page.parts import script_of
@@ -400,7 +400,7 @@ def test_a_planted_bug_breaks_g5(wrong: Page) -> None:
 PRINTS: Final = """
 import sys, json
 from tidegate_adapters.page.assembly import page
-from tidegate.sim.trace_json import decoded
+from tidegate.sim.trace.trace_json import decoded
 trace = decoded(json.load(sys.stdin))
 sys.stdout.reconfigure(encoding="utf-8", newline="")
 sys.stdout.write(page(trace, "trace.json"))

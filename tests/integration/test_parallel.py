@@ -18,10 +18,10 @@ from tests.integration.interruptible import INTERRUPTIBLE
 
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse
-from tidegate.sim.exploration import Exploration
-from tidegate.sim.faults import Fault
-from tidegate.sim.search import Progress
-from tidegate.sim.tally import Tally
+from tidegate.sim.runs.exploration import Exploration
+from tidegate.sim.runs.tally import Tally
+from tidegate.sim.search.search import Progress
+from tidegate.sim.world.faults import Fault
 from tidegate_adapters.base.errors import WorkersLostError
 from tidegate_adapters.cli.command_line import main
 from tidegate_adapters.exploring.parallel import Order, in_processes, spread
@@ -34,7 +34,7 @@ MINE = '''
 import os
 from multiprocessing import parent_process
 from pathlib import Path
-from tidegate.leases.scenarios.small_lock import small_lock
+from tidegate.leases.checks.scenarios.small_lock import small_lock
 
 def dies_once():
     """In the first process that is asked."""
@@ -58,7 +58,7 @@ def dies_once_apart():
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.sim.tally.PIECE", 25)
+    monkeypatch.setattr("tidegate.sim.runs.tally.PIECE", 25)
 
 
 @pytest.fixture

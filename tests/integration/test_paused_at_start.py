@@ -8,11 +8,11 @@ from typing import Any, Final, cast
 
 import pytest
 
-from tidegate.invocations.worker import Held
+from tidegate.invocations.worker.worker import Held
 from tidegate.model.effects import Ambiguous, Refused
 from tidegate.model.instants import SECOND, Instant
-from tidegate.reactive.pausing import PausedTask
-from tidegate_adapters.orchestrator.holding import Holding
+from tidegate.reactive.admin.pausing import PausedTask
+from tidegate_adapters.orchestrator.pause import Holding
 from tidegate_adapters.reactive.app import _Paused
 from tidegate_adapters.shell.app import look_until_answered
 from tidegate_adapters.testing import event_loop

@@ -23,8 +23,8 @@ from tests.length import PAYLOAD_FAULTS_STEP, PAYLOAD_MIB, PAYLOAD_RACES
 
 from tidegate.model.errors import MissingExtra, Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Fixed
-from tidegate.retries.pauses import Pauses
 from tidegate_adapters.kit.payloads import (
     THRESHOLD,
     AsyncPayloads,

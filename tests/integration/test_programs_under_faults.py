@@ -31,17 +31,17 @@ from tests.length import PROGRAM_CUTS_STEP, PROGRAM_FAULT_KINDS_STEP, PROGRAM_FA
 
 import tidegate
 from tidegate.catalogue import SPECIMENS, shipped
-from tidegate.invocations.scenarios import taking
+from tidegate.invocations.checks.scenarios import taking
 from tidegate.model.effects import Effect, Failure, Refused
 from tidegate.model.instants import MILLISECOND, SECOND, Duration
 from tidegate.model.record_counts import RecordCount
-from tidegate.reactive.plan_queries import PlanPage
-from tidegate.reactive.task_records import TaskStatus
-from tidegate.services.scenarios import ghost
-from tidegate.sim.actors import Process
-from tidegate.sim.recording import Same, executed, read
+from tidegate.reactive.record.task_records import TaskStatus
+from tidegate.reactive.task.plan_queries import PlanPage
+from tidegate.services.checks.scenarios import ghost
+from tidegate.sim.program.recording import Same, executed, read
+from tidegate.sim.program.tagged import named_classes
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.tagged import named_classes
+from tidegate.sim.servers.actors import Process
 from tidegate_adapters.mongo import AsyncMongo, Mongo
 from tidegate_adapters.mongo.attempts import Attempts
 from tidegate_adapters.observe.recorder import Recorder
@@ -358,29 +358,29 @@ def test_any_command_of_a_program_may_fail(
 
 ELSEWHERE: Final[Mapping[str, str]] = {
     "tidegate.conformance.": "it runs on a real server in a test of its own",
-    "tidegate.consumer.transactions.": "of Kafka",
-    "tidegate.invocations.array_push_lock.ClaimedRecord.leave": "of who is ended (`tests/integration/test_array_push_lock.py`)",
-    "tidegate.invocations.enqueueing.Enqueue._beside": "in a body, as transfers.move (the row `enqueueing.beside`)",
-    "tidegate.invocations.heeding._give_back": "where a process has taken what it was not told of, which a run may show or not",
-    "tidegate.invocations.purging._is_past": "where a page is full (`tests/properties/invocations/test_purging.py`)",
+    "tidegate.consumer.worker.transactions.": "of Kafka",
+    "tidegate.invocations.record.array_push_lock.ClaimedRecord.leave": "of who is ended (`tests/integration/test_array_push_lock.py`)",
+    "tidegate.invocations.queue.enqueueing.Enqueue._beside": "in a body, as transfers.move (the row `enqueueing.beside`)",
+    "tidegate.invocations.worker.heartbeat._give_back": "where a process has taken what it was not told of, which a run may show or not",
+    "tidegate.invocations.upkeep.pruning._is_past": "where a page is full (`tests/properties/invocations/test_purging.py`)",
     "tidegate.payloads.uploads._why_missing": "where a sweep overtakes a reader, which a run may show or not",
-    "tidegate.reactive.fetching.Fetcher.held_of": "where a claim has no answer, or another was faster",
-    "tidegate.reactive.reactive_task._is_not_known": "where no planner says (`tests/integration/test_reactive_planner.py` has one)",
-    "tidegate.reactive._record_store.RecordStore.set_aside": "where a record cannot be read",
-    "tidegate.reactive.completion.Completer.complete": "in a body, as transfers.move (the row `completing`)",
-    "tidegate.reactive.reactive_task.ReactiveTask.work": "work_one, for ever",
-    "tidegate.reactive.sweeper.Sweeper.run": "turn, for ever",
-    "tidegate.retries.pauses.begins": "it asks for the time where attempts have a maximum duration",
+    "tidegate.reactive.task.fetching.Fetcher.held_of": "where a claim has no answer, or another was faster",
+    "tidegate.reactive.task.reactive_task._is_not_known": "where no planner says (`tests/integration/test_reactive_planner.py` has one)",
+    "tidegate.reactive.record._record_store.RecordStore.set_aside": "where a record cannot be read",
+    "tidegate.reactive.task.completion.Completer.complete": "in a body, as transfers.move (the row `completing`)",
+    "tidegate.reactive.task.reactive_task.ReactiveTask.work": "work_one, for ever",
+    "tidegate.reactive.planning.garbage_collection.Sweeper.run": "turn, for ever",
+    "tidegate.retries.attempt_delays.begins": "it asks for the time where attempts have a maximum duration",
     "tidegate.triggers._starting.RunStarter.start_apart": "where one of several is misuse (`tests/properties/triggers/test_evaluator.py`)",
     "tidegate.triggers._starting.RunStarter._prepared": "where what was uploaded is read (likewise)",
     "tidegate.triggers._cron_cells.CronCells.pending": "where a trigger waits for a cron (likewise)",
     "tidegate.triggers.evaluator._last": "where a trigger of all conditions has run (`tests/integration/test_orchestrator_upkeep.py`)",
     "tidegate.triggers.evaluator.Evaluator.notice_beside": "in a body, as transfers.move (the row `triggers.beside`)",
     "tidegate.triggers.evaluator._add_missing": "in a body, as transfers.move (the rows `triggers.beside` and `triggers.reporting`)",
-    "tidegate.triggers.noticing.Noticer.seen": "where a filter asks for what was uploaded (`tests/properties/triggers/test_noticing.py`)",
-    "tidegate.triggers.noticing._page": "likewise",
-    "tidegate.triggers.noticing._text": "likewise",
-    "tidegate.triggers.noticing.whole": "likewise",
+    "tidegate.triggers.outbox_relay.Noticer.seen": "where a filter asks for what was uploaded (`tests/properties/triggers/test_noticing.py`)",
+    "tidegate.triggers.outbox_relay._page": "likewise",
+    "tidegate.triggers.outbox_relay._text": "likewise",
+    "tidegate.triggers.outbox_relay.whole": "likewise",
     "tidegate.transactions.transfers.move": "a body, which in_transaction resumes, and does not await",
     "tidegate.services.members.forget": "of the purge (`tests/integration/test_orchestrator_retention.py`)",
     "tidegate.services.service_runner._now": "where the work fails",

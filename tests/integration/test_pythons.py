@@ -26,12 +26,12 @@ PROGRAM: Final = """
 import json, sys
 from random import Random
 from tidegate.catalogue import shipped
-from tidegate.consumer.scenarios.partition import partition
-from tidegate.leases.scenarios.small_lock import small_lock
-from tidegate.sim.exploration import Exploration
-from tidegate.sim.report import explore
-from tidegate.sim.rendering import render
-from tidegate.sim.trace_json import encoded
+from tidegate.consumer.checks.scenarios.partition import partition
+from tidegate.leases.checks.scenarios.small_lock import small_lock
+from tidegate.sim.runs.exploration import Exploration
+from tidegate.sim.runs.report import explore
+from tidegate.sim.trace.rendering import render
+from tidegate.sim.trace.trace_json import encoded
 
 explored = [
     explore(small_lock(2, 2, 2, 2)),

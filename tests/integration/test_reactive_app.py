@@ -33,7 +33,7 @@ from tidegate.model.documents import ID, Document, Eq, Field, Put, Value
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.model.operations import FindAll, InsertOne, find_all, update_one
-from tidegate.reactive.pausing import Pausing
+from tidegate.reactive.admin.pausing import Pausing
 from tidegate.retries.backoff import Policy
 from tidegate.retries.polling import PollingBounds
 from tidegate_adapters.embedded.store import Embedded

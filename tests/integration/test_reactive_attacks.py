@@ -29,12 +29,12 @@ from tests.integration.test_pythons import VERSIONS, interpreter
 from tests.integration.test_reactive_app import AT_ONCE, PATIENCE_S, QUICK, Raw, Shop, served, until
 
 from tidegate.model.errors import Misuse, TidegateError
-from tidegate.reactive.pausing import Pausing
-from tidegate.reactive.record_queries import Query
+from tidegate.reactive.admin.pausing import Pausing
+from tidegate.reactive.record.record_queries import Query
 from tidegate_adapters.reactive import Change, Later, Reactive
-from tidegate_adapters.reactive.office import Office
+from tidegate_adapters.reactive.admin import Office
+from tidegate_adapters.reactive.names import STREAMS
 from tidegate_adapters.reactive.planner import PlannerRules
-from tidegate_adapters.reactive.sites import STREAMS
 
 APP: Final = """
     import logging, os, sys

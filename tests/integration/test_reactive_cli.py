@@ -18,9 +18,9 @@ from tests.integration.command_lines import Asking, Running
 
 from tidegate.exit_codes import ExitCode
 from tidegate.model.documents import Value
-from tidegate.reactive.debounce import Debounce
-from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate.reactive.tasks import TaskRules
+from tidegate.reactive.record.debounce import Debounce
+from tidegate.reactive.record.tasks import TaskRules
+from tidegate.reactive.task.reactive_task import ReactiveTask
 from tidegate_adapters.mongo import Mongo
 from tidegate_adapters.runtime import driver
 from tidegate_adapters.runtime.driver import choosing, documents, local

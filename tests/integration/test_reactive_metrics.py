@@ -9,13 +9,13 @@ from prometheus_client import CollectorRegistry
 from tests.properties.reactive.test_worker import run_of
 
 from tidegate.model.instants import SECOND, Instant
-from tidegate.reactive import fetching, worker
+from tidegate.reactive.task import fetching, worker
 from tidegate.work.events import HandlersEnded, PollCompleted, TimerFired
 from tidegate.work.state import QueueState, WorkerState
 from tidegate.work.vocabulary import Interrupt, InterruptReason, Poll, PollResult, Result, StartHandlers, WriteResults
 from tidegate_adapters.observe.prometheus import Families
 from tidegate_adapters.reactive.metrics import families
-from tidegate_adapters.reactive.tallies import NOTHING, Tallies
+from tidegate_adapters.reactive.stats import NOTHING, Tallies
 
 NOW: Final = Instant(0)
 

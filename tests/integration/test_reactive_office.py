@@ -23,10 +23,10 @@ from tidegate.model.documents import Document, Value, exactly
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, Duration, instant
 from tidegate.model.operations import InsertOne
-from tidegate.reactive.pausing import Pausing
-from tidegate.reactive.record_queries import Order, Query
-from tidegate.reactive.task_documents import stored
-from tidegate.reactive.task_records import TaskRecord, TaskStatus
+from tidegate.reactive.admin.pausing import Pausing
+from tidegate.reactive.record.record_queries import Order, Query
+from tidegate.reactive.record.task_documents import stored
+from tidegate.reactive.record.task_records import TaskRecord, TaskStatus
 from tidegate.retries.polling import PollingBounds
 from tidegate_adapters.base.cache import Sparing
 from tidegate_adapters.base.times import length
@@ -34,7 +34,7 @@ from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.mongo.bson import CODEC, encoded, loaded
 from tidegate_adapters.mongo.ids import exact, meant, readable
 from tidegate_adapters.reactive import Change, Reactive
-from tidegate_adapters.reactive.office import Office
+from tidegate_adapters.reactive.admin import Office
 from tidegate_adapters.reactive.planner import PlannerRules
 from tidegate_adapters.reactive.settings import ReactiveSettings
 from tidegate_adapters.testing.event_loop import run

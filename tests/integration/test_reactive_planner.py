@@ -27,21 +27,21 @@ from tidegate.model.documents import ID, Document, Eq, Field, Put
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND, SECOND, Duration
 from tidegate.model.operations import InsertOne, delete_one, find_all, insert_one, update_one
-from tidegate.reactive.change_stream import ChangeStreamConsumer
-from tidegate.reactive.debounce import Debounce
-from tidegate.reactive.evolution import EvolutionPolicy, OnNewVersion
-from tidegate.reactive.fetching import Run
-from tidegate.reactive.orphans import CleanUp
-from tidegate.reactive.plan_queries import FindChanged
-from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate.reactive.snapshot import Projection
-from tidegate.reactive.stream_records import take_over
-from tidegate.reactive.tasks import TaskRules
+from tidegate.reactive.planning.change_stream import ChangeStreamConsumer
+from tidegate.reactive.planning.evolution import EvolutionPolicy, OnNewVersion
+from tidegate.reactive.planning.stream_records import take_over
+from tidegate.reactive.record.debounce import Debounce
+from tidegate.reactive.record.orphans import CleanUp
+from tidegate.reactive.record.snapshot import Projection
+from tidegate.reactive.record.tasks import TaskRules
+from tidegate.reactive.task.fetching import Run
+from tidegate.reactive.task.plan_queries import FindChanged
+from tidegate.reactive.task.reactive_task import ReactiveTask
 from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.mongo import AsyncMongo, connect_async
 from tidegate_adapters.reactive import planner
+from tidegate_adapters.reactive.names import KEY, LEASES, STREAMS
 from tidegate_adapters.reactive.planner import Planner, PlannerRules
-from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS
 from tidegate_adapters.runtime.database import Site
 
 TERMS: Final = Terms(ttl=1_500 * MILLISECOND, heartbeat=200 * MILLISECOND, margin=100 * MILLISECOND)

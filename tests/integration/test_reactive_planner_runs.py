@@ -19,18 +19,18 @@ from tidegate.model.documents import ID, Document, Eq, Field, Put
 from tidegate.model.effects import Ambiguous, NotApplied
 from tidegate.model.instants import MILLISECOND, SECOND, STORE, Instant
 from tidegate.model.operations import delete_one, insert_one, update_one
-from tidegate.reactive.change_stream import Broken, ChangeStreamConsumer, Page, Position
-from tidegate.reactive.evolution import EvolutionPolicy
-from tidegate.reactive.orphans import CleanUp
-from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate.reactive.reconciler import EPOCH
-from tidegate.reactive.snapshot import Projection
-from tidegate.reactive.task_documents import DOCUMENT, SNAPSHOT, TASK
+from tidegate.reactive.planning.change_stream import Broken, ChangeStreamConsumer, Page, Position
+from tidegate.reactive.planning.evolution import EvolutionPolicy
+from tidegate.reactive.planning.reconciler import EPOCH
+from tidegate.reactive.record.orphans import CleanUp
+from tidegate.reactive.record.snapshot import Projection
+from tidegate.reactive.record.task_documents import DOCUMENT, SNAPSHOT, TASK
+from tidegate.reactive.task.reactive_task import ReactiveTask
 from tidegate_adapters.embedded.changes import EmbeddedChanges
 from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.reactive import planner
+from tidegate_adapters.reactive.names import STREAMS
 from tidegate_adapters.reactive.planner import Planner, PlannerRules
-from tidegate_adapters.reactive.sites import STREAMS
 from tidegate_adapters.runtime.database import Site
 from tidegate_adapters.testing import event_loop
 

@@ -16,11 +16,12 @@ from tests.integration.reactive_workload import (
 )
 from tests.length import REACTIVE_RUNS, STORIES_STEP
 
-from tidegate.reactive import deployments, evolution, stream_records, task_documents
-from tidegate.reactive._record_store import RecordStore
-from tidegate.reactive.change_stream import events
-from tidegate.reactive.completion import Completer
-from tidegate.reactive.fetching import Fetcher
+from tidegate.reactive.planning import deployments, evolution, stream_records
+from tidegate.reactive.planning.change_stream import events
+from tidegate.reactive.record import task_documents
+from tidegate.reactive.record._record_store import RecordStore
+from tidegate.reactive.task.completion import Completer
+from tidegate.reactive.task.fetching import Fetcher
 from tidegate.work import _liveness, worker
 from tidegate_adapters.exploring.counterexamples import read as read_trace
 from tidegate_adapters.mongo import calls

@@ -28,10 +28,10 @@ from tests.integration.servers.processes import wait_until
 from tests.integration.storming import Processes
 from tests.length import REACTIVE_STORM
 
-from tidegate.reactive.record_queries import Query
-from tidegate.reactive.task_records import TaskStatus
+from tidegate.reactive.record.record_queries import Query
+from tidegate.reactive.record.task_records import TaskStatus
 from tidegate_adapters.base.cancellation import ended
-from tidegate_adapters.reactive.office import Office
+from tidegate_adapters.reactive.admin import Office
 
 MEMBER: Final = Path(__file__).with_name("reactive_member.py")
 PATIENCE_S: Final = 60.0

@@ -21,18 +21,18 @@ from pymongo import AsyncMongoClient, MongoClient
 from tests.integration.mongo_loop import in_loop
 
 from tidegate.__main__ import main
-from tidegate.consumer.commands import Fetched
+from tidegate.consumer.protocol.commands import Fetched
 from tidegate.counters.counter import new_counter
 from tidegate.exit_codes import ExitCode
-from tidegate.invocations.invocation import INVOCATION
-from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.transition import Granted, transition
+from tidegate.invocations.record.invocation import INVOCATION
+from tidegate.invocations.record.status import StatusRecord
+from tidegate.invocations.record.transition import Granted, transition
 from tidegate.model.documents import ID, Document, Eq, Field, Put, show
 from tidegate.model.effects import Ambiguous, Call, Effect, Note, Program
 from tidegate.model.errors import Misuse
 from tidegate.model.operations import UpdateOne, find_one, find_one_and_update, insert_one
 from tidegate.model.records import TopicPartition
-from tidegate.sim.recording import Other, Same, executed, read
+from tidegate.sim.program.recording import Other, Same, executed, read
 from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.mongo import AsyncMongo, Mongo
 from tidegate_adapters.observe.recorder import Recorder
@@ -42,12 +42,12 @@ MINE: Final = """
 from functools import partial
 from tidegate.model.documents import ID, Document, Eq, Field, Put, show
 from tidegate.model.effects import Ambiguous
-from tidegate.invocations.invocation import INVOCATION
+from tidegate.invocations.record.invocation import INVOCATION
 from tidegate.model.operations import find_one, find_one_and_update, insert_one
-from tidegate.invocations.transition import transition
+from tidegate.invocations.record.transition import transition
 from tidegate.counters.increments import increment
-from tidegate.invocations.admission import Call, Control, Rule
-from tidegate.invocations.registration import Registrar
+from tidegate.invocations.limits.admission import Call, Control, Rule
+from tidegate.invocations.limits.registration import Registrar
 from tidegate.services.members import join
 
 count = partial(increment, "counters", "visits", "token-1")
@@ -125,7 +125,7 @@ def test_a_run_on_the_embedded_store_is_reproduced_by_the_command_line(
     assert (code, found["verdict"], found["step"]) == (ExitCode.DIVERGED, "diverged", 2)
     assert 'owner := "r1"' in found["recorded"]
     assert 'owner := "r2"' in found["now"]
-    assert found["src"].startswith("tidegate/invocations/transition.py:")
+    assert found["src"].startswith("tidegate/invocations/record/transition.py:")
     assert "another decision at step 2" in err
 
 

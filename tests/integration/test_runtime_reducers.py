@@ -13,8 +13,8 @@ import pytest
 from tidegate.model.effects import Ambiguous, Failure, Refused
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import SECOND
-from tidegate.reactive import change_stream as stream
-from tidegate.reactive.change_stream import DocumentChange
+from tidegate.reactive.planning import change_stream as stream
+from tidegate.reactive.planning.change_stream import DocumentChange
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.sinks.circuit_breaker import CircuitBreaker
 from tidegate.sinks.delivery import Action, DeliveryRules

@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.__main__ import main
 from tidegate.exit_codes import ExitCode
-from tidegate.sim.trace_json import decoded
+from tidegate.sim.trace.trace_json import decoded
 
 NAME = "transition.owner_not_checked"
 Said = Callable[..., tuple[ExitCode, str, str]]

@@ -82,8 +82,8 @@ from tidegate.model.operations import (
     upsert_one,
 )
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
-from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
-from tidegate.reactive.snapshot import Projection
+from tidegate.reactive.record.snapshot import Projection
+from tidegate.reactive.task.plan_queries import FindChanged, FindOrphaned
 from tidegate.strategies import operations, values
 from tidegate_adapters.kit.resilience import AsyncKit
 from tidegate_adapters.mongo import AsyncMongo, changes, condition

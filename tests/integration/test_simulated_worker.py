@@ -19,11 +19,18 @@ from tests.integration.leftovers import kept, no_others
 from tests.integration.planting import Bug, planted
 from tests.integration.transactional_runs import OUT, Reader, fence, producing
 
-from tidegate.consumer.backpressure import PartitionLimits, Thresholds
-from tidegate.consumer.beginning import LogRange, begins, goes_on
-from tidegate.consumer.commands import CommitRefused, Committed, CommitUnknown, Event, Measured, MetadataRefused
-from tidegate.consumer.consumer import ConsumerRules, ConsumerState
-from tidegate.consumer.partition import PartitionRules
+from tidegate.consumer.flow.backpressure import PartitionLimits, Thresholds
+from tidegate.consumer.flow.offset_reset import LogRange, begins, goes_on
+from tidegate.consumer.partition.partition import PartitionRules
+from tidegate.consumer.protocol.commands import (
+    CommitRefused,
+    Committed,
+    CommitUnknown,
+    Event,
+    Measured,
+    MetadataRefused,
+)
+from tidegate.consumer.worker.consumer import ConsumerRules, ConsumerState
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record, Send, TopicPartition

@@ -11,11 +11,11 @@ import pytest
 from pymongo import MongoClient
 from pymongo.monitoring import CommandListener, CommandStartedEvent
 
-from tidegate.invocations.enqueueing import Enqueue, NewInvocation
-from tidegate.invocations.jobs import Job
-from tidegate.invocations.taking import Takeable, Taken, Taker
+from tidegate.invocations.queue.enqueueing import Enqueue, NewInvocation
+from tidegate.invocations.queue.fetching import Takeable, Taken, Taker
+from tidegate.invocations.record.jobs import Job
 from tidegate.model.instants import MINUTE
-from tidegate.retries import spread
+from tidegate.retries import contention
 from tidegate_adapters.mongo import Mongo
 from tidegate_adapters.runtime.driver import choosing, documents, local, run
 
@@ -74,7 +74,7 @@ def test_of_many_runners_each_run_is_one_runners(client: Client, database: str, 
         mine, keys, factor = taker(f"runner {number}"), list[str](), 1
         while (found := took(store, mine, most, factor)).is_more or found.runs or found.lost:
             keys += [each.key for each in found.runs]
-            factor = spread.widened(factor, len(found.runs), found.lost)
+            factor = contention.widened(factor, len(found.runs), found.lost)
         return keys
 
     with ThreadPoolExecutor(8) as pool:

@@ -16,8 +16,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from tidegate.consumer.consumer import ConsumerRules
-from tidegate.consumer.partition import Ordering, PartitionRules
+from tidegate.consumer.partition.partition import Ordering, PartitionRules
+from tidegate.consumer.worker.consumer import ConsumerRules
 from tidegate.model.records import Record, Send
 from tidegate.retries.backoff import Exponential
 from tidegate_adapters.kafka.client import Producer

@@ -8,8 +8,8 @@ from typing import Any, Final
 import attrs
 import pytest
 
-from tidegate.consumer.commands import Handle, Work
-from tidegate.consumer.kept import Kept
+from tidegate.consumer.offsets.kept import Kept
+from tidegate.consumer.protocol.commands import Handle, Work
 from tidegate.model.records import TopicPartition
 from tidegate_adapters.kafka import in_flight
 from tidegate_adapters.kafka.in_flight import Records

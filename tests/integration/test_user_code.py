@@ -13,9 +13,9 @@ from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, STORE, Instant
 from tidegate.model.records import Record
-from tidegate.reactive.snapshot import Computed, NotComputed, Projection, snapshot
+from tidegate.reactive.record.snapshot import Computed, NotComputed, Projection, snapshot
 from tidegate.retries.schedule import Broken, Schedule, ScheduleCell, look
-from tidegate.sim.aging import InstantRefused
+from tidegate.sim.program.relative_time import InstantRefused
 from tidegate.triggers.conditions import CannotTell, Judge, OnEvent, holds
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.trigger import FromAll, NotProvided, provided

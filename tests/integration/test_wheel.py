@@ -125,7 +125,7 @@ def python(program: str) -> subprocess.CompletedProcess[str]:
 def test_from_the_wheel_alone_a_scenario_is_explored(alone: str, unzipped: Path) -> None:
     program = (
         "import tidegate.catalogue as catalogue\n"
-        "from tidegate.sim.report import explore\n"
+        "from tidegate.sim.runs.report import explore\n"
         "print(catalogue.__file__)\n"
         "for name in ('array_push_lock.lost_reply', 'recovery.no_patience', 'array_push_lock'):\n"
         "    report = explore(catalogue.shipped(name))\n"

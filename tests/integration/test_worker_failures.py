@@ -15,8 +15,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, errors
 from tests.integration.servers import create_topic
 
-from tidegate.consumer.consumer import ConsumerRules
-from tidegate.consumer.partition import Ordering, PartitionRules
+from tidegate.consumer.partition.partition import Ordering, PartitionRules
+from tidegate.consumer.worker.consumer import ConsumerRules
 from tidegate.model.effects import Ambiguous, Failure, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from tests.integration.kafka_runs import hooked
 
-from tidegate.consumer.commands import Handle, Work
-from tidegate.consumer.consumer import ConsumerRules
-from tidegate.consumer.drain import Budget
 from tidegate.consumer.fanout import RecordsDelivered, Rules
-from tidegate.consumer.partition import FailurePolicy, PartitionRules
+from tidegate.consumer.flow.drain import Budget
+from tidegate.consumer.partition.partition import FailurePolicy, PartitionRules
+from tidegate.consumer.protocol.commands import Handle, Work
+from tidegate.consumer.worker.consumer import ConsumerRules
 from tidegate.model.instants import MILLISECOND
 from tidegate.model.records import Record
 from tidegate.retries.backoff import Fixed

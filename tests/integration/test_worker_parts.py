@@ -17,10 +17,10 @@ from aiokafka import errors
 from aiokafka.client import AIOKafkaClient
 from tests.integration.test_worker_failures import Faulty, faulty
 
-from tidegate.consumer.commands import Handle, RecordsHandled, Work
-from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.fanout import Report, Start, TasksReported
-from tidegate.consumer.partition import PartitionRules
+from tidegate.consumer.partition.partition import PartitionRules
+from tidegate.consumer.protocol.commands import Handle, RecordsHandled, Work
+from tidegate.consumer.worker.consumer import ConsumerRules
 from tidegate.model.effects import Failure
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND, SECOND, Instant

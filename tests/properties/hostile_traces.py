@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tidegate.model.documents import Document
 from tidegate.model.patches import Added, Patch, Removed, Replaced
-from tidegate.sim.trace import (
+from tidegate.sim.trace.trace import (
     Breach,
     Choice,
     Done,

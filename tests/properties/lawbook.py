@@ -29,7 +29,7 @@ import attrs
 import pytest
 from hypothesis import settings
 
-from tidegate.sim.variants import variant
+from tidegate.sim.trace.variants import variant
 
 Law: TypeAlias = Callable[..., None]
 _RIGHT: Final = (".laws.", ".strategies.")

@@ -6,10 +6,10 @@ from typing import TypeVar
 from tidegate.model.documents import Document, Field, Value
 from tidegate.model.effects import Effect, Failure, Program
 from tidegate.model.errors import Misuse
-from tidegate.sim.actors import Process
-from tidegate.sim.report import explore
+from tidegate.sim.runs.report import explore
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.world import Meaning, Plain, World, perform, world_with
+from tidegate.sim.servers.actors import Process
+from tidegate.sim.world.world import Meaning, Plain, World, perform, world_with
 
 T = TypeVar("T")
 

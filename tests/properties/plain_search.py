@@ -2,7 +2,7 @@
 
 A state is a Python value that holds the whole world. Nothing is packed, masked or cached, and the
 search never stops early: it visits all reachable states, whether laws are broken or not. It uses
-the same actors and laws as `tidegate.sim.search` and shares nothing else with it.
+the same actors and laws as `tidegate.sim.search.search` and shares nothing else with it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import attrs
 
 from tidegate.model.documents import exactly
 from tidegate.model.effects import Sleep
-from tidegate.sim.actors import Ticks
-from tidegate.sim.attempts import attempt
-from tidegate.sim.automaton import Asking, Raised
-from tidegate.sim.faults import Fault
-from tidegate.sim.reducers import Machine
+from tidegate.sim.program.automaton import Asking, Raised
 from tidegate.sim.scenario import NO_ERROR, Actor, ActorStep, Law, ProcessActor, Scenario
-from tidegate.sim.search import Bounds, Explored, go_on
-from tidegate.sim.trace import Breach
-from tidegate.sim.world import CLOCK, MOVES, QUANTUM, Cell, Plain, World
+from tidegate.sim.search.attempts import attempt
+from tidegate.sim.search.search import Bounds, Explored, go_on
+from tidegate.sim.servers.actors import Ticks
+from tidegate.sim.servers.reducers import Machine
+from tidegate.sim.trace.trace import Breach
+from tidegate.sim.world.faults import Fault
+from tidegate.sim.world.world import CLOCK, MOVES, QUANTUM, Cell, Plain, World
 
 Judge = TypeVar("Judge", bound=Callable[..., bool])
 V = TypeVar("V")

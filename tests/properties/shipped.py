@@ -18,7 +18,7 @@ from tests.length import STATES_MAX
 
 from tidegate import catalogue
 from tidegate.catalogue import shipped
-from tidegate.sim.report import Report, explore
+from tidegate.sim.runs.report import Report, explore
 
 NAMES = tuple(catalogue.CATALOGUE)
 DESIGNS = tuple(each.name for each in catalogue.DESIGNS)

@@ -36,8 +36,8 @@ from hypothesis import strategies as st
 
 import tidegate
 from tidegate.consumer import fanout
-from tidegate.consumer.consumer import ConsumerRules
-from tidegate.consumer.watermark import OffsetTracker
+from tidegate.consumer.offsets.watermark import OffsetTracker
+from tidegate.consumer.worker.consumer import ConsumerRules
 from tidegate.model import documents
 from tidegate.model.documents import ID, Add, Document, Eq, Field, Foreign
 from tidegate.model.documents import value as values_module
@@ -45,7 +45,7 @@ from tidegate.model.effects import Ambiguous, Effect, Failure
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import WALL, Instant
 from tidegate.model.operations import bulk_update, update_one
-from tidegate.reactive.worker import TaskResults
+from tidegate.reactive.task.worker import TaskResults
 from tidegate.triggers.conditions import Composite, Logic, OnEvent
 from tidegate.work.vocabulary import ResultRules
 
@@ -92,7 +92,7 @@ CARRYING: Final[Mapping[str, str]] = {
     "model.effects.Call": "its arguments are the user's; whether they can be compared is asked where they become part of a state",
     "model.effects.Note": "its value is the user's, as above",
     "retries.polling.Ask": "its source is the user's",
-    "consumer.backpressure.Plan": "the names of the partitions are the user's",
+    "consumer.flow.backpressure.Plan": "the names of the partitions are the user's",
 }
 """Values that may be neither printable nor hashable, because of their contents."""
 
@@ -652,10 +652,10 @@ def test_several_wrong_arguments_are_answered(module: str) -> None:
 def test_everything_public_is_asked() -> None:
     assert {
         "model.instants.Instant",
-        "consumer.watermark.committable",
-        "invocations.transition.transition",
+        "consumer.offsets.watermark.committable",
+        "invocations.record.transition.transition",
     } <= ASKED.keys()
-    assert "consumer.partition.PartitionRules.step" in ASKED
+    assert "consumer.partition.partition.PartitionRules.step" in ASKED
     assert WRITTEN.keys() <= ASKED.keys()
 
 

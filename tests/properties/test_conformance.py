@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tidegate import strategies
 from tidegate.conformance import PROBED, Breach, agreement, breaches, probes
-from tidegate.consumer.commands import Assigned, Committed, CommitUnknown, Event, Fetched, Revoked
+from tidegate.consumer.protocol.commands import Assigned, Committed, CommitUnknown, Event, Fetched, Revoked
 from tidegate.model.documents import ID, AddToSet, AllOf, Document, Eq, Field, Push, PutServerTime, equalities
 from tidegate.model.effects import Ambiguous, Failure, Refused
 from tidegate.model.instants import SECOND, Instant
@@ -32,7 +32,7 @@ from tidegate.model.operations import (
     insert_one,
 )
 from tidegate.model.records import TopicPartition
-from tidegate.sim.world import CLOCK, Plain, World, document, ids, perform
+from tidegate.sim.world.world import CLOCK, Plain, World, document, ids, perform
 
 X = PROBED[0]
 AT = Field[Instant]("at")

@@ -195,15 +195,15 @@ def test_a_circle_is_found_and_whoever_leads_into_it_is_not_in_it() -> None:
 @pytest.mark.parametrize(
     ("module", "other"),
     [
-        ("leases.lease", "consumer.partition"),
-        ("leases.lease", "sim.world"),
-        ("leases.lease", "leases.scenarios.leader"),
-        ("leases.lease", "leases.laws"),
-        ("leases.laws", "sim.scenario"),
-        ("consumer.laws.fanout", "consumer.strategies.fanout"),
-        ("consumer.scenarios.partition", "consumer.specimens.partition"),
-        ("sim.search", "consumer.commands"),
-        ("sim.streams", "consumer.commands"),
+        ("leases.lease", "consumer.partition.partition"),
+        ("leases.lease", "sim.world.world"),
+        ("leases.lease", "leases.checks.scenarios.leader"),
+        ("leases.lease", "leases.checks.laws"),
+        ("leases.checks.laws", "sim.scenario"),
+        ("consumer.checks.laws.fanout", "consumer.checks.strategies.fanout"),
+        ("consumer.checks.scenarios.partition", "consumer.checks.specimens.partition"),
+        ("sim.search.search", "consumer.protocol.commands"),
+        ("sim.servers.streams", "consumer.protocol.commands"),
         ("leases.lease", "strategies"),
     ],
 )
@@ -216,17 +216,17 @@ def test_an_import_against_the_order_is_found(module: str, other: str) -> None:
     ("module", "other"),
     [
         ("leases.lease", "model.instants"),
-        ("consumer.specimens.partition", "consumer.scenarios.partition"),
-        ("leases.scenarios.leader", "consumer.laws.partition"),
-        ("sim.log", "consumer.commands"),
-        ("leases.strategies", "leases.lease"),
+        ("consumer.checks.specimens.partition", "consumer.checks.scenarios.partition"),
+        ("leases.checks.scenarios.leader", "consumer.checks.laws.partition"),
+        ("sim.servers.log", "consumer.protocol.commands"),
+        ("leases.checks.strategies", "leases.lease"),
     ],
 )
 def test_an_import_in_order_is_none(module: str, other: str) -> None:
     assert list(against_the_order({f"tidegate.{module}": [f"tidegate.{other}"]})) == []
 
 
-@pytest.mark.parametrize("module", ["leases.lease", "leases.laws", "sim.world"])
+@pytest.mark.parametrize("module", ["leases.lease", "leases.checks.laws", "sim.world.world"])
 def test_hypothesis_is_for_strategies(module: str) -> None:
     assert list(against_the_order({f"tidegate.{module}": ["hypothesis.strategies"]}))
-    assert not list(against_the_order({"tidegate.leases.strategies": ["hypothesis.strategies"]}))
+    assert not list(against_the_order({"tidegate.leases.checks.strategies": ["hypothesis.strategies"]}))

@@ -14,11 +14,11 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.reading import needed, one_of
 from tidegate.payloads.upload_records import Damaged
-from tidegate.reactive.snapshot import Digest
-from tidegate.reactive.task_documents import loaded, stored
-from tidegate.reactive.task_records import Ended, RunEnd, TaskRecord, TaskStatus
-from tidegate.sim.automaton import Returned
-from tidegate.sim.world import perform, world_with
+from tidegate.reactive.record.snapshot import Digest
+from tidegate.reactive.record.task_documents import loaded, stored
+from tidegate.reactive.record.task_records import Ended, RunEnd, TaskRecord, TaskStatus
+from tidegate.sim.program.automaton import Returned
+from tidegate.sim.world.world import perform, world_with
 
 
 def test_a_lease_is_what_its_record_says() -> None:

@@ -19,14 +19,14 @@ CORE: Final = Path(tidegate.__file__).parent
 EXEMPT: Final = ("__main__", "strategies")
 VALUES: Final = {
     "__future__": "annotations that are not evaluated",
-    "ast": "what a planted bug changes in the text of a module, see sim.variants",
+    "ast": "what a planted bug changes in the text of a module, see sim.trace.variants",
     "attrs": "frozen values",
     "base64": "bytes of a dead letter as text",
     "bisect": "search in sorted tuples",
     "collections": "counting",
     "collections.abc": "types",
     "contextlib": "an error that says nothing",
-    "contextvars": "what programs keep in them, see sim.outside",
+    "contextvars": "what programs keep in them, see sim.program.outside",
     "dataclasses": "the fields of those of users",
     "datetime": "instants from and to people's dates; its clocks are banned below",
     "decimal": "values of users",
@@ -34,7 +34,7 @@ VALUES: Final = {
     "dis": "where a suspended program stands, see model.bytecode",
     "enum": "closed sets of names",
     "functools": "partial application, and the caches listed below",
-    "gc": "what lies on the value stack of a suspended program, see sim.fingerprint",
+    "gc": "what lies on the value stack of a suspended program, see sim.program.fingerprint",
     "hashlib": "digests of values",
     "importlib": "a room of the catalogue, once something of it is asked for; the adapter of sim.rerun, if it is installed",
     "inspect": "what kind of function a law is; what an object holds, without its properties",
@@ -45,19 +45,19 @@ VALUES: Final = {
     "operator": "functions for operators",
     "re": "the text of a claim",
     "struct": "the bits of a float",
-    "sys": "which Python runs, see model.bytecode; the modules that code imports, see sim.outside",
+    "sys": "which Python runs, see model.bytecode; the modules that code imports, see sim.program.outside",
     "types": "what a suspended program is",
     "typing": "types",
-    "zlib": "a checksum, see consumer._tables",
+    "zlib": "a checksum, see consumer.offsets._tables",
 }
 """External modules that the core may import, and why. None has a clock, randomness or I/O."""
 
 ONLY_IN: Final = {
-    "ast": ("sim.variants",),
-    "dis": ("model.bytecode", "sim.fingerprint"),
-    "gc": ("sim.fingerprint",),
-    "sys": ("model.bytecode", "sim.fingerprint", "sim.outside", "sim.variants"),
-    "importlib": ("catalogue", "sim.confirming", "sim.variants"),
+    "ast": ("sim.trace.variants",),
+    "dis": ("model.bytecode", "sim.program.fingerprint"),
+    "gc": ("sim.program.fingerprint",),
+    "sys": ("model.bytecode", "sim.program.fingerprint", "sim.program.outside", "sim.trace.variants"),
+    "importlib": ("catalogue", "sim.search.confirming", "sim.trace.variants"),
 }
 SYS: Final = frozenset({"modules", "version_info"})
 
@@ -66,23 +66,23 @@ BANNED_NAMES: Final = frozenset(
 )
 CLOCKS: Final = frozenset({"now", "utcnow", "today"})
 CACHES: Final = {
-    "sim.confirming.second_process": "the adapter that is installed, see sim.rerun",
+    "sim.search.confirming.second_process": "the adapter that is installed, see sim.program.rerun",
     "catalogue.__getattr__": "what ships, once it was asked for",
     "model.immutable._attributes": "what instances of a class may hold, once per class",
     "model.immutable._is_bare": "whether a class holds data, once per class",
     "model.values._error_slots": "what errors of a class hold besides attributes, once per class",
     "model.values._field_names": "the fields of a class, once per class",
-    "sim.tagged._form_of": "what a class and its fields are called, once per class",
+    "sim.program.tagged._form_of": "what a class and its fields are called, once per class",
     "model.operations._check_collection_name": "whether a name may name a collection, once per name",
-    "reactive.scenarios.reactive_task.read": "a record as laws want it, for a while",
-    "triggers.scenarios.evaluator.run_of": "a run as laws want it, for a while",
-    "invocations.scenarios.transition.versions": "a history as laws want it, once per journal",
-    "sim.faults.bound": "the cells of budgets, one for each kind of fault",
-    "sim.actors.come": "the cells that say how far the store has come with a request, by process",
-    "sim.actors.stuck": "the cells that say whether user code never returns, by process",
-    "sim.log.log": "the cells of logs, by partition",
-    "sim.log.made_anew": "the cells of how often logs were made anew",
-    "sim.world.paused": "the cells of what consumers have paused",
+    "reactive.checks.scenarios.reactive_task.read": "a record as laws want it, for a while",
+    "triggers.checks.scenarios.evaluator.run_of": "a run as laws want it, for a while",
+    "invocations.checks.scenarios.transition.versions": "a history as laws want it, once per journal",
+    "sim.world.faults.bound": "the cells of budgets, one for each kind of fault",
+    "sim.servers.actors.come": "the cells that say how far the store has come with a request, by process",
+    "sim.servers.actors.stuck": "the cells that say whether user code never returns, by process",
+    "sim.servers.log.log": "the cells of logs, by partition",
+    "sim.servers.log.made_anew": "the cells of how often logs were made anew",
+    "sim.world.world.paused": "the cells of what consumers have paused",
     "model.immutable._reader": "what reads the fields of a class, once per class",
     "model.immutable.frozen_fields": "the fields of a class, once per class",
     "model.sealed._fields_of": "what reads the fields of a class, once per class",
@@ -90,13 +90,13 @@ CACHES: Final = {
     "model.bytecode.lookups": "what a function looks up, once per code object",
     "model.bytecode.outline": "what a function calls, once per code object",
     "model.bytecode.suspensions": "what is live where, once per code object",
-    "sim.world.document": "the cell of a document, for a while",
-    "sim.world.uniques": "the cells of unique indexes, by collection",
-    "sim.ways._lanes": "the kinds of lanes of actors",
-    "sim._objects._form_of": "how a class holds what its instances have, once per class",
-    "sim.variants._statements": "what a module says, once per module",
-    "sim.variants._compiled": "what a planted bug has executed again, once per bug",
-    "sim.world.notes": "the cell of a process's notes, for a while",
+    "sim.world.world.document": "the cell of a document, for a while",
+    "sim.world.world.uniques": "the cells of unique indexes, by collection",
+    "sim.runs.successors._lanes": "the kinds of lanes of actors",
+    "sim.program._objects._form_of": "how a class holds what its instances have, once per class",
+    "sim.trace.variants._statements": "what a module says, once per module",
+    "sim.trace.variants._compiled": "what a planted bug has executed again, once per bug",
+    "sim.world.world.notes": "the cell of a process's notes, for a while",
 }
 """The only state that outlives a call: caches of functions of values, visible only in run time."""
 
@@ -254,7 +254,7 @@ def test_no_more_is_allowed_than_is_needed() -> None:
 
 def test_nothing_in_the_core_reaches_outside() -> None:
     found = {each: names for each, tree in parsed().items() if (names := reaches_outside(tree))}
-    assert found == {"sim.variants": {"compile", "exec"}}  # our modules, with a bug
+    assert found == {"sim.trace.variants": {"compile", "exec"}}  # our modules, with a bug
 
 
 def test_no_module_keeps_state() -> None:
@@ -333,7 +333,7 @@ def test_with_attrs_alone_every_module_of_the_core_imports(attrs_alone: Path) ->
 
 
 def test_without_attrs_it_says_what_is_missing() -> None:
-    done = python([CORE.parent], "import tidegate.invocations.status")
+    done = python([CORE.parent], "import tidegate.invocations.record.status")
 
     assert done.returncode == 1
     assert "No module named 'attrs'" in done.stderr

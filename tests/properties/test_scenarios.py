@@ -15,17 +15,17 @@ from tests.properties.shipped import COUNTS, DESIGNS, LARGE, NAMES, OF_DESIGNS, 
 
 from tidegate import catalogue
 from tidegate.catalogue import shipped
-from tidegate.consumer.scenarios import partition_states
-from tidegate.invocations.scenarios import array_push_lock, transition
-from tidegate.invocations.transition import Granted
+from tidegate.consumer.checks.scenarios import partition_states
+from tidegate.invocations.checks.scenarios import array_push_lock, transition
+from tidegate.invocations.record.transition import Granted
 from tidegate.model.errors import Misuse
-from tidegate.sim.actors import Process
-from tidegate.sim.faults import Fault
-from tidegate.sim.group import REBALANCES
-from tidegate.sim.reducers import Crash, ReducerProcess
-from tidegate.sim.report import Report, Verdict, explore
+from tidegate.sim.runs.registry import Scope
+from tidegate.sim.runs.report import Report, Verdict, explore
 from tidegate.sim.scenario import Kind, Law
-from tidegate.sim.shipping import Scope
+from tidegate.sim.servers.actors import Process
+from tidegate.sim.servers.group import REBALANCES
+from tidegate.sim.servers.reducers import Crash, ReducerProcess
+from tidegate.sim.world.faults import Fault
 
 THOROUGH: Final = tuple(name for name in COUNTS if name.endswith(f"@{Scope.THOROUGH}"))
 

@@ -15,15 +15,15 @@ from tests.properties.shipped import DESIGNS, LARGE, OF_DESIGNS, OF_SAMPLE, SPEC
 
 from tidegate import catalogue
 from tidegate.catalogue import shipped
-from tidegate.consumer.scenarios.partition import Client
-from tidegate.sim.actors import Process
-from tidegate.sim.faults import Fault
-from tidegate.sim.group import GROUP, REBALANCES, Recreation
-from tidegate.sim.linearizability import Linearizable
-from tidegate.sim.log import Compaction, Hole
-from tidegate.sim.rendering import render
+from tidegate.consumer.checks.scenarios.partition import Client
+from tidegate.sim.runs.registry import Scope, scoped
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.shipping import Scope, scoped
+from tidegate.sim.servers.actors import Process
+from tidegate.sim.servers.group import GROUP, REBALANCES, Recreation
+from tidegate.sim.servers.log import Compaction, Hole
+from tidegate.sim.trace.rendering import render
+from tidegate.sim.world.faults import Fault
+from tidegate.sim.world.linearizability import Linearizable
 
 GOLDEN: Final = Path(__file__).parent / "golden" / "specimens"
 

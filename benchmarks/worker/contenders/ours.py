@@ -24,9 +24,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from prometheus_client import CollectorRegistry
 from tally import Handle, Tally, arguments, say
 
-from tidegate.consumer.backpressure import PartitionLimits
-from tidegate.consumer.consumer import ConsumerRules
-from tidegate.consumer.partition import Ordering, PartitionRules
+from tidegate.consumer.flow.backpressure import PartitionLimits
+from tidegate.consumer.partition.partition import Ordering, PartitionRules
+from tidegate.consumer.worker.consumer import ConsumerRules
 from tidegate_adapters.kafka.worker import Send, Worker
 from tidegate_adapters.observe.recorder import Recorder
 

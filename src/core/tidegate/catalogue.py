@@ -12,8 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, cast, final
 
 from tidegate.model.errors import Misuse
+from tidegate.sim.runs.registry import Scope, Shipped, Specimen
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.shipping import Scope, Shipped, Specimen
 
 _DESIGNED: Final[Mapping[str, tuple[str, ...]]] = {
     "leases": ("leader", "small_lock"),

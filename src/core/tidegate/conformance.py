@@ -1,7 +1,7 @@
 """Checks that a store or a log keeps the contract of programs; any adapter can run them.
 
 The check of a store is a program that compares replies and documents with the simulator's meaning
-(`tidegate.sim.world.perform`). A driver runs it:
+(`tidegate.sim.world.world.perform`). A driver runs it:
 
     assert run(agreement(probes("scratch")), handle) == ()
 
@@ -28,7 +28,7 @@ from typing import Final, TypeAlias, cast, final, get_args
 
 import attrs
 
-from tidegate.consumer.commands import Assigned, Committed, CommitUnknown, Event, Fetched, check_event
+from tidegate.consumer.protocol.commands import Assigned, Committed, CommitUnknown, Event, Fetched, check_event
 from tidegate.model.documents import (
     ID,
     Add,
@@ -82,7 +82,7 @@ from tidegate.model.operations import (
 )
 from tidegate.model.records import TopicPartition
 from tidegate.model.values import check_tuple, check_type
-from tidegate.sim.world import CLOCK, MANY, Key, Plain, World, perform, pinned
+from tidegate.sim.world.world import CLOCK, MANY, Key, Plain, World, perform, pinned
 
 # --- a store ------------------------------------------------------------------------------------------------------------
 

@@ -11,20 +11,20 @@ Each is a pure function of values. A value never changes: keep what a function r
     Has a watched field changed?                    take_snapshot, diff_snapshots
 """
 
-from tidegate.consumer.backpressure import Gate, Thresholds
-from tidegate.consumer.backpressure import decide as decide_backpressure
-from tidegate.consumer.backpressure import plan as plan_backpressure
-from tidegate.consumer.watermark import OffsetTracker
-from tidegate.consumer.watermark import acknowledged as track_committed
-from tidegate.consumer.watermark import committable as offset_to_commit
-from tidegate.consumer.watermark import completed as track_completed
-from tidegate.consumer.watermark import delivered as track_delivered
-from tidegate.invocations.status import Accepted, StatusDefinition, StatusRecord, StatusTable
-from tidegate.invocations.status import decide_transition as decide_status_transition
+from tidegate.consumer.flow.backpressure import Gate, Thresholds
+from tidegate.consumer.flow.backpressure import decide as decide_backpressure
+from tidegate.consumer.flow.backpressure import plan as plan_backpressure
+from tidegate.consumer.offsets.watermark import OffsetTracker
+from tidegate.consumer.offsets.watermark import acknowledged as track_committed
+from tidegate.consumer.offsets.watermark import committable as offset_to_commit
+from tidegate.consumer.offsets.watermark import completed as track_completed
+from tidegate.consumer.offsets.watermark import delivered as track_delivered
+from tidegate.invocations.record.status import Accepted, StatusDefinition, StatusRecord, StatusTable
+from tidegate.invocations.record.status import decide_transition as decide_status_transition
 from tidegate.model.documents import Document
-from tidegate.reactive.snapshot import Changed, Projection
-from tidegate.reactive.snapshot import changed as diff_snapshots
-from tidegate.reactive.snapshot import snapshot as take_snapshot
+from tidegate.reactive.record.snapshot import Changed, Projection
+from tidegate.reactive.record.snapshot import changed as diff_snapshots
+from tidegate.reactive.record.snapshot import snapshot as take_snapshot
 from tidegate.services.atomic_service import Assigned, AtomicService, Runner, decide_atomic_service_claim
 
 __all__ = [

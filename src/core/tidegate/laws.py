@@ -4,7 +4,7 @@ The properties of this project, its simulator and its tests on real servers use 
 use them in your tests.
 """
 
-from tidegate.consumer.laws import (
+from tidegate.consumer.checks.laws import (
     backpressure,
     batching,
     beginning,
@@ -20,8 +20,8 @@ from tidegate.consumer.laws import (
     watermark,
     worker,
 )
-from tidegate.counters import laws as counter
-from tidegate.invocations.laws import (
+from tidegate.counters.checks import laws as counter
+from tidegate.invocations.checks.laws import (
     admission,
     array_push_lock,
     asking,
@@ -35,10 +35,10 @@ from tidegate.invocations.laws import (
     transition,
     waiting,
 )
-from tidegate.leases.laws import claim_lock, election, lease
-from tidegate.model.laws import history
-from tidegate.payloads.laws import upload_records
-from tidegate.reactive.laws import (
+from tidegate.leases.checks.laws import claim_lock, election, lease
+from tidegate.model.checks.laws import history
+from tidegate.payloads.checks.laws import upload_records
+from tidegate.reactive.checks.laws import (
     change_stream,
     debounce,
     deployments,
@@ -52,12 +52,12 @@ from tidegate.reactive.laws import (
     sweeper,
     tasks,
 )
-from tidegate.retries.laws import backoff, budget, failures, pauses, polling, repeating, schedule
-from tidegate.services.laws import atomic_service, executions, membership, retention
-from tidegate.sinks.laws import circuit_breaker, dead_letters, dead_records, delivery, letter_writing, outbox
-from tidegate.transactions import laws as transfers
-from tidegate.triggers.laws import conditions, evaluator, firing, noticing, trigger, turn
-from tidegate.work import laws as work
+from tidegate.retries.checks.laws import backoff, budget, failures, pauses, polling, repeating, schedule
+from tidegate.services.checks.laws import atomic_service, executions, membership, retention
+from tidegate.sinks.checks.laws import circuit_breaker, dead_letters, dead_records, delivery, letter_writing, outbox
+from tidegate.transactions.checks import laws as transfers
+from tidegate.triggers.checks.laws import conditions, evaluator, firing, noticing, trigger, turn
+from tidegate.work.checks import laws as work
 
 __all__ = [
     "admission", "array_push_lock", "asking", "atomic_service", "backoff", "backpressure", "batching", "beginning", "budget",

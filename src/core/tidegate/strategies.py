@@ -17,14 +17,22 @@ try:
 except ImportError as missing:
     raise MissingExtra("tidegate.strategies", "hypothesis", missing) from missing
 
-from tidegate.consumer.strategies import backpressure, commit_metadata, drain, explanation, fanout, partition, watermark
-from tidegate.consumer.strategies.commands import events
-from tidegate.consumer.strategies.offsets import OFFSETS, batches, deliveries, offsets
-from tidegate.counters import strategies as counter
-from tidegate.invocations.strategies import admission, recovery, status
-from tidegate.leases.strategies import claim_lock, election, lease
-from tidegate.model.strategies import bson, history
-from tidegate.model.strategies.documents import (
+from tidegate.consumer.checks.strategies import (
+    backpressure,
+    commit_metadata,
+    drain,
+    explanation,
+    fanout,
+    partition,
+    watermark,
+)
+from tidegate.consumer.checks.strategies.commands import events
+from tidegate.consumer.checks.strategies.offsets import OFFSETS, batches, deliveries, offsets
+from tidegate.counters.checks import strategies as counter
+from tidegate.invocations.checks.strategies import admission, recovery, status
+from tidegate.leases.checks.strategies import claim_lock, election, lease
+from tidegate.model.checks.strategies import bson, history
+from tidegate.model.checks.strategies.documents import (
     document_pairs,
     documents,
     field_names,
@@ -34,10 +42,10 @@ from tidegate.model.strategies.documents import (
     scalars,
     values,
 )
-from tidegate.model.strategies.operations import filters, operations, updates
-from tidegate.model.strategies.records import records
-from tidegate.payloads.strategies import upload_records
-from tidegate.reactive.strategies import (
+from tidegate.model.checks.strategies.operations import filters, operations, updates
+from tidegate.model.checks.strategies.records import records
+from tidegate.payloads.checks.strategies import upload_records
+from tidegate.reactive.checks.strategies import (
     change_stream,
     debounce,
     evolution,
@@ -46,11 +54,11 @@ from tidegate.reactive.strategies import (
     snapshot,
     tasks,
 )
-from tidegate.reactive.strategies.snapshot import projections
-from tidegate.retries.strategies import backoff, failures, pauses, polling, schedule
-from tidegate.services.strategies import atomic_service, executions, membership, retention
-from tidegate.sinks.strategies import circuit_breaker, dead_letters, delivery
-from tidegate.triggers.strategies import conditions, firing, trigger
+from tidegate.reactive.checks.strategies.snapshot import projections
+from tidegate.retries.checks.strategies import backoff, failures, pauses, polling, schedule
+from tidegate.services.checks.strategies import atomic_service, executions, membership, retention
+from tidegate.sinks.checks.strategies import circuit_breaker, dead_letters, delivery
+from tidegate.triggers.checks.strategies import conditions, firing, trigger
 
 __all__ = [
     "OFFSETS", "admission", "atomic_service", "backoff", "backpressure", "batches", "bson", "change_stream",

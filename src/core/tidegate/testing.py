@@ -13,11 +13,11 @@ from typing import assert_never
 
 from tidegate.model.documents import one_line
 from tidegate.model.values import check_type
-from tidegate.sim.exploration import Exploration
-from tidegate.sim.rendering import render
-from tidegate.sim.report import Report, Verdict, explore
+from tidegate.sim.runs.exploration import Exploration
+from tidegate.sim.runs.report import Report, Verdict, explore
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.search import STATES_MAX
+from tidegate.sim.search.search import STATES_MAX
+from tidegate.sim.trace.rendering import render
 
 
 def assert_no_counterexample(

@@ -18,7 +18,42 @@ from tests.properties.consumer.partition_helpers import (
 )
 
 from tidegate.consumer import fanout
-from tidegate.consumer.commands import (
+from tidegate.consumer.checks.laws import partition as laws
+from tidegate.consumer.checks.strategies import partition as drawn
+from tidegate.consumer.committing.commit_metadata import decoded
+from tidegate.consumer.fanout import (
+    Arrange,
+    ArrangeFailed,
+    DeliverRecords,
+    DeliverTasks,
+    DeliverWindow,
+    FanoutEvent,
+    Judge,
+    RecordsDelivered,
+    Report,
+    Start,
+    TaskReplaced,
+    Tasks,
+    TasksReported,
+    WindowArranged,
+    WindowDelivered,
+    WindowOpened,
+)
+from tidegate.consumer.flow.drain import InFlight, Stage
+from tidegate.consumer.offsets.watermark import done_offsets, open_offsets
+from tidegate.consumer.partition.in_flight_records import RecordPhase
+from tidegate.consumer.partition.in_flight_windows import Windowed
+from tidegate.consumer.partition.partition import (
+    FailurePolicy,
+    Ordering,
+    Owned,
+    PartitionRules,
+    PartitionState,
+    Phase,
+    Unassigned,
+)
+from tidegate.consumer.partition.ready_queue import Lines
+from tidegate.consumer.protocol.commands import (
     ANSWERS,
     METADATA_REFUSED,
     Assigned,
@@ -53,41 +88,6 @@ from tidegate.consumer.commands import (
     WorkUnanswered,
     event_for,
 )
-from tidegate.consumer.commit_metadata import decoded
-from tidegate.consumer.drain import InFlight, Stage
-from tidegate.consumer.fanout import (
-    Arrange,
-    ArrangeFailed,
-    DeliverRecords,
-    DeliverTasks,
-    DeliverWindow,
-    FanoutEvent,
-    Judge,
-    RecordsDelivered,
-    Report,
-    Start,
-    TaskReplaced,
-    Tasks,
-    TasksReported,
-    WindowArranged,
-    WindowDelivered,
-    WindowOpened,
-)
-from tidegate.consumer.handling import RecordPhase
-from tidegate.consumer.laws import partition as laws
-from tidegate.consumer.order import Lines
-from tidegate.consumer.partition import (
-    FailurePolicy,
-    Ordering,
-    Owned,
-    PartitionRules,
-    PartitionState,
-    Phase,
-    Unassigned,
-)
-from tidegate.consumer.strategies import partition as drawn
-from tidegate.consumer.watermark import done_offsets, open_offsets
-from tidegate.consumer.windowed import Windowed
 from tidegate.model.effects import Ambiguous, Cancel, Effect, NotApplied, Refused
 from tidegate.model.instants import Duration
 from tidegate.retries.backoff import delay_after

@@ -3,12 +3,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from tidegate.consumer import commands, partition
-from tidegate.consumer.drain import Budget
 from tidegate.consumer.fanout import (
     FanoutEvent,
     Rules,
 )
+from tidegate.consumer.flow.drain import Budget
+from tidegate.consumer.partition import partition
+from tidegate.consumer.protocol import commands
 from tidegate.model.records import TopicPartition
 
 TP: Final = TopicPartition("t", 0)

@@ -20,8 +20,18 @@ from hypothesis.stateful import (
 )
 from tests.properties.consumer.partition_helpers import ALL, SLOW, TP, Machine, right
 
-from tidegate.consumer.backpressure import Load, PartitionLimits, Thresholds
-from tidegate.consumer.commands import (
+from tidegate.consumer.checks.laws import partition as laws
+from tidegate.consumer.flow.backpressure import Load, PartitionLimits, Thresholds
+from tidegate.consumer.flow.drain import Budget, Stage
+from tidegate.consumer.offsets.watermark import done_offsets, open_offsets
+from tidegate.consumer.partition.partition import (
+    Owned,
+    PartitionRules,
+    PartitionState,
+    Phase,
+    Unassigned,
+)
+from tidegate.consumer.protocol.commands import (
     Assigned,
     Command,
     Commit,
@@ -39,16 +49,6 @@ from tidegate.consumer.commands import (
     Work,
     event_for,
 )
-from tidegate.consumer.drain import Budget, Stage
-from tidegate.consumer.laws import partition as laws
-from tidegate.consumer.partition import (
-    Owned,
-    PartitionRules,
-    PartitionState,
-    Phase,
-    Unassigned,
-)
-from tidegate.consumer.watermark import done_offsets, open_offsets
 from tidegate.model.effects import Ambiguous, Cancel, Failure, NotApplied, NotDurable, Refused
 from tidegate.model.instants import SECOND
 from tidegate.model.reducer import Step

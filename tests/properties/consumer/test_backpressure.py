@@ -12,8 +12,20 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.properties.lawbook import bug, planted
 
-from tidegate.consumer import backpressure
-from tidegate.consumer.backpressure import (
+from tidegate.consumer.checks.laws import backpressure as laws
+from tidegate.consumer.checks.strategies.backpressure import (
+    gates,
+    holds,
+    limits,
+    loads,
+    near,
+    pressures,
+    thresholds,
+    verdicts,
+)
+from tidegate.consumer.committing.commit_metadata import Partial, encoded, surveyed, units
+from tidegate.consumer.flow import backpressure
+from tidegate.consumer.flow.backpressure import (
     NEXT,
     Band,
     Flow,
@@ -32,19 +44,7 @@ from tidegate.consumer.backpressure import (
     Thresholds,
     for_executors,
 )
-from tidegate.consumer.commit_metadata import Partial, encoded, surveyed, units
-from tidegate.consumer.laws import backpressure as laws
-from tidegate.consumer.strategies.backpressure import (
-    gates,
-    holds,
-    limits,
-    loads,
-    near,
-    pressures,
-    thresholds,
-    verdicts,
-)
-from tidegate.consumer.watermark import completed, delivered, restored
+from tidegate.consumer.offsets.watermark import completed, delivered, restored
 from tidegate.model.errors import Misuse
 
 Partition = tuple[str, int]

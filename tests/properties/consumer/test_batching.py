@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.consumer.batching import BatchAnswer, CallEnd, Counted, Nothing, RunBatch, batch_answer, counted
+from tidegate.consumer.checks.laws.batching import counts_as_a_whole, is_one_task, is_taken, tries_again
 from tidegate.consumer.fanout import (
     Arrange,
     DeliverRecords,
@@ -22,7 +22,7 @@ from tidegate.consumer.fanout import (
     Tasks,
     UserRequest,
 )
-from tidegate.consumer.laws.batching import counts_as_a_whole, is_one_task, is_taken, tries_again
+from tidegate.consumer.protocol.batching import BatchAnswer, CallEnd, Counted, Nothing, RunBatch, batch_answer, counted
 from tidegate.model.errors import Misuse
 
 NUMBERS: Final = st.integers(0, 5)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tidegate.consumer.beginning import Begins, Cut, GoesOn, LogRange, begins, goes_on
-from tidegate.consumer.laws import beginning as laws
+from tidegate.consumer.checks.laws import beginning as laws
+from tidegate.consumer.flow.offset_reset import Begins, Cut, GoesOn, LogRange, begins, goes_on
 from tidegate.model.errors import Misuse
 
 Begin: TypeAlias = Callable[[int | None, LogRange, Cut | None], Begins]

@@ -5,8 +5,9 @@ from typing import Final
 import pytest
 from tests.properties.consumer.partition_helpers import TP
 
-from tidegate.consumer import commands, fanout
-from tidegate.consumer.drain import Stage
+from tidegate.consumer import fanout
+from tidegate.consumer.flow.drain import Stage
+from tidegate.consumer.protocol import commands
 from tidegate.model.documents import ID, Eq
 from tidegate.model.effects import Ambiguous, Cancel, Effect, NotApplied, NotDurable, Now, Refused
 from tidegate.model.errors import Misuse

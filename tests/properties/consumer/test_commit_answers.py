@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tidegate.consumer import commands
-from tidegate.consumer.commit_answers import CommitFailure, CommitVerdict, verdict
-from tidegate.consumer.laws import commit_answers as laws
-from tidegate.consumer.specimens.partition import NO_ANSWER_GIVES_UP
+from tidegate.consumer.checks.laws import commit_answers as laws
+from tidegate.consumer.checks.specimens.partition import NO_ANSWER_GIVES_UP
+from tidegate.consumer.committing.commit_answers import CommitFailure, CommitVerdict, verdict
+from tidegate.consumer.protocol import commands
 from tidegate.model.effects import Ambiguous, Failure, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.records import TopicPartition

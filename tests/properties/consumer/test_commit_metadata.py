@@ -17,11 +17,19 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from tests.properties.lawbook import bug, planted
 
-from tidegate.consumer import commit_metadata
-from tidegate.consumer._pages import PAGE
-from tidegate.consumer._periods import SPAN_MAX, WINDOW, period_of
-from tidegate.consumer._run_tallies import RICE
-from tidegate.consumer.commit_metadata import (
+from tidegate.consumer.checks.laws import commit_metadata as laws
+from tidegate.consumer.checks.strategies.commit_metadata import (
+    alphabets,
+    damaged,
+    patterned,
+    restored_trackers,
+    surveys,
+    texts,
+)
+from tidegate.consumer.checks.strategies.offsets import batches
+from tidegate.consumer.checks.strategies.watermark import SPOTS
+from tidegate.consumer.committing import commit_metadata
+from tidegate.consumer.committing.commit_metadata import (
     FIRST,
     LETTERS,
     LIMIT,
@@ -40,19 +48,11 @@ from tidegate.consumer.commit_metadata import (
     surveyed,
     units,
 )
-from tidegate.consumer.explanation import duplicate_budget
-from tidegate.consumer.laws import commit_metadata as laws
-from tidegate.consumer.strategies.commit_metadata import (
-    alphabets,
-    damaged,
-    patterned,
-    restored_trackers,
-    surveys,
-    texts,
-)
-from tidegate.consumer.strategies.offsets import batches
-from tidegate.consumer.strategies.watermark import SPOTS
-from tidegate.consumer.watermark import (
+from tidegate.consumer.offsets._pages import PAGE
+from tidegate.consumer.offsets._periods import SPAN_MAX, WINDOW, period_of
+from tidegate.consumer.offsets._run_statistics import RICE
+from tidegate.consumer.offsets.explanation import duplicate_budget
+from tidegate.consumer.offsets.watermark import (
     KNOWN_DONE_MAX,
     OFFSET_MAX,
     OffsetTracker,

@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.properties.lawbook import bug, planted
 
-from tidegate.consumer import commit_pacing
-from tidegate.consumer.commands import Commit
-from tidegate.consumer.commit_pacing import Pace, Requests, asked, due, held_back
+from tidegate.consumer.committing import commit_pacing
+from tidegate.consumer.committing.commit_pacing import Pace, Requests, asked, due, held_back
+from tidegate.consumer.protocol.commands import Commit
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.records import TopicPartition

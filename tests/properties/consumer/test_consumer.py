@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 from tests.properties.lawbook import Law, bug, planted
 
 from tidegate import laws
-from tidegate.consumer import _one_record, commands, consumer
-from tidegate.consumer.backpressure import Held, PartitionLimits, Thresholds
-from tidegate.consumer.consumer import ConsumerRules, ConsumerState
-from tidegate.consumer.drain import Budget
 from tidegate.consumer.fanout import Arrange, Judge, Report, Rules, Tasks
-from tidegate.consumer.handling import Handling
-from tidegate.consumer.partition import FailurePolicy, Ordering, PartitionRules, Unassigned
+from tidegate.consumer.flow.backpressure import Held, PartitionLimits, Thresholds
+from tidegate.consumer.flow.drain import Budget
+from tidegate.consumer.partition import _fast_path
+from tidegate.consumer.partition.in_flight_records import Handling
+from tidegate.consumer.partition.partition import FailurePolicy, Ordering, PartitionRules, Unassigned
+from tidegate.consumer.protocol import commands
+from tidegate.consumer.worker import consumer
+from tidegate.consumer.worker.consumer import ConsumerRules, ConsumerState
 from tidegate.model.effects import Ambiguous, Cancel, Effect, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.records import TopicPartition
@@ -315,7 +317,7 @@ def test_while_a_partition_is_held_the_short_way_is_taken_until_it_may_be_let_go
 
 def test_a_partition_that_is_held_for_ever_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law AS9: planted."""
-    monkeypatch.setattr(_one_record, "_stays_held", lambda *_: True)
+    monkeypatch.setattr(_fast_path, "_stays_held", lambda *_: True)
     with pytest.raises(AssertionError):
         as9_while_held(range(6))
 

@@ -10,10 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.properties.lawbook import bug, planted
 
-from tidegate.consumer import drain
-from tidegate.consumer.drain import Action, Budget, DrainDecision, InFlight, Stage
-from tidegate.consumer.laws import drain as laws
-from tidegate.consumer.strategies import drain as drawn
+from tidegate.consumer.checks.laws import drain as laws
+from tidegate.consumer.checks.strategies import drain as drawn
+from tidegate.consumer.flow import drain
+from tidegate.consumer.flow.drain import Action, Budget, DrainDecision, InFlight, Stage
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate import strategies
-from tidegate.consumer.backpressure import PartitionLimits, Thresholds
-from tidegate.consumer.commands import Event, Fetch
-from tidegate.consumer.partition import Owned, PartitionRules, PartitionState, Unassigned
-from tidegate.consumer.watermark import span
+from tidegate.consumer.flow.backpressure import PartitionLimits, Thresholds
+from tidegate.consumer.offsets.watermark import span
+from tidegate.consumer.partition.partition import Owned, PartitionRules, PartitionState, Unassigned
+from tidegate.consumer.protocol.commands import Event, Fetch
 
 EVENTS = st.lists(strategies.events(), max_size=30)
 

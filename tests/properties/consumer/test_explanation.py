@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from tests.properties.consumer.watermark_helpers import Case, cases, tracked
 from tests.properties.lawbook import bug, planted
 
-from tidegate.consumer import explanation, watermark
-from tidegate.consumer.explanation import (
+from tidegate.consumer.checks.laws import explanation as laws
+from tidegate.consumer.checks.strategies.explanation import work
+from tidegate.consumer.checks.strategies.watermark import trackers
+from tidegate.consumer.offsets import explanation, watermark
+from tidegate.consumer.offsets.explanation import (
     Abandoned,
     Blocked,
     DuplicateBudget,
     WorkStatus,
 )
-from tidegate.consumer.laws import explanation as laws
-from tidegate.consumer.strategies.explanation import work
-from tidegate.consumer.strategies.watermark import trackers
-from tidegate.consumer.watermark import OFFSET_MAX, OffsetTracker
+from tidegate.consumer.offsets.watermark import OFFSET_MAX, OffsetTracker
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import WALL, Instant
 

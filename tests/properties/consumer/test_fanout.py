@@ -13,7 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties.lawbook import Law, bug, planted
 
-from tidegate.consumer.backpressure import Load
+from tidegate.consumer.checks.laws import fanout as laws
+from tidegate.consumer.checks.laws.fanout import Course, Turn
+from tidegate.consumer.checks.strategies import fanout as drawn
+from tidegate.consumer.checks.strategies.fanout import Move, Player
 from tidegate.consumer.fanout import (
     MOVES,
     NEXT,
@@ -58,11 +61,8 @@ from tidegate.consumer.fanout import (
     transitions,
 )
 from tidegate.consumer.fanout import state as states
-from tidegate.consumer.laws import fanout as laws
-from tidegate.consumer.laws.fanout import Course, Turn
-from tidegate.consumer.strategies import fanout as drawn
-from tidegate.consumer.strategies.fanout import Move, Player
-from tidegate.consumer.watermark import OFFSET_MAX
+from tidegate.consumer.flow.backpressure import Load
+from tidegate.consumer.offsets.watermark import OFFSET_MAX
 from tidegate.model.errors import Misuse
 from tidegate.model.reducer import Step
 

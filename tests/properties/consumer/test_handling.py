@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.consumer.handling import Deviation, Handling, RecordPhase
-from tidegate.consumer.order import Queue
-from tidegate.consumer.watermark import OffsetTracker, completed, delivered, is_open
+from tidegate.consumer.offsets.watermark import OffsetTracker, completed, delivered, is_open
+from tidegate.consumer.partition.in_flight_records import Deviation, Handling, RecordPhase
+from tidegate.consumer.partition.ready_queue import Queue
 
 RECORDS: Final = 6
 TRACKER: Final = completed(delivered(OffsetTracker(0), range(RECORDS + 2)), (1,))

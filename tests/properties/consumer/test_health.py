@@ -8,15 +8,24 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.properties.lawbook import bug, planted
 
-from tidegate.consumer import health
-from tidegate.consumer.backpressure import PartitionLimits, Thresholds
-from tidegate.consumer.commands import Assigned, Committed, Event, Fetched, Lost, RecordsHandled, Revoked, WorkReported
-from tidegate.consumer.consumer import ConsumerRules, ConsumerState
-from tidegate.consumer.health import Cause, Healthy, Sight, Stall, Unhealthy, Watch
-from tidegate.consumer.laws import health as laws
-from tidegate.consumer.partition import PartitionRules
-from tidegate.consumer.strategies.health import looks
-from tidegate.consumer.worker import ShutdownPhase
+from tidegate.consumer.checks.laws import health as laws
+from tidegate.consumer.checks.strategies.health import looks
+from tidegate.consumer.flow.backpressure import PartitionLimits, Thresholds
+from tidegate.consumer.partition.partition import PartitionRules
+from tidegate.consumer.protocol.commands import (
+    Assigned,
+    Committed,
+    Event,
+    Fetched,
+    Lost,
+    RecordsHandled,
+    Revoked,
+    WorkReported,
+)
+from tidegate.consumer.worker import health
+from tidegate.consumer.worker.consumer import ConsumerRules, ConsumerState
+from tidegate.consumer.worker.health import Cause, Healthy, Sight, Stall, Unhealthy, Watch
+from tidegate.consumer.worker.worker import ShutdownPhase
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, WALL, Duration, Instant
 from tidegate.model.records import TopicPartition

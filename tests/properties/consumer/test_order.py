@@ -12,10 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.properties.lawbook import bug, planted
 
-from tidegate.consumer import order
-from tidegate.consumer._tables import Table, changed, entries, found
-from tidegate.consumer.order import Lines, Order, Queue
-from tidegate.consumer.watermark import OffsetTracker, completed, delivered
+from tidegate.consumer.offsets._tables import Table, changed, entries, found
+from tidegate.consumer.offsets.watermark import OffsetTracker, completed, delivered
+from tidegate.consumer.partition import ready_queue as order
+from tidegate.consumer.partition.ready_queue import Lines, Order, Queue
 
 KEYS: Final = (b"k", b"l", None)
 SCRIPTS: Final = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9), st.integers(0, 9)), max_size=30)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.consumer import commands
-from tidegate.consumer.outliving import AllOutliving, given_up, handlers_of, records_of, without_ended
-from tidegate.consumer.partition import PartitionRules
-from tidegate.consumer.partition_state import Owned, Unassigned
+from tidegate.consumer.partition.partition import PartitionRules
+from tidegate.consumer.partition.partition_state import Owned, Unassigned
+from tidegate.consumer.protocol import commands
+from tidegate.consumer.worker.leaked_handlers import AllOutliving, given_up, handlers_of, records_of, without_ended
 from tidegate.model.effects import Cancel
 from tidegate.model.records import TopicPartition
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 
 from tidegate.consumer import fanout
-from tidegate.consumer.commands import Work
-from tidegate.consumer.outstanding import AllAsked, Asked, answer, answered, ask, running
-from tidegate.consumer.strategies import fanout as drawn
-from tidegate.consumer.strategies.fanout import Move, Player
+from tidegate.consumer.checks.strategies import fanout as drawn
+from tidegate.consumer.checks.strategies.fanout import Move, Player
+from tidegate.consumer.partition.pending_requests import AllAsked, Asked, answer, answered, ask, running
+from tidegate.consumer.protocol.commands import Work
 from tidegate.model.records import TopicPartition
 
 TP: Final = TopicPartition("t", 0)

@@ -11,8 +11,16 @@ from tests.properties.consumer.partition_helpers import (
 )
 
 from tidegate.consumer import fanout
-from tidegate.consumer.backpressure import Free, Held, PartitionLimits, Signal, Thresholds
-from tidegate.consumer.commands import (
+from tidegate.consumer.committing.commit_metadata import encoded, surveyed
+from tidegate.consumer.flow.backpressure import Free, Held, PartitionLimits, Signal, Thresholds
+from tidegate.consumer.flow.drain import Budget, Stage
+from tidegate.consumer.offsets.watermark import OffsetTracker, completed, delivered, done_offsets
+from tidegate.consumer.partition.partition import (
+    Owned,
+    PartitionRules,
+    Unassigned,
+)
+from tidegate.consumer.protocol.commands import (
     Assigned,
     Commit,
     Committed,
@@ -27,14 +35,6 @@ from tidegate.consumer.commands import (
     StartRetryTimer,
     Work,
 )
-from tidegate.consumer.commit_metadata import encoded, surveyed
-from tidegate.consumer.drain import Budget, Stage
-from tidegate.consumer.partition import (
-    Owned,
-    PartitionRules,
-    Unassigned,
-)
-from tidegate.consumer.watermark import OffsetTracker, completed, delivered, done_offsets
 from tidegate.model.effects import Cancel
 from tidegate.model.instants import SECOND
 

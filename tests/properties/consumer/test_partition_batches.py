@@ -14,8 +14,19 @@ from tests.properties.consumer.partition_helpers import FLAT, TP, after, handle,
 from tests.properties.consumer.partition_plain import plain
 
 from tidegate.consumer import fanout
-from tidegate.consumer.backpressure import Thresholds
-from tidegate.consumer.commands import (
+from tidegate.consumer.checks.laws import partition as laws
+from tidegate.consumer.checks.specimens.partition import DROPS_FAILURES_OF_A_BATCH
+from tidegate.consumer.flow.backpressure import Thresholds
+from tidegate.consumer.flow.drain import Budget
+from tidegate.consumer.partition.partition import (
+    FailurePolicy,
+    Ordering,
+    Owned,
+    PartitionRules,
+    PartitionState,
+    PartitionStep,
+)
+from tidegate.consumer.protocol.commands import (
     Assigned,
     Batch,
     Command,
@@ -33,12 +44,8 @@ from tidegate.consumer.commands import (
     WorkReported,
     WorkUnanswered,
 )
-from tidegate.consumer.consumer import ConsumerRules, ConsumerState, ConsumerStep
-from tidegate.consumer.drain import Budget
-from tidegate.consumer.laws import partition as laws
-from tidegate.consumer.partition import FailurePolicy, Ordering, Owned, PartitionRules, PartitionState, PartitionStep
-from tidegate.consumer.specimens.partition import DROPS_FAILURES_OF_A_BATCH
-from tidegate.consumer.worker import ShutdownEvent, merged
+from tidegate.consumer.worker.consumer import ConsumerRules, ConsumerState, ConsumerStep
+from tidegate.consumer.worker.worker import ShutdownEvent, merged
 from tidegate.model.instants import SECOND
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step

@@ -13,8 +13,27 @@ from tests.properties.consumer.partition_course import ANY_MODE, check_all
 from tests.properties.consumer.partition_helpers import ALL, FLAT, RETRIED, SLOW, TP, Machine, handle
 from tests.properties.consumer.partition_plain import check_plain
 
-from tidegate.consumer.backpressure import PartitionLimits, Thresholds
-from tidegate.consumer.commands import (
+from tidegate.consumer.checks.specimens import partition as specimens
+from tidegate.consumer.committing.commit_metadata import encoded, surveyed
+from tidegate.consumer.fanout import (
+    DeliverRecords,
+)
+from tidegate.consumer.flow.backpressure import PartitionLimits, Thresholds
+from tidegate.consumer.flow.drain import Budget
+from tidegate.consumer.offsets.watermark import completed, open_offsets
+from tidegate.consumer.partition.in_flight_records import Deviation, RecordPhase
+from tidegate.consumer.partition.in_flight_windows import Windowed
+from tidegate.consumer.partition.partition import (
+    FailurePolicy,
+    Ordering,
+    Owned,
+    PartitionRules,
+    PartitionState,
+    PartitionStep,
+    Phase,
+    Unassigned,
+)
+from tidegate.consumer.protocol.commands import (
     Commit,
     Committed,
     Event,
@@ -31,25 +50,6 @@ from tidegate.consumer.commands import (
     WorkFailed,
     WorkReported,
 )
-from tidegate.consumer.commit_metadata import encoded, surveyed
-from tidegate.consumer.drain import Budget
-from tidegate.consumer.fanout import (
-    DeliverRecords,
-)
-from tidegate.consumer.handling import Deviation, RecordPhase
-from tidegate.consumer.partition import (
-    FailurePolicy,
-    Ordering,
-    Owned,
-    PartitionRules,
-    PartitionState,
-    PartitionStep,
-    Phase,
-    Unassigned,
-)
-from tidegate.consumer.specimens import partition as specimens
-from tidegate.consumer.watermark import completed, open_offsets
-from tidegate.consumer.windowed import Windowed
 from tidegate.model.reducer import Step
 
 

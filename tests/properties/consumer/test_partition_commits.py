@@ -8,7 +8,11 @@ from tests.properties.consumer.partition_helpers import (
     succeeded,
 )
 
-from tidegate.consumer.commands import (
+from tidegate.consumer.partition.partition import (
+    Owned,
+    PartitionRules,
+)
+from tidegate.consumer.protocol.commands import (
     Assigned,
     Commit,
     CommitsUnanswered,
@@ -22,10 +26,6 @@ from tidegate.consumer.commands import (
     RetryTimerFired,
     Revoked,
     StartRetryTimer,
-)
-from tidegate.consumer.partition import (
-    Owned,
-    PartitionRules,
 )
 from tidegate.model.effects import Cancel
 from tidegate.model.instants import SECOND

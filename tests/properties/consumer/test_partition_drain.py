@@ -11,20 +11,20 @@ from tests.properties.consumer.partition_helpers import (
     succeeded,
 )
 
-from tidegate.consumer import commands
-from tidegate.consumer.drain import Budget, InFlight, Stage
 from tidegate.consumer.fanout import (
     Report,
     Tasks,
     TasksReported,
     WindowArranged,
 )
-from tidegate.consumer.partition import (
+from tidegate.consumer.flow.drain import Budget, InFlight, Stage
+from tidegate.consumer.partition.partition import (
     FailurePolicy,
     PartitionRules,
     PartitionState,
     Unassigned,
 )
+from tidegate.consumer.protocol import commands
 from tidegate.model.effects import Cancel
 from tidegate.model.instants import SECOND
 from tidegate.model.records import TopicPartition

@@ -16,8 +16,15 @@ from tests.properties.consumer.partition_helpers import (
 )
 
 from tidegate.consumer import fanout
-from tidegate.consumer.backpressure import Load
-from tidegate.consumer.commands import (
+from tidegate.consumer.flow.backpressure import Load
+from tidegate.consumer.offsets.watermark import done_offsets, open_offsets
+from tidegate.consumer.partition.partition import (
+    FailurePolicy,
+    Ordering,
+    PartitionRules,
+    Phase,
+)
+from tidegate.consumer.protocol.commands import (
     Assigned,
     Commit,
     Committed,
@@ -35,13 +42,6 @@ from tidegate.consumer.commands import (
     WorkReported,
     WorkUnanswered,
 )
-from tidegate.consumer.partition import (
-    FailurePolicy,
-    Ordering,
-    PartitionRules,
-    Phase,
-)
-from tidegate.consumer.watermark import done_offsets, open_offsets
 from tidegate.model.effects import Cancel
 from tidegate.model.instants import SECOND
 

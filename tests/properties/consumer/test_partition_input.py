@@ -9,17 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties.consumer.partition_helpers import TP, after
 
-from tidegate.consumer import commands
-from tidegate.consumer.commits import Commits
-from tidegate.consumer.drain import Stage
+from tidegate.consumer.checks.strategies import partition as drawn
+from tidegate.consumer.checks.strategies.commands import events as drawn_events
+from tidegate.consumer.committing.commits import Commits
 from tidegate.consumer.fanout import (
     Start,
     UserRequest,
     WindowDelivered,
 )
-from tidegate.consumer.handling import Handling
-from tidegate.consumer.order import Queue
-from tidegate.consumer.partition import (
+from tidegate.consumer.flow.drain import Stage
+from tidegate.consumer.offsets.watermark import OffsetTracker, completed, delivered
+from tidegate.consumer.partition.in_flight_records import Handling
+from tidegate.consumer.partition.partition import (
     FailurePolicy,
     Ordering,
     Owned,
@@ -28,9 +29,8 @@ from tidegate.consumer.partition import (
     Phase,
     Unassigned,
 )
-from tidegate.consumer.strategies import partition as drawn
-from tidegate.consumer.strategies.commands import events as drawn_events
-from tidegate.consumer.watermark import OffsetTracker, completed, delivered
+from tidegate.consumer.partition.ready_queue import Queue
+from tidegate.consumer.protocol import commands
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND
 from tidegate.model.reducer import Step

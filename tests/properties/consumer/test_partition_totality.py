@@ -8,10 +8,11 @@ import attrs
 from tests.properties.consumer.partition_helpers import TP, Machine, failed, right, succeeded
 from tests.properties.consumer.partition_plain import plain
 
-from tidegate.consumer import commands, partition
-from tidegate.consumer.drain import Budget, Stage
-from tidegate.consumer.laws import partition as laws
-from tidegate.consumer.watermark import open_offsets
+from tidegate.consumer.checks.laws import partition as laws
+from tidegate.consumer.flow.drain import Budget, Stage
+from tidegate.consumer.offsets.watermark import open_offsets
+from tidegate.consumer.partition import partition
+from tidegate.consumer.protocol import commands
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
 

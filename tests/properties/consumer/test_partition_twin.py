@@ -19,12 +19,12 @@ from tests.properties.consumer.partition_helpers import TP
 from tests.properties.consumer.twin import commands as old
 from tests.properties.consumer.twin import partition as twin
 
-from tidegate.consumer import commands as new
 from tidegate.consumer import fanout
-from tidegate.consumer.commands import Handle, RecordsHandled
-from tidegate.consumer.drain import InFlight
-from tidegate.consumer.partition import Ordering, Owned, PartitionRules, PartitionState, Unassigned
-from tidegate.consumer.strategies import partition as drawn
+from tidegate.consumer.checks.strategies import partition as drawn
+from tidegate.consumer.flow.drain import InFlight
+from tidegate.consumer.partition.partition import Ordering, Owned, PartitionRules, PartitionState, Unassigned
+from tidegate.consumer.protocol import commands as new
+from tidegate.consumer.protocol.commands import Handle, RecordsHandled
 from tidegate.model.effects import Cancel
 
 MOVE_BYTES: Final = 6

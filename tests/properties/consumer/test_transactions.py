@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.consumer import laws
-from tidegate.consumer.commands import METADATA_REFUSED, Commit, CommitUnknown, event_for
-from tidegate.consumer.commit_metadata import encoded, surveyed
-from tidegate.consumer.transactions import (
+from tidegate.consumer.checks import laws
+from tidegate.consumer.committing.commit_metadata import encoded, surveyed
+from tidegate.consumer.offsets.watermark import OffsetTracker, completed, delivered, low_watermark
+from tidegate.consumer.protocol.commands import METADATA_REFUSED, Commit, CommitUnknown, event_for
+from tidegate.consumer.worker.transactions import (
     FENCED,
     BeginTransaction,
     CommitTransaction,
@@ -30,7 +31,6 @@ from tidegate.consumer.transactions import (
     take_over,
     transactional_id,
 )
-from tidegate.consumer.watermark import OffsetTracker, completed, delivered, low_watermark
 from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, Program, Refused, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.records import TopicPartition

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tests.properties.consumer.watermark_helpers import Case, cases, tracked
 from tests.properties.lawbook import bug, planted
 
-from tidegate.consumer import watermark
-from tidegate.consumer._pages import PAGE
-from tidegate.consumer.laws import watermark as laws
-from tidegate.consumer.strategies.watermark import SPOTS, known_done, trackers
-from tidegate.consumer.watermark import (
+from tidegate.consumer.checks.laws import watermark as laws
+from tidegate.consumer.checks.strategies.watermark import SPOTS, known_done, trackers
+from tidegate.consumer.offsets import watermark
+from tidegate.consumer.offsets._pages import PAGE
+from tidegate.consumer.offsets.watermark import (
     KNOWN_DONE_MAX,
     OFFSET_MAX,
     OffsetTracker,

@@ -7,7 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.consumer.commands import (
+from tidegate.consumer.checks.laws import worker as laws
+from tidegate.consumer.flow.drain import Budget, InFlight
+from tidegate.consumer.partition.partition import PartitionRules
+from tidegate.consumer.protocol.commands import (
     Assigned,
     Commit,
     Fetch,
@@ -21,11 +24,8 @@ from tidegate.consumer.commands import (
     Work,
     WorkFailed,
 )
-from tidegate.consumer.consumer import ConsumerRules
-from tidegate.consumer.drain import Budget, InFlight
-from tidegate.consumer.laws import worker as laws
-from tidegate.consumer.partition import PartitionRules
-from tidegate.consumer.worker import (
+from tidegate.consumer.worker.consumer import ConsumerRules
+from tidegate.consumer.worker.worker import (
     Leave,
     LeaveAnswered,
     LeaveTimerFired,

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import attrs
 from hypothesis import strategies as st
 
-from tidegate.consumer import watermark
-from tidegate.consumer.strategies.watermark import SPOTS, positions, trackers
-from tidegate.consumer.watermark import OffsetTracker, done_offsets, open_offsets
+from tidegate.consumer.checks.strategies.watermark import SPOTS, positions, trackers
+from tidegate.consumer.offsets import watermark
+from tidegate.consumer.offsets.watermark import OffsetTracker, done_offsets, open_offsets
 
 
 @attrs.frozen

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from tests.properties.lawbook import bug, planted
 
 from tidegate.counters import counter as counting
-from tidegate.counters import laws
+from tidegate.counters.checks import laws
+from tidegate.counters.checks.strategies import counters, increments, sweeps, tokens
 from tidegate.counters.increments import SWEPT_AT_ONCE, sweep_all
-from tidegate.counters.strategies import counters, increments, sweeps, tokens
 from tidegate.model.documents import ID, Add, Document, Eq, Put, Remove, matches, updated
 from tidegate.model.effects import Effect, Program
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.operations import FindAll, UpdateOne, update_one
-from tidegate.sim.world import World as Cells
-from tidegate.sim.world import contents, perform, world_with
+from tidegate.sim.world.world import World as Cells
+from tidegate.sim.world.world import contents, perform, world_with
 
 ALL, KEY = "counters", "today"
 

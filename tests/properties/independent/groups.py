@@ -3,7 +3,7 @@
 A lane is a consumer's work on one partition: a table from phase and event kind to commands. It
 keeps its assignment for good, so some commits are of past generations or released partitions. This
 module writes the broker and its coordinator a second time, from the documentation of
-`tidegate.sim.group` and `tidegate.sim.log`.
+`tidegate.sim.servers.group` and `tidegate.sim.servers.log`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.properties.independent.programs import Failed
 from tests.properties.independent.scenarios import EXPLORED_MAX, NAMED
 from tests.properties.independent.search import TooLargeError, spent
 
-from tidegate.consumer.commands import Assigned, Commit, Fetch, Lost, Records, Release, Revoked
+from tidegate.consumer.protocol.commands import Assigned, Commit, Fetch, Lost, Records, Release, Revoked
 from tidegate.model.effects import Effect, Failure
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
@@ -44,9 +44,9 @@ from tidegate.sim import (
     all_effects,
     explore,
 )
-from tidegate.sim.group import GROUP, NO_GENERATION, REBALANCES, Coordinator, Group, broker, committed, dead
-from tidegate.sim.log import Append, Compaction, Hole, Pause, Resume, log
-from tidegate.sim.world import Plain, inbox
+from tidegate.sim.servers.group import GROUP, NO_GENERATION, REBALANCES, Coordinator, Group, broker, committed, dead
+from tidegate.sim.servers.log import Append, Compaction, Hole, Pause, Resume, log
+from tidegate.sim.world.world import Plain, inbox
 
 STATES_MAX = 1_000
 KINDS = (

@@ -89,8 +89,8 @@ from tidegate.sim import (
     world_with,
 )
 from tidegate.sim import State as SimState
-from tidegate.sim.reducers import Restart
-from tidegate.sim.world import inbox
+from tidegate.sim.servers.reducers import Restart
+from tidegate.sim.world.world import inbox
 
 STATES_MAX = 500
 X = (Term("Eq", "_id", Const("x")),)

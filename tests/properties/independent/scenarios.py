@@ -65,7 +65,7 @@ from tidegate.model import documents, effects, operations, transactions
 from tidegate.model.documents import Document
 from tidegate.model.effects import Call, Effect
 from tidegate.model.instants import STORE, WALL, Instant
-from tidegate.reactive import change_stream
+from tidegate.reactive.planning import change_stream
 from tidegate.sim import (
     Asking,
     Clock,
@@ -86,20 +86,20 @@ from tidegate.sim import (
     Verdict,
     all_effects,
     calling,
-    clocks,
     contents,
     document,
     explore,
     notes,
     perform,
     replay,
-    streams,
     world_with,
 )
-from tidegate.sim.aging import RelativeInstant, aged, plain
-from tidegate.sim.expiry import Expiry
-from tidegate.sim.failover import Failover, recalling
-from tidegate.sim.world import CLOCK, Cell
+from tidegate.sim.program.relative_time import RelativeInstant, aged, plain
+from tidegate.sim.servers import streams
+from tidegate.sim.servers.expiry import Expiry
+from tidegate.sim.servers.failover import Failover, recalling
+from tidegate.sim.world import clocks
+from tidegate.sim.world.world import CLOCK, Cell
 
 IDS = ("x", "y")
 NAMES = ("p", "q", "r")

@@ -11,8 +11,20 @@ from tests.properties.drawing import must_draw
 from tests.properties.hostile import refuses_wrong_types
 from tests.properties.lawbook import Law, bug, finds, planted
 
-from tidegate.invocations import admission
-from tidegate.invocations.admission import (
+from tidegate.invocations.checks.laws import admission as laws
+from tidegate.invocations.checks.strategies.admission import (
+    calls,
+    founds,
+    invocation_records,
+    places,
+    registrations,
+    releases,
+    reservations,
+    rules,
+    runnings,
+)
+from tidegate.invocations.limits import admission
+from tidegate.invocations.limits.admission import (
     COUNTS,
     KEPT_MAX,
     Admitted,
@@ -41,20 +53,8 @@ from tidegate.invocations.admission import (
     release,
     reservation_id,
 )
-from tidegate.invocations.invocation import CANCELLED, INVOCATION
-from tidegate.invocations.laws import admission as laws
-from tidegate.invocations.status import Accepted, StatusRecord, StatusTable, decide_transition
-from tidegate.invocations.strategies.admission import (
-    calls,
-    founds,
-    invocation_records,
-    places,
-    registrations,
-    releases,
-    reservations,
-    rules,
-    runnings,
-)
+from tidegate.invocations.record.invocation import CANCELLED, INVOCATION
+from tidegate.invocations.record.status import Accepted, StatusRecord, StatusTable, decide_transition
 from tidegate.model.errors import Misuse
 
 Places: TypeAlias = tuple[Place, ...]

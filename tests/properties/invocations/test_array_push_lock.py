@@ -10,7 +10,8 @@ import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from tidegate.invocations.array_push_lock import (
+from tidegate.invocations.checks.laws import array_push_lock as laws
+from tidegate.invocations.record.array_push_lock import (
     HOLDS,
     INVOCATION_ID,
     RUNNER,
@@ -28,20 +29,19 @@ from tidegate.invocations.array_push_lock import (
     is_stale,
     left_of,
 )
-from tidegate.invocations.invocation import INVOCATION
-from tidegate.invocations.laws import array_push_lock as laws
-from tidegate.invocations.status import NotAllowed, NotOwner
-from tidegate.leases.scenarios.small_lock import count, small_lock
+from tidegate.invocations.record.invocation import INVOCATION
+from tidegate.invocations.record.status import NotAllowed, NotOwner
+from tidegate.leases.checks.scenarios.small_lock import count, small_lock
 from tidegate.model.documents import AllOf, Contains, Document, Eq, Pull, Push, Put, PutServerTime
 from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, NotDurable, Note, Now, Refused, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, WALL, Duration, Instant
 from tidegate.model.operations import UpdateOne, find_one, update_one
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Fixed
-from tidegate.retries.pauses import Pauses
-from tidegate.sim.actors import Process, factory
-from tidegate.sim.report import Verdict, explore
-from tidegate.sim.world import CLOCK, Plain, document, notes, perform, world_with
+from tidegate.sim.runs.report import Verdict, explore
+from tidegate.sim.servers.actors import Process, factory
+from tidegate.sim.world.world import CLOCK, Plain, document, notes, perform, world_with
 
 T = TypeVar("T")
 

@@ -10,15 +10,15 @@ import pytest
 from tests.properties.invocations.test_settling import DROPPED, UNSENT, Store, Way, answered, fails, lost_reply, partly
 from tests.properties.shipped import OF_DESIGNS, report_on
 
-from tidegate.invocations import invocation as status
-from tidegate.invocations import laws
-from tidegate.invocations.asking import NEVER, Asked, Asking, Command, copy_id, order, possible
-from tidegate.invocations.ending import RunError
-from tidegate.invocations.invocation import INVOCATION
-from tidegate.invocations.invocation_queries import InvocationPage, InvocationQuery, InvocationRow, row
-from tidegate.invocations.jobs import Job, job_fields, job_of
-from tidegate.invocations.placing import wake
-from tidegate.invocations.record_documents import (
+from tidegate.invocations.admin.commands import NEVER, Asked, Asking, Command, copy_id, order, possible
+from tidegate.invocations.admin.invocation_queries import InvocationPage, InvocationQuery, InvocationRow, row
+from tidegate.invocations.checks import laws
+from tidegate.invocations.limits.slots import wake
+from tidegate.invocations.queue.completion import RunError
+from tidegate.invocations.record import invocation as status
+from tidegate.invocations.record.invocation import INVOCATION
+from tidegate.invocations.record.jobs import Job, job_fields, job_of
+from tidegate.invocations.record.record_documents import (
     ARGUMENTS,
     CREATED_AT,
     DUE,
@@ -30,15 +30,15 @@ from tidegate.invocations.record_documents import (
     new_record,
     viewed,
 )
-from tidegate.invocations.status import StatusRecord
+from tidegate.invocations.record.status import StatusRecord
 from tidegate.model.documents import Document
 from tidegate.model.effects import NotDurable, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import BulkUpdate, FindAll
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Fixed
-from tidegate.retries.pauses import Pauses
-from tidegate.sim.world import contents, world_with
+from tidegate.sim.world.world import contents, world_with
 
 RECORDS: Final = "invocations"
 DUE_THEN: Final = Instant(SECOND)

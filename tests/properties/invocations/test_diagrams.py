@@ -5,9 +5,9 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.invocations.diagrams import KEYWORDS, LEGEND, mermaid
-from tidegate.invocations.invocation import INVOCATION
-from tidegate.invocations.status import StatusDefinition, StatusTable
+from tidegate.invocations.record.diagrams import KEYWORDS, LEGEND, mermaid
+from tidegate.invocations.record.invocation import INVOCATION
+from tidegate.invocations.record.status import StatusDefinition, StatusTable
 
 hostile = st.text(max_size=6) | st.sampled_from(
     [

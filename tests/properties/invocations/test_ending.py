@@ -11,9 +11,10 @@ from tests.properties.invocations.test_settling import DROPPED, Store, answered
 from tests.properties.on_documents import run
 from tests.properties.shipped import OF_DESIGNS, report_on
 
-from tidegate.invocations import invocation as status
-from tidegate.invocations import laws
-from tidegate.invocations.ending import (
+from tidegate.invocations.checks import laws
+from tidegate.invocations.checks.scenarios import settling as records
+from tidegate.invocations.checks.scenarios.transition import RECORDS
+from tidegate.invocations.queue.completion import (
     MESSAGE_MAX,
     TRACEBACK_MAX,
     Cancelled,
@@ -29,22 +30,21 @@ from tidegate.invocations.ending import (
     move_of,
     upload_name,
 )
-from tidegate.invocations.invocation import INVOCATION
-from tidegate.invocations.jobs import Job, new_invocation
-from tidegate.invocations.record_documents import DUE, ERROR, TRIES, WAITS, changes, new_record
-from tidegate.invocations.scenarios import settling as records
-from tidegate.invocations.scenarios.transition import RECORDS
-from tidegate.invocations.status import Accepted, StatusRecord, decide_transition
-from tidegate.invocations.transition import GaveUp, Granted, Outdated
+from tidegate.invocations.record import invocation as status
+from tidegate.invocations.record.invocation import INVOCATION
+from tidegate.invocations.record.jobs import Job, new_invocation
+from tidegate.invocations.record.record_documents import DUE, ERROR, TRIES, WAITS, changes, new_record
+from tidegate.invocations.record.status import Accepted, StatusRecord, decide_transition
+from tidegate.invocations.record.transition import GaveUp, Granted, Outdated
 from tidegate.model.documents import ID, Document, Eq, checked, has_lone_surrogate
 from tidegate.model.effects import Effect, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, STORE, Instant
 from tidegate.model.operations import BulkUpdate, FindAll, StoreTime, find_one, update_one
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Cron, Fixed, Policy, delay_after
-from tidegate.retries.pauses import Pauses
-from tidegate.retries.strategies.backoff import policies
-from tidegate.sim.world import contents, perform, world_with
+from tidegate.retries.checks.strategies.backoff import policies
+from tidegate.sim.world.world import contents, perform, world_with
 
 NOW: Final = Instant(7 * SECOND, STORE)
 RUNNING: Final = StatusRecord(status.RUNNING, "r", 2)

@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from tests.properties.on_documents import run
 from tests.properties.shipped import OF_DESIGNS, report_on
 
-from tidegate.invocations import laws
-from tidegate.invocations.enqueueing import OF_ANOTHER_TASK, Enqueue, NewInvocation, arguments_name
-from tidegate.invocations.jobs import Job, job_of
-from tidegate.invocations.record_documents import CREATED_AT, DUE, TRIES, viewed
-from tidegate.invocations.registration import NotRegistered, Registered, RegistrationOutcome, Reused
-from tidegate.invocations.status import StatusRecord
+from tidegate.invocations.checks import laws
+from tidegate.invocations.limits.registration import NotRegistered, Registered, RegistrationOutcome, Reused
+from tidegate.invocations.queue.enqueueing import OF_ANOTHER_TASK, Enqueue, NewInvocation, arguments_name
+from tidegate.invocations.record.jobs import Job, job_of
+from tidegate.invocations.record.record_documents import CREATED_AT, DUE, TRIES, viewed
+from tidegate.invocations.record.status import StatusRecord
 from tidegate.model.documents import Document
 from tidegate.model.effects import Ambiguous, Effect, Failure, NotDurable, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, SECOND, Instant
 from tidegate.model.operations import FindAll, FindOne, InsertMany, InsertOne, StoreTime
-from tidegate.sim.world import CLOCK, Plain, World, document, perform, world_with
+from tidegate.sim.world.world import CLOCK, Plain, World, document, perform, world_with
 
 RECORDS: Final = "invocations"
 JOB: Final = Job(task="send", priority=7, tenant="ann", arguments=Document.of({"to": '"ann"'}))

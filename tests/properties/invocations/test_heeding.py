@@ -6,16 +6,16 @@ import attrs
 import pytest
 from tests.properties.on_documents import run
 
-from tidegate.invocations import invocation as status
-from tidegate.invocations.heeding import heed
-from tidegate.invocations.record_documents import ASKED, STATUS, TRIES, new_record
-from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.worker import UntrackedRun
+from tidegate.invocations.record import invocation as status
+from tidegate.invocations.record.record_documents import ASKED, STATUS, TRIES, new_record
+from tidegate.invocations.record.status import StatusRecord
+from tidegate.invocations.worker.heartbeat import heed
+from tidegate.invocations.worker.worker import UntrackedRun
 from tidegate.model.documents import Document, Value
 from tidegate.model.effects import Ambiguous, Refused
 from tidegate.model.instants import Instant
 from tidegate.model.operations import BulkUpdate
-from tidegate.sim.world import document, world_with
+from tidegate.sim.world.world import document, world_with
 from tidegate.work.vocabulary import HeartbeatReply, InterruptReason, Run
 
 RECORDS: Final = "invocations"

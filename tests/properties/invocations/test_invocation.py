@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.invocations import invocation
-from tidegate.invocations.invocation import INVOCATION
-from tidegate.invocations.laws import status as laws
-from tidegate.invocations.status import (
+from tidegate.invocations.checks.laws import status as laws
+from tidegate.invocations.record import invocation
+from tidegate.invocations.record.invocation import INVOCATION
+from tidegate.invocations.record.status import (
     Accepted,
     NoRunner,
     NotAllowed,

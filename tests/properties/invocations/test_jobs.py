@@ -5,11 +5,11 @@ from hypothesis import given
 from tests.properties.lawbook import bug, planted
 from tests.properties.on_documents import is_read_or_misuse
 
-from tidegate.invocations import jobs as job_module
-from tidegate.invocations.jobs import Job, job_fields, job_of
-from tidegate.invocations.record_documents import new_record
-from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.strategies.jobs import jobs
+from tidegate.invocations.checks.strategies.jobs import jobs
+from tidegate.invocations.record import jobs as job_module
+from tidegate.invocations.record.jobs import Job, job_fields, job_of
+from tidegate.invocations.record.record_documents import new_record
+from tidegate.invocations.record.status import StatusRecord
 from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant

@@ -5,11 +5,11 @@ from __future__ import annotations
 import attrs
 from tests.properties.on_documents import one
 
-from tidegate.invocations.admission import Call, Control, Rule
-from tidegate.invocations.picker import HeldBack, NotPickedUp, PickedUp, Picker
-from tidegate.invocations.status import StatusRecord
+from tidegate.invocations.limits.admission import Call, Control, Rule
+from tidegate.invocations.limits.slot_acquisition import HeldBack, NotPickedUp, PickedUp, Picker
+from tidegate.invocations.record.status import StatusRecord
 from tidegate.model.documents import Document
-from tidegate.sim.automaton import Returned
+from tidegate.sim.program.automaton import Returned
 
 
 def test_what_nothing_excludes_needs_no_place() -> None:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from tests.properties.on_documents import is_read_or_misuse
 
-from tidegate.invocations.admission import Place, Reservation
-from tidegate.invocations.place_documents import kept, places_of
+from tidegate.invocations.limits.admission import Place, Reservation
+from tidegate.invocations.limits.slot_documents import kept, places_of
 from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse
 

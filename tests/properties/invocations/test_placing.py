@@ -8,19 +8,19 @@ from typing import Final
 import pytest
 from tests.properties.on_documents import run
 
-from tidegate.invocations.admission import Place, Reservation
-from tidegate.invocations.invocation import RUNNING, SUCCESS
-from tidegate.invocations.jobs import Job, new_invocation
-from tidegate.invocations.place_documents import kept
-from tidegate.invocations.placing import LONGEST, Freed, Placed, Placing, Wish, wake
-from tidegate.invocations.record_documents import DUE, STATUS, VERSION, WAITS
-from tidegate.invocations.status import StatusRecord
+from tidegate.invocations.limits.admission import Place, Reservation
+from tidegate.invocations.limits.slot_documents import kept
+from tidegate.invocations.limits.slots import LONGEST, Freed, Placed, Placing, Wish, wake
+from tidegate.invocations.record.invocation import RUNNING, SUCCESS
+from tidegate.invocations.record.jobs import Job, new_invocation
+from tidegate.invocations.record.record_documents import DUE, STATUS, VERSION, WAITS
+from tidegate.invocations.record.status import StatusRecord
 from tidegate.model.documents import ID, Document
 from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, SECOND, Instant
 from tidegate.model.operations import FindAll, InsertMany
-from tidegate.sim.world import CLOCK, World, contents, document, world_with
+from tidegate.sim.world.world import CLOCK, World, contents, document, world_with
 
 NOW: Final = Instant(1_000 * SECOND)
 FIRST: Final = StatusRecord("registered", None, 1)

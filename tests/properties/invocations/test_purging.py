@@ -11,21 +11,21 @@ import pytest
 from tests.properties.invocations.test_settling import DROPPED, UNSENT, Store, Way, answered, lost_reply
 from tests.properties.shipped import OF_DESIGNS, report_on
 
-from tidegate.invocations import invocation as status
-from tidegate.invocations import laws
-from tidegate.invocations.admission import Place, Reservation
-from tidegate.invocations.invocation import INVOCATION
-from tidegate.invocations.metering import FREE_AT, LINE_AT, WRITTEN_AT, new_meter
-from tidegate.invocations.place_documents import kept, places_of
-from tidegate.invocations.purging import Purged, Purging
-from tidegate.invocations.record_documents import PAYLOAD, RESULT_PAYLOAD, VERSION, new_record
-from tidegate.invocations.registration import PLACES_ID
-from tidegate.invocations.status import StatusRecord
+from tidegate.invocations.checks import laws
+from tidegate.invocations.limits.admission import Place, Reservation
+from tidegate.invocations.limits.rate_limiting import FREE_AT, LINE_AT, WRITTEN_AT, new_meter
+from tidegate.invocations.limits.registration import PLACES_ID
+from tidegate.invocations.limits.slot_documents import kept, places_of
+from tidegate.invocations.record import invocation as status
+from tidegate.invocations.record.invocation import INVOCATION
+from tidegate.invocations.record.record_documents import PAYLOAD, RESULT_PAYLOAD, VERSION, new_record
+from tidegate.invocations.record.status import StatusRecord
+from tidegate.invocations.upkeep.pruning import Purged, Purging
 from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import FOUND_MAX, DeleteMany, FindAll, delete_one
-from tidegate.sim.world import CLOCK, contents, document, world_with
+from tidegate.sim.world.world import CLOCK, contents, document, world_with
 
 RECORDS, PLACES, CALLS, PAYLOADS = "invocations", "places", "calls", "payloads"
 AGE: Final = 10 * SECOND

@@ -9,14 +9,22 @@ from hypothesis import strategies as st
 from tests.properties.invocations.test_settling import DROPPED, UNSENT, Store, Way, answered, lost_reply
 from tests.properties.shipped import OF_DESIGNS, report_on
 
-from tidegate.invocations import laws
-from tidegate.invocations.metering import ADMITTED, Metering, NotMetered, new_meter
-from tidegate.invocations.rates import LINE_MAX, LINE_PATIENCE, Admission, Meter, Rate, decide_rate, is_spent
+from tidegate.invocations.checks import laws
+from tidegate.invocations.limits.rate_limit import (
+    LINE_MAX,
+    LINE_PATIENCE,
+    Admission,
+    Meter,
+    Rate,
+    decide_rate,
+    is_spent,
+)
+from tidegate.invocations.limits.rate_limiting import ADMITTED, Metering, NotMetered, new_meter
 from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, Instant
 from tidegate.model.operations import FindOne, StoreTime, UpdateOne
-from tidegate.sim.world import CLOCK, contents, world_with
+from tidegate.sim.world.world import CLOCK, contents, world_with
 
 T0: Final = Instant(1_700_000_000 * SECOND)
 EMPTY: Final = Meter(T0, T0)

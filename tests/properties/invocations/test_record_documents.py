@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tests.properties.lawbook import bug, planted
 from tests.properties.on_documents import done, is_read_or_misuse
 
-from tidegate.invocations import record_documents
-from tidegate.invocations.invocation import INVOCATION
-from tidegate.invocations.record_documents import (
+from tidegate.invocations.record import record_documents
+from tidegate.invocations.record.invocation import INVOCATION
+from tidegate.invocations.record.record_documents import (
     CHANGED_AT,
     DUE,
     RECORD,
@@ -22,12 +22,12 @@ from tidegate.invocations.record_documents import (
     versions,
     viewed,
 )
-from tidegate.invocations.status import Accepted, StatusDefinition, StatusRecord
+from tidegate.invocations.record.status import Accepted, StatusDefinition, StatusRecord
 from tidegate.model.documents import ID, Eq, Field, Put
 from tidegate.model.history import HISTORY_MAX, Change
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import insert_one, update_one
-from tidegate.sim.world import CLOCK, document, world_with
+from tidegate.sim.world.world import CLOCK, document, world_with
 
 RECORDS: Final = st.builds(
     StatusRecord, st.sampled_from(("registered", "pending")), st.none() | st.just("r"), st.integers(1, 3)

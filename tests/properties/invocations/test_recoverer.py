@@ -7,23 +7,23 @@ from typing import Final
 import pytest
 from tests.properties.on_documents import is_read_or_misuse, run
 
-from tidegate.invocations.record_documents import CHANGED_AT, DUE, OWNER, STATUS, TASK, new_record
-from tidegate.invocations.recoverer import (
+from tidegate.invocations.record.record_documents import CHANGED_AT, DUE, OWNER, STATUS, TASK, new_record
+from tidegate.invocations.record.status import StatusRecord
+from tidegate.invocations.upkeep.recoverer import (
     ITEMS_MAX,
     NotRecovered,
     Recoverer,
     RecoveryPass,
     item_of,
 )
-from tidegate.invocations.recovery import Item
-from tidegate.invocations.status import StatusRecord
+from tidegate.invocations.upkeep.recovery import Item
 from tidegate.model.documents import ID, Ascending, Document
 from tidegate.model.effects import Effect, Failure, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, Instant
 from tidegate.model.operations import Index, UpdateOne
-from tidegate.sim.variants import variant
-from tidegate.sim.world import CLOCK, World, contents, perform, world_with
+from tidegate.sim.trace.variants import variant
+from tidegate.sim.world.world import CLOCK, World, contents, perform, world_with
 
 RUNNING = Document.of({"_id": "x", "status": "running", "owner": "a", "version": 1, "changed_at": Instant(0)})
 

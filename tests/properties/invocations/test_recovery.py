@@ -11,11 +11,13 @@ from tests.properties.drawing import must_draw
 from tests.properties.hostile import refuses_wrong_types
 from tests.properties.lawbook import bug, planted
 
-from tidegate.invocations import recovery
-from tidegate.invocations.invocation import INVOCATION
-from tidegate.invocations.laws import recovery as laws
-from tidegate.invocations.laws.recovery import carried_out
-from tidegate.invocations.recovery import (
+from tidegate.invocations.checks.laws import recovery as laws
+from tidegate.invocations.checks.laws.recovery import carried_out
+from tidegate.invocations.checks.strategies.recovery import items, patiences, recoveries
+from tidegate.invocations.record.invocation import INVOCATION
+from tidegate.invocations.record.status import Accepted, StatusRecord, decide_transition
+from tidegate.invocations.upkeep import recovery
+from tidegate.invocations.upkeep.recovery import (
     PATIENCE,
     Finished,
     InHand,
@@ -30,13 +32,11 @@ from tidegate.invocations.recovery import (
     decide_recovery,
     plan_recovery,
 )
-from tidegate.invocations.status import Accepted, StatusRecord, decide_transition
-from tidegate.invocations.strategies.recovery import items, patiences, recoveries
 from tidegate.model.documents import Document, Field, OlderThan, matches
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, WALL, Duration, Instant
+from tidegate.services.checks.strategies.membership import memberships, short_times
 from tidegate.services.membership import DEAD_AFTER, Member, Membership
-from tidegate.services.strategies.membership import memberships, short_times
 
 START = Instant(1_800_000_000 * SECOND)
 OWNED = ("pending", "running", "paused")

@@ -8,17 +8,17 @@ import attrs
 import pytest
 from tests.properties.on_documents import one, run
 
-from tidegate.invocations.admission import Call, Control, Place, Purpose, Reservation, Rule, reservation_id
-from tidegate.invocations.place_documents import kept
-from tidegate.invocations.record_documents import DUE
-from tidegate.invocations.registration import NotRegistered, Registered, Registrar, Reused
+from tidegate.invocations.limits.admission import Call, Control, Place, Purpose, Reservation, Rule, reservation_id
+from tidegate.invocations.limits.registration import NotRegistered, Registered, Registrar, Reused
+from tidegate.invocations.limits.slot_documents import kept
+from tidegate.invocations.record.record_documents import DUE
 from tidegate.model.documents import Document
 from tidegate.model.effects import Effect, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.operations import FindOne, InsertOne, StoreTime
-from tidegate.sim.automaton import Returned
-from tidegate.sim.world import world_with
+from tidegate.sim.program.automaton import Returned
+from tidegate.sim.world.world import world_with
 
 BY_A = Rule(Control.KEYS, ("a",))
 

@@ -9,19 +9,19 @@ import attrs
 import pytest
 from tests.properties.shipped import OF_DESIGNS, report_on
 
-from tidegate.invocations.record_documents import RECORD, viewed
-from tidegate.invocations.settling import RecordMove, Settling, settle
-from tidegate.invocations.status import NotAllowed, StatusDefinition, StatusRecord, StatusTable
-from tidegate.invocations.transition import GaveUp, Granted, Outdated, Unknown
+from tidegate.invocations.queue.bulk_transition import RecordMove, Settling, settle
+from tidegate.invocations.record.record_documents import RECORD, viewed
+from tidegate.invocations.record.status import NotAllowed, StatusDefinition, StatusRecord, StatusTable
+from tidegate.invocations.record.transition import GaveUp, Granted, Outdated, Unknown
 from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, NotDurable, Program, Refused, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.history import HISTORY_MAX
 from tidegate.model.instants import SECOND
 from tidegate.model.operations import UPDATES_MAX, BulkUpdate, DeleteOne, FindAll
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Fixed
-from tidegate.retries.pauses import Pauses
-from tidegate.sim.world import Plain, contents, perform, world_with
+from tidegate.sim.world.world import Plain, contents, perform, world_with
 
 RECORDS: Final = "records"
 TABLE: Final = StatusTable(

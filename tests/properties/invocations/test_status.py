@@ -12,9 +12,17 @@ from tests.properties.drawing import must_draw
 from tests.properties.hostile import HOSTILE, refuses_wrong_types
 from tests.properties.lawbook import bug, planted
 
-from tidegate.invocations import status
-from tidegate.invocations.laws import status as laws
-from tidegate.invocations.status import (
+from tidegate.invocations.checks.laws import status as laws
+from tidegate.invocations.checks.strategies.status import (
+    may_lack_an_owner,
+    runner_ids,
+    status_definitions,
+    status_records,
+    status_tables,
+    transitions,
+)
+from tidegate.invocations.record import status
+from tidegate.invocations.record.status import (
     Accepted,
     Added,
     NoRunner,
@@ -25,14 +33,6 @@ from tidegate.invocations.status import (
     StatusTable,
     TransitionVerdict,
     decide_transition,
-)
-from tidegate.invocations.strategies.status import (
-    may_lack_an_owner,
-    runner_ids,
-    status_definitions,
-    status_records,
-    status_tables,
-    transitions,
 )
 from tidegate.model.errors import Misuse
 

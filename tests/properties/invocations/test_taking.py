@@ -11,21 +11,21 @@ from tests.properties.lawbook import bug, planted
 from tests.properties.on_documents import run
 from tests.properties.shipped import OF_DESIGNS, report_on
 
-from tidegate.invocations import taking
-from tidegate.invocations.invocation import RUNNING
-from tidegate.invocations.jobs import Job, new_invocation
-from tidegate.invocations.laws import taking as laws
-from tidegate.invocations.metering import ADMITTED
-from tidegate.invocations.rates import Admission, Meter, Rate
-from tidegate.invocations.record_documents import DUE, LATER, NOTICE, STATUS, TRIES
-from tidegate.invocations.taking import Takeable, Taken, Taker, next_turn
+from tidegate.invocations.checks.laws import taking as laws
+from tidegate.invocations.limits.rate_limit import Admission, Meter, Rate
+from tidegate.invocations.limits.rate_limiting import ADMITTED
+from tidegate.invocations.queue import fetching as taking
+from tidegate.invocations.queue.fetching import Takeable, Taken, Taker, next_turn
+from tidegate.invocations.record.invocation import RUNNING
+from tidegate.invocations.record.jobs import Job, new_invocation
+from tidegate.invocations.record.record_documents import DUE, LATER, NOTICE, STATUS, TRIES
 from tidegate.model.documents import Document, Field
 from tidegate.model.effects import Effect, Now
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, SECOND, Instant
 from tidegate.model.operations import BulkUpdate, FindAll, FindOne, InsertMany, InsertOne, StoreTime, UpdateOne
-from tidegate.sim.variants import variant
-from tidegate.sim.world import CLOCK, World, contents, document, perform, world_with
+from tidegate.sim.trace.variants import variant
+from tidegate.sim.world.world import CLOCK, World, contents, document, perform, world_with
 
 NOW: Final = Instant(100 * SECOND)
 TAKER: Final = Taker(runner="r", queues=("default", "mail"), tasks=(Takeable("send"), Takeable("bill")))

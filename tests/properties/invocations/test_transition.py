@@ -11,21 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.properties.on_documents import is_read_or_misuse
 
-from tidegate.invocations.laws import transition as laws
-from tidegate.invocations.laws.transition import Answered, Version
-from tidegate.invocations.record_documents import (
-    CHANGED_AT,
-    DUE,
-    HISTORY,
-    OWNER,
-    STATUS,
-    TIMES,
-    VERSION,
-    VIEW,
-    history,
-    viewed,
-)
-from tidegate.invocations.specimens.transition import (
+from tidegate.invocations.checks.laws import transition as laws
+from tidegate.invocations.checks.laws.transition import Answered, Version
+from tidegate.invocations.checks.specimens.transition import (
     AMBIGUOUS_IS_REFUSED,
     BEGINS,
     FAILS_INSTEAD,
@@ -39,7 +27,19 @@ from tidegate.invocations.specimens.transition import (
     VERSION_NOT_RAISED,
     bug,
 )
-from tidegate.invocations.status import (
+from tidegate.invocations.record.record_documents import (
+    CHANGED_AT,
+    DUE,
+    HISTORY,
+    OWNER,
+    STATUS,
+    TIMES,
+    VERSION,
+    VIEW,
+    history,
+    viewed,
+)
+from tidegate.invocations.record.status import (
     Accepted,
     NoRunner,
     NotAllowed,
@@ -49,7 +49,7 @@ from tidegate.invocations.status import (
     StatusTable,
     decide_transition,
 )
-from tidegate.invocations.transition import (
+from tidegate.invocations.record.transition import (
     GaveUp,
     Granted,
     Outdated,
@@ -72,9 +72,9 @@ from tidegate.model.operations import (
     insert_one,
     is_key,
 )
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Fixed
-from tidegate.retries.pauses import Pauses
-from tidegate.sim.world import Plain, document, perform, world_with
+from tidegate.sim.world.world import Plain, document, perform, world_with
 
 T = TypeVar("T")
 

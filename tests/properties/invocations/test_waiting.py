@@ -9,18 +9,18 @@ import pytest
 from tests.properties.invocations.test_settling import DROPPED, UNSENT, Store, Way, answered
 from tests.properties.shipped import OF_DESIGNS, report_on
 
-from tidegate.invocations import invocation as status
-from tidegate.invocations import laws
-from tidegate.invocations.ending import RunError
-from tidegate.invocations.record_documents import ERROR, RESULT, RESULT_PAYLOAD, new_record
-from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.waiting import Absent, Awaited, Ended, Open, Waiting, told
+from tidegate.invocations.checks import laws
+from tidegate.invocations.queue.completion import RunError
+from tidegate.invocations.queue.results import Absent, Awaited, Ended, Open, Waiting, told
+from tidegate.invocations.record import invocation as status
+from tidegate.invocations.record.record_documents import ERROR, RESULT, RESULT_PAYLOAD, new_record
+from tidegate.invocations.record.status import StatusRecord
 from tidegate.model.documents import Document, In
 from tidegate.model.effects import Effect, Now, Refused, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, WALL, Duration, Instant
 from tidegate.model.operations import FindAll
-from tidegate.sim.world import world_with
+from tidegate.sim.world.world import world_with
 
 RECORDS: Final = "invocations"
 ERROR_OF: Final = RunError("ValueError", "no")

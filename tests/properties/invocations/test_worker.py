@@ -4,9 +4,9 @@ from typing import Final
 
 import pytest
 
-from tidegate.invocations.ending import Cancelled, End, Failed, GivenBack, RunError, Succeeded
-from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.worker import Attempt, InvocationResults, UntrackedRun, died, tries_of
+from tidegate.invocations.queue.completion import Cancelled, End, Failed, GivenBack, RunError, Succeeded
+from tidegate.invocations.record.status import StatusRecord
+from tidegate.invocations.worker.worker import Attempt, InvocationResults, UntrackedRun, died, tries_of
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND
 from tidegate.retries.backoff import Policy

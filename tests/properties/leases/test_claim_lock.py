@@ -9,11 +9,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidegate.leases import claim_lock
+from tidegate.leases.checks.laws import claim_lock as laws
+from tidegate.leases.checks.strategies.claim_lock import claims
+from tidegate.leases.checks.strategies.lease import instants, observations
 from tidegate.leases.claim_lock import Absent, Holding, LockView, Stale, Waiting
-from tidegate.leases.laws import claim_lock as laws
 from tidegate.leases.lease import Mark, Observation, observe
-from tidegate.leases.strategies.claim_lock import claims
-from tidegate.leases.strategies.lease import instants, observations
 from tidegate.model.documents import Contains, Document, Field, Pull, matches, updated
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import ClockName, Duration, Instant

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from tests.properties.lawbook import bug, planted
 
 from tidegate.leases import election
+from tidegate.leases.checks.laws import election as laws
+from tidegate.leases.checks.strategies.election import candidates, events, requests, states
 from tidegate.leases.election import (
     Answered,
     Begin,
@@ -35,9 +37,7 @@ from tidegate.leases.election import (
     WorkEnded,
     event_for,
 )
-from tidegate.leases.laws import election as laws
 from tidegate.leases.lease import Lease, Tenure, Terms, takeover_delay
-from tidegate.leases.strategies.election import candidates, events, requests, states
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Now, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import STORE, WALL, ClockName, Instant

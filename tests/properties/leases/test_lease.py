@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tests.properties.lawbook import bug, planted
 
 from tidegate.leases import lease as leasing
-from tidegate.leases.laws import lease as laws
+from tidegate.leases.checks.laws import lease as laws
+from tidegate.leases.checks.strategies.lease import instants, leases, observations, tenures, terms
 from tidegate.leases.lease import (
     Admitted,
     Expired,
@@ -35,7 +36,6 @@ from tidegate.leases.lease import (
     taken,
     takeover_delay,
 )
-from tidegate.leases.strategies.lease import instants, leases, observations, tenures, terms
 from tidegate.model.documents import Document, Field, OlderThan, matches
 from tidegate.model.errors import INT64_MAX, Misuse
 from tidegate.model.instants import SECOND, STORE, WALL, ClockName, Duration, Instant

@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis.strategies import SearchStrategy
 
 from tidegate import strategies
+from tidegate.model.checks.strategies.bson import ODD_DECIMALS
 from tidegate.model.documents import (
     Document,
     Field,
@@ -15,7 +16,6 @@ from tidegate.model.instants import (
     MILLISECOND,
     Instant,
 )
-from tidegate.model.strategies.bson import ODD_DECIMALS
 
 NAN, INFINITY = ODD_DECIMALS[0], ODD_DECIMALS[3]
 A, B, C = Field[Any]("a"), Field[Any]("b"), Field[Any]("c")

@@ -12,10 +12,10 @@ from tests.properties.hostile import refuses_wrong_types
 from tests.properties.lawbook import bug, planted
 
 from tidegate.model import history as memory
+from tidegate.model.checks.laws import history as laws
+from tidegate.model.checks.strategies.history import histories, outcomes
 from tidegate.model.errors import Misuse
 from tidegate.model.history import HISTORY_MAX, Change, Forgotten, NotYet, RequestOutcome, Superseded, Won, outcome_of
-from tidegate.model.laws import history as laws
-from tidegate.model.strategies.history import histories, outcomes
 
 
 @attrs.frozen

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidegate import strategies
-from tidegate.consumer.drain import Budget
+from tidegate.consumer.flow.drain import Budget
 from tidegate.leases.lease import Terms
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import (
@@ -29,7 +29,7 @@ from tidegate.model.instants import (
     reckoned,
     seconds,
 )
-from tidegate.reactive.change_stream.consumer import ChangeStreamConsumer
+from tidegate.reactive.planning.change_stream.consumer import ChangeStreamConsumer
 from tidegate.retries.polling import PollingBounds
 from tidegate.services.retention import Retention
 from tidegate.sinks.circuit_breaker import CircuitBreaker

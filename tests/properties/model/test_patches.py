@@ -14,6 +14,7 @@ from tests.properties.lawbook import bug, planted
 
 from tidegate import strategies
 from tidegate.model import patches
+from tidegate.model.checks.strategies.bson import foreign_pairs, foreigns
 from tidegate.model.documents import Document, Foreign, Value, exactly
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import STORE, WALL, Instant
@@ -30,8 +31,7 @@ from tidegate.model.patches import (
     patch_to_json,
     to_json,
 )
-from tidegate.model.strategies.bson import foreign_pairs, foreigns
-from tidegate.reactive.laws import snapshot as laws
+from tidegate.reactive.checks.laws import snapshot as laws
 
 
 def doc(**items: object) -> Document:

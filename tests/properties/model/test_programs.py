@@ -12,7 +12,7 @@ from tidegate.model.documents import ID, Document, Eq, Field, Filter
 from tidegate.model.effects import Ambiguous, Program, Refused, is_duplicate
 from tidegate.model.operations import find_all, insert_one
 from tidegate.model.programs import find_every, insert_new
-from tidegate.sim.world import World, contents, perform, world_with
+from tidegate.sim.world.world import World, contents, perform, world_with
 
 T = TypeVar("T")
 InsertNew: TypeAlias = Callable[[str, Document], Program[bool]]

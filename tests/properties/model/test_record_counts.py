@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidegate.model.checks.strategies.documents import values
 from tidegate.model.documents import Document, Eq, Field
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.record_counts import CountRecords, RecordCount, counted
-from tidegate.model.strategies.documents import values
-from tidegate.reactive.task_records import TaskStatus
-from tidegate.sim.planners import planning
-from tidegate.sim.world import world_with
+from tidegate.reactive.record.task_records import TaskStatus
+from tidegate.sim.world.planners import planning
+from tidegate.sim.world.world import world_with
 
 STATUSES: Final = st.one_of(st.sampled_from([status.value for status in TaskStatus]), values())
 DUES: Final = st.one_of(st.integers(0, 9).map(lambda ms: Instant(ms * MILLISECOND)), values())

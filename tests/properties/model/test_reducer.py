@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from tidegate.consumer.commands import SlotFreed
-from tidegate.consumer.consumer import ConsumerRules, ConsumerState
-from tidegate.consumer.partition import PartitionRules, Unassigned
-from tidegate.consumer.partition_state import PartitionState
-from tidegate.consumer.worker import LeaveTimerFired, WorkerRules, WorkerState
+from tidegate.consumer.partition.partition import PartitionRules, Unassigned
+from tidegate.consumer.partition.partition_state import PartitionState
+from tidegate.consumer.protocol.commands import SlotFreed
+from tidegate.consumer.worker.consumer import ConsumerRules, ConsumerState
+from tidegate.consumer.worker.worker import LeaveTimerFired, WorkerRules, WorkerState
 from tidegate.leases.election import Candidate, ElectionState, Stopped, StopRequested
 from tidegate.model.instants import Instant
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Reducer
-from tidegate.reactive.change_stream import consumer as change_stream
-from tidegate.reactive.change_stream import events as stream_events
-from tidegate.reactive.worker import TaskResults
+from tidegate.reactive.planning.change_stream import consumer as change_stream
+from tidegate.reactive.planning.change_stream import events as stream_events
+from tidegate.reactive.task.worker import TaskResults
 from tidegate.sinks.outbox import OutboxRules, OutboxState, TimerFired
 from tidegate.work import events, state, vocabulary, worker
 

@@ -22,11 +22,11 @@ from tidegate.model.errors import Misuse
 from tidegate.model.operations import FindOne, UpdateOne, bulk_update, find_one, insert_one, update_one
 from tidegate.model.transactions import InTransaction, Transaction
 from tidegate.model.unawaited import forgotten
-from tidegate.sim.actors import Process
-from tidegate.sim.automaton import ProgramAutomaton
-from tidegate.sim.report import explore
+from tidegate.sim.program.automaton import ProgramAutomaton
+from tidegate.sim.runs.report import explore
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.world import Plain
+from tidegate.sim.servers.actors import Process
+from tidegate.sim.world.world import Plain
 
 N = Field[int]("n")
 ROW = Eq(ID, "x")

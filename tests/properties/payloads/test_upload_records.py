@@ -12,8 +12,8 @@ from tidegate.model.documents import ID, Document, Field
 from tidegate.model.errors import Misuse
 from tidegate.model.operations import UpdateOne
 from tidegate.payloads import upload_records
-from tidegate.payloads.laws import upload_records as laws
-from tidegate.payloads.strategies.upload_records import records, torn
+from tidegate.payloads.checks.laws import upload_records as laws
+from tidegate.payloads.checks.strategies.upload_records import records, torn
 from tidegate.payloads.upload_records import (
     CONTENT,
     DATA,
@@ -34,7 +34,7 @@ from tidegate.payloads.upload_records import (
     upload_of,
     upload_record_of,
 )
-from tidegate.sim.world import World, document, perform, world_with
+from tidegate.sim.world.world import World, document, perform, world_with
 
 RECORDS = "records"
 Turn: TypeAlias = tuple[str, str, int]

@@ -13,9 +13,9 @@ from tidegate.model.instants import SECOND, Instant
 from tidegate.model.instants import STORE as STORE_CLOCK
 from tidegate.model.operations import DeleteMany, FindAll, UpdateOne
 from tidegate.payloads import uploads
-from tidegate.payloads.scenarios import KEY, calls, content_of
+from tidegate.payloads.checks.scenarios import KEY, calls, content_of
 from tidegate.payloads.upload_records import CONTENT, Content, Damaged, announce, chunk_document, new_record, touch
-from tidegate.sim.world import CLOCK, World, document, world_with
+from tidegate.sim.world.world import CLOCK, World, document, world_with
 
 STORE = uploads.PayloadStore("records", "chunks", 3)
 OLD = content_of("old")

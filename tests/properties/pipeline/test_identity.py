@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from tests.properties.lawbook import bug, planted
 
 from tidegate.model.errors import Misuse
-from tidegate.pipeline import identity, laws, tasks
+from tidegate.pipeline import identity, tasks
+from tidegate.pipeline.checks import laws
 from tidegate.pipeline.effects import Hook, TaskSpec
 
 NAMES = st.text(min_size=1, max_size=6).filter(lambda text: text.strip() and "\0" not in text) | st.sampled_from(

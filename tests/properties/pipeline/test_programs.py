@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties.lawbook import bug, planted
 
-from tidegate.consumer.commands import Batch, Work, WorkFailed, WorkReported
 from tidegate.consumer.fanout import Arrange, DeliverRecords, DeliverTasks, DeliverWindow, Judge, Tally, UserRequest
+from tidegate.consumer.protocol.commands import Batch, Work, WorkFailed, WorkReported
 from tidegate.model.effects import Ambiguous, Effect, Failure, Refused, Sleep
 from tidegate.model.records import TopicPartition
-from tidegate.pipeline import laws, programs
+from tidegate.pipeline import programs
+from tidegate.pipeline.checks import laws
 from tidegate.pipeline.effects import (
     CallArrange,
     CallDeliveryError,

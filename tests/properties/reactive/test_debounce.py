@@ -11,10 +11,10 @@ from tests.properties.lawbook import bug, planted
 
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, STORE, WALL, Duration, Instant
-from tidegate.reactive import debounce as debounces_
-from tidegate.reactive.debounce import Debounce, due
-from tidegate.reactive.laws import debounce as laws
-from tidegate.reactive.strategies.debounce import bursts, debounces
+from tidegate.reactive.checks.laws import debounce as laws
+from tidegate.reactive.checks.strategies.debounce import bursts, debounces
+from tidegate.reactive.record import debounce as debounces_
+from tidegate.reactive.record.debounce import Debounce, due
 from tidegate.retries.backoff import LONGEST
 
 Due: TypeAlias = Callable[[Debounce, Instant, Instant], Instant]

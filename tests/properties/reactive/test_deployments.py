@@ -13,9 +13,9 @@ from tidegate.model.effects import Ambiguous, Effect, Failure, Program, Refused,
 from tidegate.model.errors import INT64_MAX, Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.operations import update_one
-from tidegate.reactive import deployments
-from tidegate.reactive.change_stream import Elected
-from tidegate.reactive.deployments import (
+from tidegate.reactive.planning import deployments
+from tidegate.reactive.planning.change_stream import Elected
+from tidegate.reactive.planning.deployments import (
     RESET_FOR,
     Deployment,
     DeploymentPlan,
@@ -29,14 +29,14 @@ from tidegate.reactive.deployments import (
     stored_tasks,
     unplanned,
 )
-from tidegate.reactive.evolution import STATUSES, Definition, EvolutionPolicy, OnNewVersion
-from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate.reactive.reconciliation import Checkpoint, Progress, TaskTrigger
-from tidegate.reactive.snapshot import Computed, Projection
-from tidegate.reactive.task_documents import STATUS, record_id, stored
-from tidegate.reactive.task_records import TaskRecord, TaskStatus
-from tidegate.sim.variants import variant
-from tidegate.sim.world import World, contents, document, perform, world_with
+from tidegate.reactive.planning.evolution import STATUSES, Definition, EvolutionPolicy, OnNewVersion
+from tidegate.reactive.planning.reconciliation import Checkpoint, Progress, TaskTrigger
+from tidegate.reactive.record.snapshot import Computed, Projection
+from tidegate.reactive.record.task_documents import STATUS, record_id, stored
+from tidegate.reactive.record.task_records import TaskRecord, TaskStatus
+from tidegate.reactive.task.reactive_task import ReactiveTask
+from tidegate.sim.trace.variants import variant
+from tidegate.sim.world.world import World, contents, document, perform, world_with
 
 ALL: Final = EvolutionPolicy(on_new_version=OnNewVersion.REPROCESS_ALL)
 TASK: Final = ReactiveTask(name="a.$bill", source="orders", records="records", where=Eq(Field[str]("state"), "paid"))

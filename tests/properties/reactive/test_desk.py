@@ -15,16 +15,16 @@ from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, NotDu
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import BulkUpdate, FindAll, UpdateOne
-from tidegate.reactive.desk import Desk, Retried, TaskCounts
-from tidegate.reactive.laws import desk as laws
-from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate.reactive.record_queries import Query, RecordRow
-from tidegate.reactive.task_documents import loaded, record_id, stored
-from tidegate.reactive.task_records import Ended, RunEnd, TaskRecord, TaskStatus
+from tidegate.reactive.admin.commands import Desk, Retried, TaskCounts
+from tidegate.reactive.checks.laws import desk as laws
+from tidegate.reactive.record.record_queries import Query, RecordRow
+from tidegate.reactive.record.task_documents import loaded, record_id, stored
+from tidegate.reactive.record.task_records import Ended, RunEnd, TaskRecord, TaskStatus
+from tidegate.reactive.task.reactive_task import ReactiveTask
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Fixed
-from tidegate.retries.pauses import Pauses
-from tidegate.sim.planners import planning
-from tidegate.sim.world import CLOCK, Cell, World, contents, document, perform, world_with
+from tidegate.sim.world.planners import planning
+from tidegate.sim.world.world import CLOCK, Cell, World, contents, document, perform, world_with
 
 NOW: Final = Instant(60 * SECOND)
 BILL, MAIL = ReactiveTask(name="bill", source="orders"), ReactiveTask(name="mail", source="users")

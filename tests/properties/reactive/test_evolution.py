@@ -10,8 +10,10 @@ from tests.properties.lawbook import bug, planted
 
 from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse
-from tidegate.reactive import evolution
-from tidegate.reactive.evolution import (
+from tidegate.reactive.checks.laws import evolution as laws
+from tidegate.reactive.checks.strategies.evolution import actions, definitions, evolution_policies
+from tidegate.reactive.planning import evolution
+from tidegate.reactive.planning.evolution import (
     Action,
     Definition,
     EvolutionPolicy,
@@ -21,9 +23,7 @@ from tidegate.reactive.evolution import (
     Reprocess,
     evolve,
 )
-from tidegate.reactive.laws import evolution as laws
-from tidegate.reactive.strategies.evolution import actions, definitions, evolution_policies
-from tidegate.reactive.task_records import TaskStatus
+from tidegate.reactive.record.task_records import TaskStatus
 
 NEVER, FAILED, ALL = (EvolutionPolicy(on_new_version=each) for each in OnNewVersion)
 NEW: Final = Definition("new", 2)

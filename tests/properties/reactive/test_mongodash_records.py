@@ -18,7 +18,7 @@ from tidegate.model.effects import Ambiguous, Effect, Failure, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, Instant
 from tidegate.model.operations import InsertMany, InsertOne
-from tidegate.reactive.mongodash_records import (
+from tidegate.reactive.admin.mongodash_records import (
     GLOBALS,
     Imported,
     ImportedBefore,
@@ -27,15 +27,15 @@ from tidegate.reactive.mongodash_records import (
     check_not_theirs,
     translated,
 )
-from tidegate.reactive.pausing import CONTROL
-from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate.reactive.snapshot import Computed, Digest, Projection, snapshot
-from tidegate.reactive.task_documents import loaded, record_id
-from tidegate.reactive.task_records import FINISHED, Ended, RunEnd, TaskStatus
-from tidegate.reactive.tasks import Leave, Matching, TaskRules, UpdateRecord, plan
+from tidegate.reactive.admin.pausing import CONTROL
+from tidegate.reactive.record.snapshot import Computed, Digest, Projection, snapshot
+from tidegate.reactive.record.task_documents import loaded, record_id
+from tidegate.reactive.record.task_records import FINISHED, Ended, RunEnd, TaskStatus
+from tidegate.reactive.record.tasks import Leave, Matching, TaskRules, UpdateRecord, plan
+from tidegate.reactive.task.reactive_task import ReactiveTask
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Fixed
-from tidegate.retries.pauses import Pauses
-from tidegate.sim.world import CLOCK, World, contents, document, perform, world_with
+from tidegate.sim.world.world import CLOCK, World, contents, document, perform, world_with
 
 NOW: Final = Instant(10_000 * SECOND)
 TASK: Final = ReactiveTask(name="bill", source="orders", records="orders_records", watched=Projection(("total",)))

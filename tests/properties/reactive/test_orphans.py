@@ -13,9 +13,11 @@ from tests.properties.lawbook import bug, planted
 from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, WALL, Instant
-from tidegate.reactive import orphans
-from tidegate.reactive.laws import orphans as laws
-from tidegate.reactive.orphans import (
+from tidegate.reactive.checks.laws import orphans as laws
+from tidegate.reactive.checks.strategies.orphans import clean_up_verdicts, clean_ups
+from tidegate.reactive.checks.strategies.tasks import records, times
+from tidegate.reactive.record import orphans
+from tidegate.reactive.record.orphans import (
     DAY,
     ORPHANED,
     CleanUp,
@@ -28,9 +30,7 @@ from tidegate.reactive.orphans import (
     clean_up,
     last_touched,
 )
-from tidegate.reactive.strategies.orphans import clean_up_verdicts, clean_ups
-from tidegate.reactive.strategies.tasks import records, times
-from tidegate.reactive.task_records import TaskRecord, TaskStatus
+from tidegate.reactive.record.task_records import TaskRecord, TaskStatus
 
 
 def at(milliseconds: int) -> Instant:

@@ -10,12 +10,12 @@ from tidegate.model.effects import Ambiguous, NotApplied
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import FindOne, UpdateOne
-from tidegate.reactive.laws import desk as laws
-from tidegate.reactive.pausing import CONTROL, PausedTask, Pausing, paused_after, paused_in
+from tidegate.reactive.admin.pausing import CONTROL, PausedTask, Pausing, paused_after, paused_in
+from tidegate.reactive.checks.laws import desk as laws
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Fixed
-from tidegate.retries.pauses import Pauses
-from tidegate.sim.variants import variant
-from tidegate.sim.world import CLOCK, contents, world_with
+from tidegate.sim.trace.variants import variant
+from tidegate.sim.world.world import CLOCK, contents, world_with
 
 PAUSING: Final = Pausing(attempts=2, pauses=Pauses(Fixed(0)))
 SINCE: Final = Instant(7 * SECOND)

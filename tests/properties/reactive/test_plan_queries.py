@@ -10,15 +10,23 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.properties.lawbook import bug, planted
 
+from tidegate.model.checks.strategies.documents import values
 from tidegate.model.documents import Document, Eq, Exists, Field, Filter, Not, OlderThan, Value, in_order, matches
 from tidegate.model.effects import Effect
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
-from tidegate.model.strategies.documents import values
-from tidegate.reactive import plan_queries
-from tidegate.reactive.laws import plan_queries as laws
-from tidegate.reactive.orphans import CleanUp, DeleteWhen
-from tidegate.reactive.plan_queries import (
+from tidegate.reactive.checks.laws import plan_queries as laws
+from tidegate.reactive.checks.strategies.snapshot import computed_projections
+from tidegate.reactive.checks.strategies.tasks import records
+from tidegate.reactive.planning.reconciler import ScannedTask
+from tidegate.reactive.planning.reconciliation import TaskTrigger
+from tidegate.reactive.record.orphans import CleanUp, DeleteWhen
+from tidegate.reactive.record.snapshot import Computed, Digest, NotComputed, Projection, snapshot
+from tidegate.reactive.record.task_documents import DIGEST, DOCUMENT, SNAPSHOT, stored
+from tidegate.reactive.record.task_records import TaskRecord
+from tidegate.reactive.record.tasks import Matching, NotMatching, Seen, TaskRules, plan
+from tidegate.reactive.task import plan_queries
+from tidegate.reactive.task.plan_queries import (
     FindChanged,
     FindOrphaned,
     PlanPage,
@@ -28,17 +36,9 @@ from tidegate.reactive.plan_queries import (
     of_document,
     together,
 )
-from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate.reactive.reconciler import ScannedTask
-from tidegate.reactive.reconciliation import TaskTrigger
-from tidegate.reactive.snapshot import Computed, Digest, NotComputed, Projection, snapshot
-from tidegate.reactive.strategies.snapshot import computed_projections
-from tidegate.reactive.strategies.tasks import records
-from tidegate.reactive.task_documents import DIGEST, DOCUMENT, SNAPSHOT, stored
-from tidegate.reactive.task_records import TaskRecord
-from tidegate.reactive.tasks import Matching, NotMatching, Seen, TaskRules, plan
-from tidegate.sim.planners import planning
-from tidegate.sim.world import World, world_with
+from tidegate.reactive.task.reactive_task import ReactiveTask
+from tidegate.sim.world.planners import planning
+from tidegate.sim.world.world import World, world_with
 
 A: Final = Field[Any]("a")
 WHERES: Final[tuple[Filter | None, ...]] = (None, Exists(A), Eq(A, 1), Not(Eq(A, None)))

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tidegate.model.checks.strategies.documents import documents
+from tidegate.model.checks.strategies.operations import filters
 from tidegate.model.documents import (
     ID,
     AllOf,
@@ -50,23 +52,21 @@ from tidegate.model.operations import (
     UpdateOne,
     find_all,
 )
-from tidegate.model.strategies.documents import documents
-from tidegate.model.strategies.operations import filters
-from tidegate.reactive.completion import Later
-from tidegate.reactive.debounce import Debounce
-from tidegate.reactive.fetching import Idle, Run, SetAside, dues
-from tidegate.reactive.laws import reactive_task as laws
-from tidegate.reactive.orphans import CleanUp, DeleteWhen
-from tidegate.reactive.reactive_task import Ran, ReactiveTask
-from tidegate.reactive.snapshot import Computed, Projection, snapshot
-from tidegate.reactive.strategies.snapshot import computed_projections, projections
-from tidegate.reactive.task_documents import DOCUMENT, NEXT_RUN_AT, RECORD, loaded, record_id, stored
-from tidegate.reactive.task_records import TaskRecord, TaskStatus
-from tidegate.reactive.tasks import Claim, Deferred, Succeeded, TaskRules, Why, WhyNot, claim_of
+from tidegate.reactive.checks.laws import reactive_task as laws
+from tidegate.reactive.checks.strategies.snapshot import computed_projections, projections
+from tidegate.reactive.record.debounce import Debounce
+from tidegate.reactive.record.orphans import CleanUp, DeleteWhen
+from tidegate.reactive.record.snapshot import Computed, Projection, snapshot
+from tidegate.reactive.record.task_documents import DOCUMENT, NEXT_RUN_AT, RECORD, loaded, record_id, stored
+from tidegate.reactive.record.task_records import TaskRecord, TaskStatus
+from tidegate.reactive.record.tasks import Claim, Deferred, Succeeded, TaskRules, Why, WhyNot, claim_of
+from tidegate.reactive.task.completion import Later
+from tidegate.reactive.task.fetching import Idle, Run, SetAside, dues
+from tidegate.reactive.task.reactive_task import Ran, ReactiveTask
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Exponential, Fixed, Policy
-from tidegate.retries.pauses import Pauses
 from tidegate.retries.polling import PollingBounds
-from tidegate.sim.world import CLOCK, Plain, World, contents, document, ids, perform, world_with
+from tidegate.sim.world.world import CLOCK, Plain, World, contents, document, ids, perform, world_with
 
 T = TypeVar("T")
 

@@ -12,11 +12,19 @@ from tidegate.model.documents import ID, Document, Eq, Put, Value
 from tidegate.model.effects import Ambiguous, Effect, Program, Refused, Sleep
 from tidegate.model.instants import SECOND
 from tidegate.model.operations import FOUND_MAX, UpdateOne, update_one
-from tidegate.reactive.laws import change_stream as laws
-from tidegate.reactive.plan_queries import PlanPage
-from tidegate.reactive.reconciler import EPOCH, HISTORY, PROGRESS, Reconciler, ScannedTask, progress_of, stored_progress
-from tidegate.reactive.reconciliation import Checkpoint, Progress, ReconciliationRun, TaskTrigger
-from tidegate.sim.world import World, document, perform, world_with
+from tidegate.reactive.checks.laws import change_stream as laws
+from tidegate.reactive.planning.reconciler import (
+    EPOCH,
+    HISTORY,
+    PROGRESS,
+    Reconciler,
+    ScannedTask,
+    progress_of,
+    stored_progress,
+)
+from tidegate.reactive.planning.reconciliation import Checkpoint, Progress, ReconciliationRun, TaskTrigger
+from tidegate.reactive.task.plan_queries import PlanPage
+from tidegate.sim.world.world import World, document, perform, world_with
 
 RUN: Final = ReconciliationRun(1, 0)
 TASK: Final = ScannedTask("orders", TaskTrigger("bill", None))

@@ -12,10 +12,17 @@ from tests.properties.lawbook import bug, planted
 
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import WALL, Instant
-from tidegate.reactive import reconciliation
-from tidegate.reactive.laws import reconciliation as laws
-from tidegate.reactive.orphans import DAY
-from tidegate.reactive.reconciliation import (
+from tidegate.reactive.checks.laws import reconciliation as laws
+from tidegate.reactive.checks.strategies.reconciliation import (
+    COLLECTIONS,
+    deployments,
+    outcomes,
+    progresses,
+    runs,
+    sweeps,
+)
+from tidegate.reactive.planning import reconciliation
+from tidegate.reactive.planning.reconciliation import (
     BatchPlanned,
     BeginSweep,
     Checkpoint,
@@ -41,7 +48,7 @@ from tidegate.reactive.reconciliation import (
     scans,
     swept,
 )
-from tidegate.reactive.strategies.reconciliation import COLLECTIONS, deployments, outcomes, progresses, runs, sweeps
+from tidegate.reactive.record.orphans import DAY
 
 Tasks: TypeAlias = Mapping[str, frozenset[TaskTrigger]]
 

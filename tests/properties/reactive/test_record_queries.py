@@ -9,17 +9,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.properties.on_documents import run
 
+from tidegate.model.checks.strategies.documents import values
 from tidegate.model.documents import Document, Field, Value, in_order, matches
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
-from tidegate.model.strategies.documents import values
-from tidegate.reactive.desk import Desk
-from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate.reactive.record_queries import Order, Query, RecordPage, RecordRow, begins_at, row
-from tidegate.reactive.strategies.tasks import records
-from tidegate.reactive.task_documents import CHANGED_AT, NEXT_RUN_AT, stored
-from tidegate.reactive.task_records import TaskRecord, TaskStatus
-from tidegate.sim.world import World, world_with
+from tidegate.reactive.admin.commands import Desk
+from tidegate.reactive.checks.strategies.tasks import records
+from tidegate.reactive.record.record_queries import Order, Query, RecordPage, RecordRow, begins_at, row
+from tidegate.reactive.record.task_documents import CHANGED_AT, NEXT_RUN_AT, stored
+from tidegate.reactive.record.task_records import TaskRecord, TaskStatus
+from tidegate.reactive.task.reactive_task import ReactiveTask
+from tidegate.sim.world.world import World, world_with
 
 DESK: Final = Desk(tasks=(ReactiveTask(name="bill", source="orders"), ReactiveTask(name="mail", source="users")))
 NEVER: Final = Instant(0)

@@ -11,14 +11,22 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidegate import strategies
+from tidegate.model.checks.strategies.bson import ODD_DECIMALS, decimal, foreign_document_pairs, foreigns, regex
 from tidegate.model.documents import DEPTH_MAX, Document, Field, Value, equal, exactly
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.patches import Added, Replaced, difference, to_json
-from tidegate.model.strategies.bson import ODD_DECIMALS, decimal, foreign_document_pairs, foreigns, regex
-from tidegate.reactive import snapshot as module
-from tidegate.reactive.laws import snapshot as laws
-from tidegate.reactive.snapshot import (
+from tidegate.reactive.checks.laws import snapshot as laws
+from tidegate.reactive.checks.strategies.snapshot import (
+    COMPUTED,
+    FAILING,
+    computed_projections,
+    digests,
+    kept,
+    verdicts,
+)
+from tidegate.reactive.record import snapshot as module
+from tidegate.reactive.record.snapshot import (
     Changed,
     Computed,
     Differs,
@@ -36,7 +44,6 @@ from tidegate.reactive.snapshot import (
     remembered,
     snapshot,
 )
-from tidegate.reactive.strategies.snapshot import COMPUTED, FAILING, computed_projections, digests, kept, verdicts
 
 Judge: TypeAlias = Callable[[Document | None, Document], SnapshotVerdict]
 Take: TypeAlias = Callable[[Document, Projection], Document]

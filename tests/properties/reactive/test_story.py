@@ -4,9 +4,9 @@ import attrs
 from hypothesis import given
 
 from tidegate.model.instants import SECOND, Instant
-from tidegate.reactive.story import Moment, What, story
-from tidegate.reactive.strategies.tasks import records
-from tidegate.reactive.task_records import Ended, RunEnd, TaskRecord, TaskStatus
+from tidegate.reactive.checks.strategies.tasks import records
+from tidegate.reactive.record.task_records import Ended, RunEnd, TaskRecord, TaskStatus
+from tidegate.reactive.record.timeline import Moment, What, story
 
 
 @given(records())

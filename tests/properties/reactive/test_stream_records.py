@@ -10,11 +10,11 @@ import pytest
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Lt, Put
 from tidegate.model.effects import Ambiguous, Effect, Failure, Program, Refused
 from tidegate.model.operations import find_one_and_update, update_one
-from tidegate.reactive.change_stream import After, Elected, From, Position, ResetHistory, Save
-from tidegate.reactive.reconciler import EPOCH, HISTORY, PROGRESS, progress_of, stored_progress
-from tidegate.reactive.reconciliation import Progress, TaskTrigger
-from tidegate.reactive.stream_records import position_of, reset_history, save, take_over
-from tidegate.sim.world import World, document, perform, world_with
+from tidegate.reactive.planning.change_stream import After, Elected, From, Position, ResetHistory, Save
+from tidegate.reactive.planning.reconciler import EPOCH, HISTORY, PROGRESS, progress_of, stored_progress
+from tidegate.reactive.planning.reconciliation import Progress, TaskTrigger
+from tidegate.reactive.planning.stream_records import position_of, reset_history, save, take_over
+from tidegate.sim.world.world import World, document, perform, world_with
 
 STREAMS: Final = "streams"
 NAME: Final = "shop"

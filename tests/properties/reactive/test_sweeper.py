@@ -12,18 +12,18 @@ from tidegate.model.effects import Ambiguous, Effect, Failure, Program, Refused,
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, SECOND, Instant
 from tidegate.model.operations import UpdateOne, update_one
-from tidegate.reactive import sweeper
-from tidegate.reactive.orphans import DAY, CleanUp
-from tidegate.reactive.plan_queries import FindOrphaned
-from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate.reactive.reconciliation import Sweeps
-from tidegate.reactive.sweeper import Sweeper, remove_orphans, stored_sweeps, sweeps_of
-from tidegate.reactive.task_documents import stored
-from tidegate.reactive.task_records import TaskRecord, TaskStatus
+from tidegate.reactive.planning import garbage_collection as sweeper
+from tidegate.reactive.planning.garbage_collection import Sweeper, remove_orphans, stored_sweeps, sweeps_of
+from tidegate.reactive.planning.reconciliation import Sweeps
+from tidegate.reactive.record.orphans import DAY, CleanUp
+from tidegate.reactive.record.task_documents import stored
+from tidegate.reactive.record.task_records import TaskRecord, TaskStatus
+from tidegate.reactive.task.plan_queries import FindOrphaned
+from tidegate.reactive.task.reactive_task import ReactiveTask
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Fixed
-from tidegate.retries.pauses import Pauses
-from tidegate.sim.planners import planning
-from tidegate.sim.world import CLOCK, World, contents, document, world_with
+from tidegate.sim.world.planners import planning
+from tidegate.sim.world.world import CLOCK, World, contents, document, world_with
 
 T = TypeVar("T")
 

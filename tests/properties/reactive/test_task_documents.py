@@ -8,15 +8,24 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tidegate.model.checks.strategies.documents import pairs, values
 from tidegate.model.documents import ID, Document, Field, Foreign, Update, Value, equal, matches, show, updated
 from tidegate.model.documents.bson import is_regex
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, Instant
-from tidegate.model.strategies.documents import pairs, values
-from tidegate.reactive.strategies.tasks import records
-from tidegate.reactive.task_documents import DECIDED_ON, RESET, changes, guarded, loaded, record_id, set_aside, stored
-from tidegate.reactive.task_records import Ended, Guard, RunEnd, TaskRecord, TaskStatus
-from tidegate.reactive.tasks import reset
+from tidegate.reactive.checks.strategies.tasks import records
+from tidegate.reactive.record.task_documents import (
+    DECIDED_ON,
+    RESET,
+    changes,
+    guarded,
+    loaded,
+    record_id,
+    set_aside,
+    stored,
+)
+from tidegate.reactive.record.task_records import Ended, Guard, RunEnd, TaskRecord, TaskStatus
+from tidegate.reactive.record.tasks import reset
 
 NOW: Final = Instant(0)
 

@@ -13,8 +13,8 @@ from tests.properties.reactive.tasks.made import (
 
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import WALL, Instant
-from tidegate.reactive import task_records
-from tidegate.reactive.task_records import FINISHED, ONCE_MORE, PROCESSED, Ended, TaskStatus
+from tidegate.reactive.record import task_records
+from tidegate.reactive.record.task_records import FINISHED, ONCE_MORE, PROCESSED, Ended, TaskStatus
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ import pytest
 from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
-from tidegate.reactive import fetching, worker
-from tidegate.reactive.completion import HandlerAnswer, Later
-from tidegate.reactive.fetching import Idle, SetAside
-from tidegate.reactive.task_records import TaskRecord, TaskStatus
-from tidegate.reactive.tasks import Claim, Why, WhyNot
+from tidegate.reactive.record.task_records import TaskRecord, TaskStatus
+from tidegate.reactive.record.tasks import Claim, Why, WhyNot
+from tidegate.reactive.task import fetching, worker
+from tidegate.reactive.task.completion import HandlerAnswer, Later
+from tidegate.reactive.task.fetching import Idle, SetAside
 from tidegate.work.vocabulary import InterruptReason, NoAnswer, PollResult, Renewal, Result, WriteReply
 
 

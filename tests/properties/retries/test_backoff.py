@@ -28,10 +28,10 @@ from tidegate.retries.backoff import (
     Series,
     delay_after,
 )
+from tidegate.retries.checks.laws import backoff as laws
+from tidegate.retries.checks.strategies import backoff as drawn
+from tidegate.retries.checks.strategies.backoff import EachPeriod
 from tidegate.retries.failures import ARTICLE
-from tidegate.retries.laws import backoff as laws
-from tidegate.retries.strategies import backoff as drawn
-from tidegate.retries.strategies.backoff import EachPeriod
 
 Delaying = Fixed | Linear | Exponential | Series
 HOUR = 60 * MINUTE

@@ -12,7 +12,7 @@ from tests.properties.lawbook import bug, planted
 from tidegate.model.errors import Misuse
 from tidegate.retries import budget as budgets
 from tidegate.retries.budget import Budget, Overspent, Paid
-from tidegate.retries.laws import budget as laws
+from tidegate.retries.checks.laws import budget as laws
 
 
 @st.composite

@@ -13,6 +13,9 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import PPM, SECOND, WALL, Duration, Instant
 from tidegate.retries import failures as module
 from tidegate.retries.backoff import Fixed, GiveUpReason, Policy, Retry
+from tidegate.retries.checks.laws import failures as laws
+from tidegate.retries.checks.strategies import failures as drawn
+from tidegate.retries.checks.strategies.backoff import policies
 from tidegate.retries.failures import (
     ARTICLE,
     STEPS,
@@ -32,9 +35,6 @@ from tidegate.retries.failures import (
     decide_failure,
     failed,
 )
-from tidegate.retries.laws import failures as laws
-from tidegate.retries.strategies import failures as drawn
-from tidegate.retries.strategies.backoff import policies
 
 START = Instant(0, WALL)
 

@@ -19,42 +19,42 @@ from tidegate.catalogue import shipped
 from tidegate.counters import increments as counting
 from tidegate.counters.counter import new_counter
 from tidegate.counters.increments import increment
-from tidegate.invocations import asking
-from tidegate.invocations.admission import Call as Called
-from tidegate.invocations.admission import Control, Place, Rule
-from tidegate.invocations.array_push_lock import ClaimedRecord
-from tidegate.invocations.ending import Ending, Failed, RunEnd, RunError
-from tidegate.invocations.enqueueing import Enqueue, NewInvocation
-from tidegate.invocations.invocation import INVOCATION
-from tidegate.invocations.invocation_queries import InvocationQuery
-from tidegate.invocations.jobs import Job
-from tidegate.invocations.metering import Metering
-from tidegate.invocations.picker import Picker
-from tidegate.invocations.placing import Placing, Wish, wake
-from tidegate.invocations.rates import Rate
-from tidegate.invocations.registration import Registrar
-from tidegate.invocations.settling import RecordMove, settle
-from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.transition import transition
+from tidegate.invocations.admin import commands
+from tidegate.invocations.admin.invocation_queries import InvocationQuery
+from tidegate.invocations.limits.admission import Call as Called
+from tidegate.invocations.limits.admission import Control, Place, Rule
+from tidegate.invocations.limits.rate_limit import Rate
+from tidegate.invocations.limits.rate_limiting import Metering
+from tidegate.invocations.limits.registration import Registrar
+from tidegate.invocations.limits.slot_acquisition import Picker
+from tidegate.invocations.limits.slots import Placing, Wish, wake
+from tidegate.invocations.queue.bulk_transition import RecordMove, settle
+from tidegate.invocations.queue.completion import Ending, Failed, RunEnd, RunError
+from tidegate.invocations.queue.enqueueing import Enqueue, NewInvocation
+from tidegate.invocations.record.array_push_lock import ClaimedRecord
+from tidegate.invocations.record.invocation import INVOCATION
+from tidegate.invocations.record.jobs import Job
+from tidegate.invocations.record.status import StatusRecord
+from tidegate.invocations.record.transition import transition
 from tidegate.model.effects import Ambiguous, Call, Effect, NotApplied, NotDurable, Now, Program, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, PPM, SECOND, WALL, Duration, Instant
 from tidegate.model.operations import FindOne, FindOneAndUpdate, Operation, StoreTime, UpdateOne
 from tidegate.payloads import uploads
-from tidegate.reactive.desk import Desk
-from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate.reactive.record_queries import Query
-from tidegate.reactive.tasks import Claim
-from tidegate.retries import pauses as pausing
+from tidegate.reactive.admin.commands import Desk
+from tidegate.reactive.record.record_queries import Query
+from tidegate.reactive.record.tasks import Claim
+from tidegate.reactive.task.reactive_task import ReactiveTask
+from tidegate.retries import attempt_delays
+from tidegate.retries.attempt_delays import PAUSES, Pauses, check_attempts, goes_on, pause
 from tidegate.retries.backoff import LONGEST, Cron, Exponential, Fixed, Policy, Series
-from tidegate.retries.laws import pauses as laws
-from tidegate.retries.pauses import PAUSES, Pauses, check_attempts, goes_on, pause
-from tidegate.retries.repeating import repeat
-from tidegate.retries.strategies import pauses as drawn
-from tidegate.retries.strategies.backoff import EachPeriod, attempts, draws
-from tidegate.sim.actors import Process
-from tidegate.sim.automaton import Asking, Returned, resume
-from tidegate.sim.world import World
+from tidegate.retries.checks.laws import pauses as laws
+from tidegate.retries.checks.strategies import pauses as drawn
+from tidegate.retries.checks.strategies.backoff import EachPeriod, attempts, draws
+from tidegate.retries.idempotent import repeat
+from tidegate.sim.program.automaton import Asking, Returned, resume
+from tidegate.sim.servers.actors import Process
+from tidegate.sim.world.world import World
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.evaluator import Evaluator
 
@@ -100,7 +100,7 @@ def test_pa3_attempts_follow_as_long_as_they_may(
 
 
 test_a_planted_bug_is_found = planted(
-    pausing,
+    attempt_delays,
     bug("jitter takes all", ("attempts), self.jitter_ppm)", "attempts), PPM)"), test_pa1_nothing_comes_before_its_time),
     bug(
         "at once", ("Sleep(delay_after(self.delays, attempts), self.jitter_ppm)", "Sleep(0)"),
@@ -239,7 +239,7 @@ def test_no_program_asks_again_at_once(scenario: str, who: str) -> None:
 def test_without_pauses_every_program_asks_again_at_once(
     scenario: str, who: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pausing.Pauses, "after", lambda *_: Sleep(0))
+    monkeypatch.setattr(attempt_delays.Pauses, "after", lambda *_: Sleep(0))
     assert again_at_once(scenario, who) != []
 
 
@@ -273,11 +273,11 @@ NAMES: Mapping[str, Callable[[Pauses], Program[object]]] = {
     "plan": lambda pauses: task(pauses).plan_pass(("x",), "q"),
     "renew": lambda pauses: task(pauses).completer.renew("x", CLAIM),
     "clean up": lambda pauses: task(pauses).clean_up(("x",)),
-    "list invocations": lambda pauses: asking.Asking(request="q", attempts=None, pauses=pauses).ask(
-        asking.Command.CANCEL, InvocationQuery()
+    "list invocations": lambda pauses: commands.Asking(request="q", attempts=None, pauses=pauses).ask(
+        commands.Command.CANCEL, InvocationQuery()
     ),
     "list records": lambda pauses: desk(pauses).retry(Query()),
-    "show an invocation": lambda pauses: asking.Asking(request="q", attempts=None, pauses=pauses).show("x"),
+    "show an invocation": lambda pauses: commands.Asking(request="q", attempts=None, pauses=pauses).show("x"),
     "count records": lambda pauses: desk(pauses).count(Query()),
     "what is paused": lambda pauses: desk(pauses).paused(),
     "repeat": lambda pauses: repeat(StoreTime, None, pauses),
@@ -301,14 +301,14 @@ NAMES: Mapping[str, Callable[[Pauses], Program[object]]] = {
 }
 AFTER: Mapping[str, str] = {
     "counters.increments._send": "increment",
-    "invocations.asking.Asking._brought_about": "list invocations",
-    "invocations.taking.Taker._read": "what it has taken is asked for until it is known",
+    "invocations.admin.commands.Asking._brought_about": "list invocations",
+    "invocations.queue.fetching.Taker._read": "what it has taken is asked for until it is known",
     "payloads.uploads._announced": "put, where the payload is large",
     "payloads.uploads._kept": "put",
     "payloads.uploads.get": "find",
     "payloads.uploads.read": "find",
-    "reactive.desk.Desk._reset": "list records",
-    "reactive.fetching.Fetcher.begin": "plan",
+    "reactive.admin.commands.Desk._reset": "list records",
+    "reactive.task.fetching.Fetcher.begin": "plan",
     "services.service_runner.ServiceRunner._entered": "a beat, which is made once",
     "services.service_runner.ServiceRunner._insist": "a beat, which is made once",
     "triggers._starting.RunStarter._claimed": "notice",

@@ -12,10 +12,10 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, PPM, STORE, WALL, Duration, Instant
 from tidegate.retries import polling
 from tidegate.retries.backoff import LONGEST
-from tidegate.retries.laws import polling as laws
+from tidegate.retries.checks.laws import polling as laws
+from tidegate.retries.checks.strategies import polling as drawn
+from tidegate.retries.checks.strategies.backoff import draws
 from tidegate.retries.polling import Ask, AskReason, NoSource, Pace, PollingBounds, Turn
-from tidegate.retries.strategies import polling as drawn
-from tidegate.retries.strategies.backoff import draws
 
 START = Instant(0, WALL)
 SMALL = PollingBounds(least=2, most=9, jitter=3)

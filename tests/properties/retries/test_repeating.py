@@ -18,13 +18,13 @@ from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, N
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, WALL, Duration, Instant
 from tidegate.model.operations import find_one
-from tidegate.retries import repeating
+from tidegate.retries import idempotent as repeating
+from tidegate.retries.attempt_delays import PAUSES, Pauses
 from tidegate.retries.backoff import Fixed
-from tidegate.retries.laws import repeating as laws
-from tidegate.retries.pauses import PAUSES, Pauses
-from tidegate.retries.repeating import ATTEMPTS, PASSING, repeat, repeated
-from tidegate.retries.strategies import pauses as drawn
-from tidegate.sim.automaton import Asking, Failed, Returned, resume
+from tidegate.retries.checks.laws import repeating as laws
+from tidegate.retries.checks.strategies import pauses as drawn
+from tidegate.retries.idempotent import ATTEMPTS, PASSING, repeat, repeated
+from tidegate.sim.program.automaton import Asking, Failed, Returned, resume
 
 PLENTY: Final = 30
 """A limit for endless repetitions without pauses; at most nine runs fail."""

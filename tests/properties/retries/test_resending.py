@@ -24,18 +24,18 @@ from tidegate.model.effects import (
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, WALL, Instant
 from tidegate.model.operations import delete_one, find_one, insert_one, update_one
-from tidegate.retries import resending
+from tidegate.retries import retrying
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.retries.failures import Duplicate, Operation
-from tidegate.retries.resending import RETRIES, Done, NotDone, Sent, Unknown, insert, send
+from tidegate.retries.retrying import RETRIES, Done, NotDone, Sent, Unknown, insert, send
 from tidegate.sim import explore
-from tidegate.sim.actors import Network, Process, factory
-from tidegate.sim.automaton import Asking, Returned, resume
-from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.observing import observed, seen
-from tidegate.sim.report import Verdict
+from tidegate.sim.program.automaton import Asking, Returned, resume
+from tidegate.sim.runs.report import Verdict
 from tidegate.sim.scenario import Scenario, State
-from tidegate.sim.world import Cell, perform, world_with
+from tidegate.sim.servers.actors import Network, Process, factory
+from tidegate.sim.world.faults import Fault, Faults
+from tidegate.sim.world.observing import observed, seen
+from tidegate.sim.world.world import Cell, perform, world_with
 
 ALL: Final = "things"
 KEY: Final = Eq(ID, "x")
@@ -122,7 +122,7 @@ def test_what_is_said_of_an_insert_is_true() -> None:
 
 
 test_a_planted_bug_is_found = planted(
-    resending,
+    retrying,
     # The article's first draft: a duplicate key is one's own success.
     bug("a duplicate is success", ("await _looked(look)", "Duplicate.OWN"), test_what_is_said_of_an_insert_is_true),
     # Giving up reports that it was not done.

@@ -12,7 +12,8 @@ from tests.properties.lawbook import bug, planted
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, SECOND, WALL, Duration, Instant
 from tidegate.retries import schedule as module
-from tidegate.retries.laws import schedule as laws
+from tidegate.retries.checks.laws import schedule as laws
+from tidegate.retries.checks.strategies.schedule import cells, port, schedules, timelines
 from tidegate.retries.schedule import (
     PENDING_MAX,
     Due,
@@ -29,7 +30,6 @@ from tidegate.retries.schedule import (
     closed,
     look,
 )
-from tidegate.retries.strategies.schedule import cells, port, schedules, timelines
 
 EPOCH = Instant(0)
 EACH = Schedule("* * * * *", Missed.EACH)

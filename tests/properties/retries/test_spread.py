@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from tidegate.model.errors import Misuse
-from tidegate.retries.spread import FACTOR_MAX, drawn, widened
+from tidegate.retries.contention import FACTOR_MAX, drawn, widened
 
 RECORDS = st.lists(st.text(max_size=5), max_size=30, unique=True).map(tuple)
 

@@ -45,8 +45,8 @@ from tidegate.services.atomic_service import (
     decide_atomic_service_claim,
     tolerance,
 )
-from tidegate.services.laws import atomic_service as laws
-from tidegate.services.strategies.atomic_service import atomic_services, claimings, claims, start_ups
+from tidegate.services.checks.laws import atomic_service as laws
+from tidegate.services.checks.strategies.atomic_service import atomic_services, claimings, claims, start_ups
 
 EPOCH = Instant(0)
 LONG_AGO = Instant(-10_000 * MINUTE)

@@ -25,6 +25,10 @@ from tidegate.services.atomic_service import (
     Window,
     decide_atomic_service_claim,
 )
+from tidegate.services.checks.laws import executions as laws
+from tidegate.services.checks.strategies.atomic_service import claims, runs
+from tidegate.services.checks.strategies.executions import admissions, endings, gates, histories, margins, releases
+from tidegate.services.checks.strategies.executions import executions as rows
 from tidegate.services.executions import (
     NO_MARGIN,
     Admitted,
@@ -41,11 +45,7 @@ from tidegate.services.executions import (
     Released,
     skipped,
 )
-from tidegate.services.laws import executions as laws
 from tidegate.services.retention import Retention, surplus
-from tidegate.services.strategies.atomic_service import claims, runs
-from tidegate.services.strategies.executions import admissions, endings, gates, histories, margins, releases
-from tidegate.services.strategies.executions import executions as rows
 
 EPOCH = Instant(0)
 FAR = Instant(10**9)

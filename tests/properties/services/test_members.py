@@ -14,7 +14,8 @@ from tidegate.model.effects import Program
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.operations import FOUND_MAX, insert_one
-from tidegate.services import laws, members
+from tidegate.services import members
+from tidegate.services.checks import laws
 from tidegate.services.members import (
     beat,
     begin,
@@ -37,7 +38,7 @@ from tidegate.services.membership import (
     liveness,
     runners,
 )
-from tidegate.sim.world import CLOCK, Plain, contents, document, perform, world_with
+from tidegate.sim.world.world import CLOCK, Plain, contents, document, perform, world_with
 
 T = TypeVar("T")
 

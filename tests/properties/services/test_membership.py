@@ -23,8 +23,9 @@ from tidegate.services.atomic_service import (
     ScheduledRunnerInGrace,
     decide_atomic_service_claim,
 )
-from tidegate.services.laws import membership as laws
-from tidegate.services.laws.membership import deleted, written
+from tidegate.services.checks.laws import membership as laws
+from tidegate.services.checks.laws.membership import deleted, written
+from tidegate.services.checks.strategies.membership import answers_to_members, livenesses, memberships, short_times
 from tidegate.services.membership import (
     DEAD_AFTER,
     Alive,
@@ -48,7 +49,6 @@ from tidegate.services.membership import (
     liveness,
     runners,
 )
-from tidegate.services.strategies.membership import answers_to_members, livenesses, memberships, short_times
 
 # --- random histories of a group --------------------------------------------------------------------------------------
 

@@ -12,9 +12,9 @@ from tests.properties.lawbook import bug, planted
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, SECOND, WALL, Instant
 from tidegate.services import retention
-from tidegate.services.laws import retention as laws
+from tidegate.services.checks.laws import retention as laws
+from tidegate.services.checks.strategies.retention import retentions, rows
 from tidegate.services.retention import Retention, Row, surplus
-from tidegate.services.strategies.retention import retentions, rows
 
 
 def row(name: str, start: int, end: int | None) -> Row:

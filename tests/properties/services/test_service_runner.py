@@ -14,14 +14,14 @@ from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import FOUND_MAX, StoreTime
 from tidegate.services import service_runner
 from tidegate.services.atomic_service import AtomicService, AtomicServiceRun
+from tidegate.services.checks.scenarios import KEY, WORK, gate
 from tidegate.services.executions import Execution, Gate
 from tidegate.services.retention import Retention, Row
-from tidegate.services.scenarios import KEY, WORK, gate
-from tidegate.sim.actors import Process, factory
-from tidegate.sim.automaton import Returned
-from tidegate.sim.report import explore
+from tidegate.sim.program.automaton import Returned
+from tidegate.sim.runs.report import explore
 from tidegate.sim.scenario import Scenario, State
-from tidegate.sim.world import contents, document, world_with
+from tidegate.sim.servers.actors import Process, factory
+from tidegate.sim.world.world import contents, document, world_with
 from tidegate.triggers.evaluator import Evaluator
 
 HELD = Document.of({"_id": "x", "token": 1, "run": "r", "runner": "a", "started": Instant(0)})

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tidegate import strategies
 from tidegate.model.documents import Document
 from tidegate.model.patches import Patch, difference
-from tidegate.sim.trace import (
+from tidegate.sim.trace.trace import (
     Choice,
     Done,
     LawKind,

@@ -47,16 +47,16 @@ from tidegate.model.operations import (
     update_one,
     upsert_one,
 )
-from tidegate.sim.actors import QUIET, Network, Process, Ticks, factory, when_quiet
-from tidegate.sim.automaton import Asking, Crashed, Failed, ProgramAutomaton, Returned
-from tidegate.sim.exploration import Exploration
-from tidegate.sim.failover import Failover, recalling
-from tidegate.sim.faults import FAULTS, Fault, Faults, all_effects, no_effects
-from tidegate.sim.replay import Reproduced, replay
-from tidegate.sim.report import Verdict, explore
+from tidegate.sim.program.automaton import Asking, Crashed, Failed, ProgramAutomaton, Returned
+from tidegate.sim.runs.exploration import Exploration
+from tidegate.sim.runs.replay import Reproduced, replay
+from tidegate.sim.runs.report import Verdict, explore
 from tidegate.sim.scenario import Clock, Scenario, State, Trouble
-from tidegate.sim.trace import StepKind
-from tidegate.sim.world import (
+from tidegate.sim.servers.actors import QUIET, Network, Process, Ticks, factory, when_quiet
+from tidegate.sim.servers.failover import Failover, recalling
+from tidegate.sim.trace.trace import StepKind
+from tidegate.sim.world.faults import FAULTS, Fault, Faults, all_effects, no_effects
+from tidegate.sim.world.world import (
     CLOCK,
     FLIGHT,
     MOVES,

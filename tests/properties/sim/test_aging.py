@@ -41,18 +41,18 @@ from tidegate.model.instants import SECOND, STORE, WALL, Duration, Instant
 from tidegate.model.operations import StoreTime, find_all, find_one, find_one_and_update, update_one
 from tidegate.model.reducer import Step
 from tidegate.model.transactions import InTransaction, Transaction
-from tidegate.sim.actors import Network, Process, factory
-from tidegate.sim.aging import aged, holds_instant
-from tidegate.sim.automaton import Returned
-from tidegate.sim.exploration import Exploration
-from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.reducers import ReducerProcess
-from tidegate.sim.replay import Reproduced, replay
-from tidegate.sim.report import Report, Verdict, explore
+from tidegate.sim.program.automaton import Returned
+from tidegate.sim.program.relative_time import aged, holds_instant
+from tidegate.sim.runs.exploration import Exploration
+from tidegate.sim.runs.replay import Reproduced, replay
+from tidegate.sim.runs.report import Report, Verdict, explore
 from tidegate.sim.scenario import Clock, Scenario, State
-from tidegate.sim.search import Explored
-from tidegate.sim.steppers import UNAGED
-from tidegate.sim.world import (
+from tidegate.sim.search.search import Explored
+from tidegate.sim.search.steppers import UNAGED
+from tidegate.sim.servers.actors import Network, Process, factory
+from tidegate.sim.servers.reducers import ReducerProcess
+from tidegate.sim.world.faults import Fault, Faults
+from tidegate.sim.world.world import (
     CLOCK,
     MOVES,
     Cell,
@@ -243,7 +243,7 @@ def documents_only(value: object, by: Duration, horizon: Duration) -> object:
 @pytest.mark.parametrize("bug", [aged_too_far, never_saturated, documents_only])
 def test_a_planted_bug_in_aging_is_not_a_quotient(bug: Callable[..., object], monkeypatch: pytest.MonkeyPatch) -> None:
     """Saturating too early merges too much, too late too little; alarms must come nearer."""
-    monkeypatch.setattr(sys.modules["tidegate.sim.steppers"], "aged", bug)
+    monkeypatch.setattr(sys.modules["tidegate.sim.search.steppers"], "aged", bug)
     with pytest.raises(AssertionError):
         check_random_programs()
 

@@ -13,11 +13,11 @@ import pytest
 
 from tidegate.model.effects import Effect, Note
 from tidegate.model.errors import Misuse
-from tidegate.sim.actors import Process, factory
-from tidegate.sim.automaton import Birth
-from tidegate.sim.report import Verdict, explore
+from tidegate.sim.program.automaton import Birth
+from tidegate.sim.runs.report import Verdict, explore
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.world import Plain
+from tidegate.sim.servers.actors import Process, factory
+from tidegate.sim.world.world import Plain
 
 Coded = Callable[[], Coroutine[Effect[object], object, object]]
 

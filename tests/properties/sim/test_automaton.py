@@ -16,14 +16,14 @@ from tidegate.model.documents import Document
 from tidegate.model.effects import Ambiguous, Call, Effect, Failure, Note, Now, Program, Refused, Sleep
 from tidegate.model.errors import Misuse, Nondeterministic, TidegateError, UnknownEffect
 from tidegate.model.instants import SECOND, STORE, WALL, Instant
-from tidegate.sim.actors import Process, factory
-from tidegate.sim.aging import Horizon, InstantRefused
-from tidegate.sim.automaton import Asking, Birth, Crashed, Failed, ProgramAutomaton, Raised, Returned
-from tidegate.sim.exploration import EXHAUSTIVE, Exploration
-from tidegate.sim.report import Verdict, explore
-from tidegate.sim.rerun import case_of, planned
+from tidegate.sim.program.automaton import Asking, Birth, Crashed, Failed, ProgramAutomaton, Raised, Returned
+from tidegate.sim.program.relative_time import Horizon, InstantRefused
+from tidegate.sim.program.rerun import case_of, planned
+from tidegate.sim.runs.exploration import EXHAUSTIVE, Exploration
+from tidegate.sim.runs.report import Verdict, explore
 from tidegate.sim.scenario import NO_ERROR, Scenario
-from tidegate.sim.world import calling, world_with
+from tidegate.sim.servers.actors import Process, factory
+from tidegate.sim.world.world import calling, world_with
 
 Coded = Callable[[], Coroutine[Effect[object], object, object]]
 

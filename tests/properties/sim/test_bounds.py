@@ -7,19 +7,19 @@ from random import Random  # noqa: TID251  seeded
 import attrs
 import pytest
 
-from tidegate.leases.scenarios.small_lock import MONITORS, small_lock
+from tidegate.leases.checks.scenarios.small_lock import MONITORS, small_lock
 from tidegate.model.errors import Misuse
-from tidegate.sim.attempts import attempt
-from tidegate.sim.exploration import Exploration
-from tidegate.sim.judging import Broken
-from tidegate.sim.packing import Packed
-from tidegate.sim.replay import Reproduced, replay
-from tidegate.sim.report import Verdict, explore
-from tidegate.sim.sample import Beyond, Plan, portfolio
+from tidegate.sim.runs.exploration import Exploration
+from tidegate.sim.runs.replay import Reproduced, replay
+from tidegate.sim.runs.report import Verdict, explore
+from tidegate.sim.runs.sample import Beyond, Plan, portfolio
 from tidegate.sim.scenario import Scenario, State
-from tidegate.sim.search import Bounds, Explored, Search, go_on
-from tidegate.sim.space import remembered
-from tidegate.sim.world import document
+from tidegate.sim.search.attempts import attempt
+from tidegate.sim.search.properties import Broken
+from tidegate.sim.search.search import Bounds, Explored, Search, go_on
+from tidegate.sim.search.space import remembered
+from tidegate.sim.world.packing import Packed
+from tidegate.sim.world.world import document
 
 BOUNDS = {
     "states": (Bounds(states=300), "300 states were seen"),

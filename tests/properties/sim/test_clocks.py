@@ -13,13 +13,13 @@ from tidegate.model.effects import Note, Now, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, SECOND, WALL, Instant
 from tidegate.model.operations import find_one, find_one_and_update
-from tidegate.sim.actors import Process, factory
-from tidegate.sim.automaton import Returned
-from tidegate.sim.clocks import DRIFT_MAX, Host, ahead, readings
-from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.report import Verdict, explore
+from tidegate.sim.program.automaton import Returned
+from tidegate.sim.runs.report import Verdict, explore
 from tidegate.sim.scenario import Clock, Scenario, State
-from tidegate.sim.world import CLOCK, Plain, perform, world_with
+from tidegate.sim.servers.actors import Process, factory
+from tidegate.sim.world.clocks import DRIFT_MAX, Host, ahead, readings
+from tidegate.sim.world.faults import Fault, Faults
+from tidegate.sim.world.world import CLOCK, Plain, perform, world_with
 
 AT = Field[Instant]("at")
 ROW = Eq(ID, "x")

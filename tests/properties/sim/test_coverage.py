@@ -27,18 +27,18 @@ from tidegate.model.operations import (
 )
 from tidegate.model.reducer import Step
 from tidegate.model.transactions import InTransaction, Transaction
-from tidegate.sim.actors import Network, Process, factory
-from tidegate.sim.automaton import Returned
-from tidegate.sim.cells import Reads
-from tidegate.sim.exploration import EXHAUSTIVE, Exploration
-from tidegate.sim.failover import Failover
-from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.group import Coordinator
-from tidegate.sim.reducers import Crash, ReducerProcess
-from tidegate.sim.report import Report, Verdict, explore
+from tidegate.sim.program.automaton import Returned
+from tidegate.sim.runs.exploration import EXHAUSTIVE, Exploration
+from tidegate.sim.runs.report import Report, Verdict, explore
 from tidegate.sim.scenario import Actor, Clock, Law, NoLongerThan, Scenario, State
-from tidegate.sim.streams import Forgetful
-from tidegate.sim.world import (
+from tidegate.sim.servers.actors import Network, Process, factory
+from tidegate.sim.servers.failover import Failover
+from tidegate.sim.servers.group import Coordinator
+from tidegate.sim.servers.reducers import Crash, ReducerProcess
+from tidegate.sim.servers.streams import Forgetful
+from tidegate.sim.world.cells import Reads
+from tidegate.sim.world.faults import Fault, Faults
+from tidegate.sim.world.world import (
     Cell,
     Meaning,
     Outcomes,

@@ -12,12 +12,11 @@ import attrs
 import pytest
 
 from tidegate.catalogue import shipped
-from tidegate.consumer.scenarios.partition import partition
+from tidegate.consumer.checks.scenarios.partition import partition
 from tidegate.model.effects import Call, Effect, Note
 from tidegate.model.errors import Nondeterministic
-from tidegate.sim import determinism
-from tidegate.sim.actors import Process, factory
-from tidegate.sim.determinism import (
+from tidegate.sim.runs import determinism
+from tidegate.sim.runs.determinism import (
     Cause,
     Difference,
     Runs,
@@ -29,7 +28,8 @@ from tidegate.sim.determinism import (
     to_plain,
 )
 from tidegate.sim.scenario import Clock, Scenario
-from tidegate.sim.world import Outcomes, Plain, World
+from tidegate.sim.servers.actors import Process, factory
+from tidegate.sim.world.world import Outcomes, Plain, World
 
 
 @attrs.define

@@ -18,18 +18,18 @@ from tests.properties.shipped import FAMILIES, OF_SAMPLE, report_on
 
 from tidegate import strategies
 from tidegate.catalogue import shipped
-from tidegate.leases.scenarios.small_lock import small_lock
+from tidegate.leases.checks.scenarios.small_lock import small_lock
 from tidegate.model.documents import Document, Foreign, Value, exactly
 from tidegate.model.instants import ClockName, Instant
-from tidegate.sim.attempts import attempt
-from tidegate.sim.compare import RunDifference, compared
-from tidegate.sim.exports.dot import dot, happens_before
-from tidegate.sim.exports.itf import ACTION, NEXT, WHO, itf, itf_value, variable
-from tidegate.sim.exports.mermaid import CHARACTERS_MAX, mermaid
-from tidegate.sim.exports.perfetto import perfetto
-from tidegate.sim.exports.text import text
-from tidegate.sim.report import explore
-from tidegate.sim.trace import Mover, Trace, TraceStep
+from tidegate.sim.runs.exports.dot import dot, happens_before
+from tidegate.sim.runs.exports.itf import ACTION, NEXT, WHO, itf, itf_value, variable
+from tidegate.sim.runs.exports.mermaid import CHARACTERS_MAX, mermaid
+from tidegate.sim.runs.exports.perfetto import perfetto
+from tidegate.sim.runs.exports.text import text
+from tidegate.sim.runs.report import explore
+from tidegate.sim.search.attempts import attempt
+from tidegate.sim.trace.compare import RunDifference, compared
+from tidegate.sim.trace.trace import Mover, Trace, TraceStep
 
 pytestmark = OF_SAMPLE
 

@@ -12,10 +12,10 @@ from tidegate.model.effects import Note, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND
 from tidegate.model.reducer import Step
-from tidegate.sim.faults import FAULTS, Fault, Faults, bound, no_effects, spent
-from tidegate.sim.packing import Lens, Looked, Packing
-from tidegate.sim.reducers import ReducerProcess
-from tidegate.sim.world import Plain, World
+from tidegate.sim.servers.reducers import ReducerProcess
+from tidegate.sim.world.faults import FAULTS, Fault, Faults, bound, no_effects, spent
+from tidegate.sim.world.packing import Lens, Looked, Packing
+from tidegate.sim.world.world import Plain, World
 
 
 def test_faults_strike_what_they_may_strike() -> None:

@@ -30,16 +30,16 @@ from tidegate.model.effects import Call, Effect, Failure, Note, Refused
 from tidegate.model.errors import Misuse, Nondeterministic
 from tidegate.model.immutable import is_value, must_be_value
 from tidegate.model.operations import find_one, find_one_and_update
-from tidegate.sim import automaton, fingerprint
-from tidegate.sim.actors import Process, factory
-from tidegate.sim.attempts import attempt
-from tidegate.sim.automaton import Returned
-from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.fingerprint import Canon, Unmergeable
-from tidegate.sim.report import Verdict, explore
+from tidegate.sim.program import automaton, fingerprint
+from tidegate.sim.program.automaton import Returned
+from tidegate.sim.program.fingerprint import Canon, Unmergeable
+from tidegate.sim.runs.report import Verdict, explore
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.search import Bounds, Explored, go_on
-from tidegate.sim.world import calling, world_with
+from tidegate.sim.search.attempts import attempt
+from tidegate.sim.search.search import Bounds, Explored, go_on
+from tidegate.sim.servers.actors import Process, factory
+from tidegate.sim.world.faults import Fault, Faults
+from tidegate.sim.world.world import calling, world_with
 
 T = TypeVar("T")
 Coded = Callable[[], Coroutine[Effect[object], object, object]]

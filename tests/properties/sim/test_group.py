@@ -5,7 +5,8 @@ from typing import Any, Final
 import attrs
 import pytest
 
-from tidegate.consumer.commands import (
+from tidegate.consumer.fanout import Start
+from tidegate.consumer.protocol.commands import (
     METADATA_REFUSED,
     Assigned,
     Command,
@@ -20,13 +21,13 @@ from tidegate.consumer.commands import (
     Work,
     event_for,
 )
-from tidegate.consumer.fanout import Start
 from tidegate.model.effects import Call, Effect, Refused
 from tidegate.model.errors import Misuse, UnknownEffect
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
-from tidegate.sim.faults import Fault, no_effects
-from tidegate.sim.group import (
+from tidegate.sim.runs.report import Verdict, explore
+from tidegate.sim.scenario import ActorStep, Scenario, State
+from tidegate.sim.servers.group import (
     GROUP,
     NO_GENERATION,
     REBALANCES,
@@ -38,10 +39,9 @@ from tidegate.sim.group import (
     dead,
     processed,
 )
-from tidegate.sim.reducers import Crash, Machine, ReducerProcess, Restart
-from tidegate.sim.report import Verdict, explore
-from tidegate.sim.scenario import ActorStep, Scenario, State
-from tidegate.sim.world import Meaning, Outcomes, Plain, World, inbox
+from tidegate.sim.servers.reducers import Crash, Machine, ReducerProcess, Restart
+from tidegate.sim.world.faults import Fault, no_effects
+from tidegate.sim.world.world import Meaning, Outcomes, Plain, World, inbox
 
 COORDINATOR = Coordinator("t", lambda consumer, number: f"{consumer}.{number}")
 BROKER = broker(3)

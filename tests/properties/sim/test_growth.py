@@ -10,14 +10,14 @@ import pytest
 from tidegate.model.documents import ID, Add, Document, Eq, Field, Push
 from tidegate.model.effects import Call, Program
 from tidegate.model.operations import find_one, insert_one, upsert_one
-from tidegate.sim.actors import Process, factory
-from tidegate.sim.expiry import Expiry
-from tidegate.sim.exploration import Exploration
-from tidegate.sim.growth import DEPTH_MIN
-from tidegate.sim.report import Report, explore
+from tidegate.sim.runs.exploration import Exploration
+from tidegate.sim.runs.report import Report, explore
 from tidegate.sim.scenario import Actor, Scenario
-from tidegate.sim.search import Progress
-from tidegate.sim.world import Cell, Outcomes, Plain, World, notes, perform
+from tidegate.sim.search.growth import DEPTH_MIN
+from tidegate.sim.search.search import Progress
+from tidegate.sim.servers.actors import Process, factory
+from tidegate.sim.servers.expiry import Expiry
+from tidegate.sim.world.world import Cell, Outcomes, Plain, World, notes, perform
 from tidegate.transactions.transacting import in_transaction
 
 ROW = Eq(ID, "x")

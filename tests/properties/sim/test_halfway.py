@@ -16,16 +16,26 @@ from tidegate.model import operations as ask
 from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Exists, Field, Put, Value
 from tidegate.model.effects import Effect, Failure, NotApplied, NotDurable, Refused
 from tidegate.model.transactions import CommitTransaction, InTransaction, Transaction
-from tidegate.sim import halfway
-from tidegate.sim.actors import QUIET, Network, Process, factory, when_quiet
-from tidegate.sim.automaton import Asking, Failed, Returned
-from tidegate.sim.failover import Failover
-from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.halfway import answers, ending, stepping
-from tidegate.sim.report import explore
+from tidegate.sim.program.automaton import Asking, Failed, Returned
+from tidegate.sim.runs.report import explore
 from tidegate.sim.scenario import Scenario, State
-from tidegate.sim.streams import KEPT, Stream
-from tidegate.sim.world import FLIGHT, UNCONFIRMED, Halfway, PartsDone, World, contents, document, perform, world_with
+from tidegate.sim.servers import halfway
+from tidegate.sim.servers.actors import QUIET, Network, Process, factory, when_quiet
+from tidegate.sim.servers.failover import Failover
+from tidegate.sim.servers.halfway import answers, ending, stepping
+from tidegate.sim.servers.streams import KEPT, Stream
+from tidegate.sim.world.faults import Fault, Faults
+from tidegate.sim.world.world import (
+    FLIGHT,
+    UNCONFIRMED,
+    Halfway,
+    PartsDone,
+    World,
+    contents,
+    document,
+    perform,
+    world_with,
+)
 
 N: Final = Field[int]("n")
 EFFECTS: Final[tuple[Effect[object], ...]] = (

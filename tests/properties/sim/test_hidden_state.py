@@ -42,8 +42,8 @@ from tidegate.model.effects import Call, Effect, Note, Program, Refused
 from tidegate.model.errors import Misuse, Nondeterministic
 from tidegate.model.operations import find_one, find_one_and_update
 from tidegate.model.reducer import Step
-from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate.reactive.snapshot import Computed, Projection, snapshot
+from tidegate.reactive.record.snapshot import Computed, Projection, snapshot
+from tidegate.reactive.task.reactive_task import ReactiveTask
 from tidegate.sim import (
     Exploration,
     Linearizable,
@@ -55,24 +55,24 @@ from tidegate.sim import (
     Scenario,
     Verdict,
     World,
-    confirming,
     explore,
     factory,
     perform,
     when_quiet,
     world_with,
 )
-from tidegate.sim.automaton import Asking, ProgramAutomaton
-from tidegate.sim.failover import recalling
-from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.linearizability import BEGAN, ENDED, recording
-from tidegate.sim.outside import Reach, reached
-from tidegate.sim.reducers import Crash, Restart
-from tidegate.sim.rerun import CallCase, case_of, loops, planned
+from tidegate.sim.program.automaton import Asking, ProgramAutomaton
+from tidegate.sim.program.outside import Reach, reached
+from tidegate.sim.program.rerun import CallCase, case_of, loops, planned
 from tidegate.sim.scenario import ActorStep, Label
-from tidegate.sim.search import Search
-from tidegate.sim.streams import Stream
-from tidegate.sim.world import Cell, Meaning, Outcomes, Plain, inbox
+from tidegate.sim.search import confirming
+from tidegate.sim.search.search import Search
+from tidegate.sim.servers.failover import recalling
+from tidegate.sim.servers.reducers import Crash, Restart
+from tidegate.sim.servers.streams import Stream
+from tidegate.sim.world.faults import Fault, Faults
+from tidegate.sim.world.linearizability import BEGAN, ENDED, recording
+from tidegate.sim.world.world import Cell, Meaning, Outcomes, Plain, inbox
 
 Coded: TypeAlias = Callable[[], Awaitable[object]]
 BAD, GOOD = "bad", "good"

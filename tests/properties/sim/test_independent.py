@@ -22,32 +22,32 @@ from tests.properties.independent import groups, machines
 from tests.properties.independent.scenarios import DiffersError, compared, drawn
 from tests.properties.sim.test_search import PLANTED as PLANTED_IN_THE_SEARCH
 
-from tidegate.consumer.commands import Lost, Records
+from tidegate.consumer.protocol.commands import Lost, Records
 from tidegate.model.documents import ID, AllOf, Document, Exists
 from tidegate.model.effects import Refused
 from tidegate.model.errors import TidegateError
-from tidegate.reactive.change_stream import After
-from tidegate.sim.actors import STARTS_AGAIN, Network, Process
-from tidegate.sim.automaton import ProgramAutomaton
-from tidegate.sim.cells import EARLIER, First
-from tidegate.sim.clocks import Host
-from tidegate.sim.expiry import Expiry
-from tidegate.sim.failover import Behind, Failover
-from tidegate.sim.faults import Faults
-from tidegate.sim.fingerprint import Canon
-from tidegate.sim.group import NO_GENERATION, Coordinator, Group
-from tidegate.sim.judging import Always, Between
-from tidegate.sim.liveness import Graph
-from tidegate.sim.packing import Lens, Looked, Slot
-from tidegate.sim.reducers import Crash, Machine, ReducerProcess, Restart
+from tidegate.reactive.planning.change_stream import After
+from tidegate.sim.program.automaton import ProgramAutomaton
+from tidegate.sim.program.fingerprint import Canon
 from tidegate.sim.scenario import ActorStep, Scenario
-from tidegate.sim.search import Reductions, Search
-from tidegate.sim.space import Space
-from tidegate.sim.steppers import Overwriting, Remembering
-from tidegate.sim.streams import KEPT, Forgetful, Stream
-from tidegate.sim.symmetry import Renaming, Symmetry
-from tidegate.sim.transactions import Open
-from tidegate.sim.world import CLOCK, DOCUMENTS, FLIGHT, NOTES, PROCESS, UNCONFIRMED, WAKES, Cell
+from tidegate.sim.search.liveness import Graph
+from tidegate.sim.search.properties import Always, Between
+from tidegate.sim.search.search import Reductions, Search
+from tidegate.sim.search.space import Space
+from tidegate.sim.search.steppers import Overwriting, Remembering
+from tidegate.sim.search.symmetry import Renaming, Symmetry
+from tidegate.sim.servers.actors import STARTS_AGAIN, Network, Process
+from tidegate.sim.servers.expiry import Expiry
+from tidegate.sim.servers.failover import Behind, Failover
+from tidegate.sim.servers.group import NO_GENERATION, Coordinator, Group
+from tidegate.sim.servers.reducers import Crash, Machine, ReducerProcess, Restart
+from tidegate.sim.servers.streams import KEPT, Forgetful, Stream
+from tidegate.sim.world.cells import EARLIER, First
+from tidegate.sim.world.clocks import Host
+from tidegate.sim.world.faults import Faults
+from tidegate.sim.world.packing import Lens, Looked, Slot
+from tidegate.sim.world.transactions import Open
+from tidegate.sim.world.world import CLOCK, DOCUMENTS, FLIGHT, NOTES, PROCESS, UNCONFIRMED, WAKES, Cell
 
 CHUNKS = 10
 

@@ -13,9 +13,12 @@ from tidegate.model.documents import ID, Document, Eq, Field, Put, exactly
 from tidegate.model.effects import Ambiguous, Note
 from tidegate.model.errors import Misuse
 from tidegate.model.operations import find_one, find_one_and_update, insert_one
-from tidegate.sim.actors import Process, factory
-from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.linearizability import (
+from tidegate.sim.runs.report import Verdict, explore
+from tidegate.sim.scenario import Scenario
+from tidegate.sim.servers.actors import Process, factory
+from tidegate.sim.servers.streams import Stream
+from tidegate.sim.world.faults import Fault, Faults
+from tidegate.sim.world.linearizability import (
     BEGAN,
     ENDED,
     Began,
@@ -28,10 +31,7 @@ from tidegate.sim.linearizability import (
     operations,
     recording,
 )
-from tidegate.sim.report import Verdict, explore
-from tidegate.sim.scenario import Scenario
-from tidegate.sim.streams import Stream
-from tidegate.sim.world import world_with
+from tidegate.sim.world.world import world_with
 
 
 def register(state: Hashable, what: object) -> tuple[Hashable, object]:

@@ -19,21 +19,21 @@ from tidegate.model.effects import Call, Effect, Note, Program, Sleep
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import StoreTime, find_one, find_one_and_update, update_one
 from tidegate.model.transactions import CommitTransaction, InTransaction, Transaction
-from tidegate.sim import liveness
-from tidegate.sim.actors import Process, factory
-from tidegate.sim.automaton import Birth, Crashed, Returned
-from tidegate.sim.expiry import Expiry
-from tidegate.sim.exploration import EXHAUSTIVE, Exploration
-from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.packing import Packed
-from tidegate.sim.rendering import render
-from tidegate.sim.replay import Reproduced, explored_on, replay, replaying
-from tidegate.sim.report import Verdict, explore
-from tidegate.sim.sample import Plan, portfolio
+from tidegate.sim.program.automaton import Birth, Crashed, Returned
+from tidegate.sim.runs.exploration import EXHAUSTIVE, Exploration
+from tidegate.sim.runs.replay import Reproduced, explored_on, replay, replaying
+from tidegate.sim.runs.report import Verdict, explore
+from tidegate.sim.runs.sample import Plan, portfolio
 from tidegate.sim.scenario import Clock, Law, Scenario, State
-from tidegate.sim.search import Explored, Search, go_on
-from tidegate.sim.trace import Breach
-from tidegate.sim.world import Outcomes, World, calling, contents, document, perform, world_with
+from tidegate.sim.search import liveness
+from tidegate.sim.search.search import Explored, Search, go_on
+from tidegate.sim.servers.actors import Process, factory
+from tidegate.sim.servers.expiry import Expiry
+from tidegate.sim.trace.rendering import render
+from tidegate.sim.trace.trace import Breach
+from tidegate.sim.world.faults import Fault, Faults
+from tidegate.sim.world.packing import Packed
+from tidegate.sim.world.world import Outcomes, World, calling, contents, document, perform, world_with
 from tidegate.testing import unexpected
 
 OWNER = Field[str]("owner")
@@ -281,7 +281,7 @@ def test_a_cycle_that_writes_the_time_is_a_livelock(moves: int) -> None:
 @pytest.mark.parametrize("may_end", [True, False])
 def test_a_cycle_that_is_not_entered_later_is_misjudged(may_end: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: one answer for all cycles."""
-    monkeypatch.setattr(sys.modules["tidegate.sim.search"], "may_end_later", lambda *_: may_end)
+    monkeypatch.setattr(sys.modules["tidegate.sim.search.search"], "may_end_later", lambda *_: may_end)
     with pytest.raises(AssertionError):
         agree(waiting_for(factory(writes_the_time_for_ever if may_end else waits_until_it_is_stale), 4))
 
@@ -296,7 +296,7 @@ BUGS: dict[str, tuple[str, Callable[..., object]]] = {
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_noticed(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, instead = BUGS[bug]
-    monkeypatch.setattr(sys.modules["tidegate.sim.search"], name, instead)
+    monkeypatch.setattr(sys.modules["tidegate.sim.search.search"], name, instead)
     with pytest.raises((AssertionError, KeyError)):
         test_a_livelock_is_found_exactly_where_there_is_one()
 

@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.consumer.commands import Assigned, Fetch, Fetched, Handle, Records, Release, Work, event_for
-from tidegate.consumer.partition import Ordering, PartitionRules, Unassigned
+from tidegate.consumer.partition.partition import Ordering, PartitionRules, Unassigned
+from tidegate.consumer.protocol.commands import Assigned, Fetch, Fetched, Handle, Records, Release, Work, event_for
 from tidegate.model.errors import Misuse
 from tidegate.model.records import TopicPartition
-from tidegate.sim.actors import Network, Process, factory
-from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.group import GROUP, Coordinator, Group, broker
-from tidegate.sim.log import CONTROL, Append, Compaction, Hole, LogEntry, Pause, Resume, begun, fetched, log
-from tidegate.sim.reducers import Machine, ReducerProcess
-from tidegate.sim.report import Verdict, explore
+from tidegate.sim.runs.report import Verdict, explore
 from tidegate.sim.scenario import Scenario, State
-from tidegate.sim.world import World, inbox
+from tidegate.sim.servers.actors import Network, Process, factory
+from tidegate.sim.servers.group import GROUP, Coordinator, Group, broker
+from tidegate.sim.servers.log import CONTROL, Append, Compaction, Hole, LogEntry, Pause, Resume, begun, fetched, log
+from tidegate.sim.servers.reducers import Machine, ReducerProcess
+from tidegate.sim.world.faults import Fault, Faults
+from tidegate.sim.world.world import World, inbox
 
 P0: Final = TopicPartition("t", 0)
 BROKER: Final = broker()

@@ -30,18 +30,18 @@ from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import find_all, find_one, find_one_and_update, insert_one, update_many, update_one
 from tidegate.model.reducer import Step
 from tidegate.model.transactions import CommitTransaction, InTransaction, Transaction
-from tidegate.reactive.change_stream import Broken, From, Read
-from tidegate.sim.actors import Network, Process, factory
-from tidegate.sim.automaton import Asking, Cancelled, Crashed, Failed, Returned
-from tidegate.sim.cells import EARLIER
-from tidegate.sim.clocks import Host
-from tidegate.sim.failover import Failover, recalling
-from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.reducers import Machine, ReducerProcess
-from tidegate.sim.report import Verdict, explore
+from tidegate.reactive.planning.change_stream import Broken, From, Read
+from tidegate.sim.program.automaton import Asking, Cancelled, Crashed, Failed, Returned
+from tidegate.sim.runs.report import Verdict, explore
 from tidegate.sim.scenario import Actor, Scenario, State, StepLaw
-from tidegate.sim.streams import HISTORY_LOST, Forgetful, Stream
-from tidegate.sim.world import (
+from tidegate.sim.servers.actors import Network, Process, factory
+from tidegate.sim.servers.failover import Failover, recalling
+from tidegate.sim.servers.reducers import Machine, ReducerProcess
+from tidegate.sim.servers.streams import HISTORY_LOST, Forgetful, Stream
+from tidegate.sim.world.cells import EARLIER
+from tidegate.sim.world.clocks import Host
+from tidegate.sim.world.faults import Fault, Faults
+from tidegate.sim.world.world import (
     UNCONFIRMED,
     Meaning,
     Outcomes,

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from tidegate.model.errors import Misuse
-from tidegate.sim.faults import FAULTS
-from tidegate.sim.packing import Lens, Looked, Overflow, Packing
-from tidegate.sim.world import Cell
+from tidegate.sim.world.faults import FAULTS
+from tidegate.sim.world.packing import Lens, Looked, Overflow, Packing
+from tidegate.sim.world.world import Cell
 
 A, B = Cell[object](("a",), 0), Cell[object](("b",), "")
 

@@ -15,10 +15,10 @@ from tests.properties.sim.hostile_traces import PLAIN, SPECIMENS, counting, ever
 from tidegate.model.documents import Value
 from tidegate.model.errors import Misuse
 from tidegate.model.patches import Json, applied, from_json, patch_from_json
-from tidegate.sim.page import page_data, page_data_of, windowed
-from tidegate.sim.rendering import render
-from tidegate.sim.trace import Breach, Trace, TraceStep
-from tidegate.sim.trace_json import decoded, encoded
+from tidegate.sim.trace.page import page_data, page_data_of, windowed
+from tidegate.sim.trace.rendering import render
+from tidegate.sim.trace.trace import Breach, Trace, TraceStep
+from tidegate.sim.trace.trace_json import decoded, encoded
 
 
 @given(traces())

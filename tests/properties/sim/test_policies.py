@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.model.errors import Misuse
-from tidegate.sim.faults import Fault
-from tidegate.sim.policies import NOTHING, PORTFOLIO, Menu, Pct, Pick, Policy, Shape, Swarm, Uniform, policies
+from tidegate.sim.runs.policies import NOTHING, PORTFOLIO, Menu, Pct, Pick, Policy, Shape, Swarm, Uniform, policies
+from tidegate.sim.world.faults import Fault
 
 CRASH, LATE = Fault.CRASH_BEFORE, Fault.LATE
 SHAPE = Shape(lanes=4, steps=20)

@@ -14,9 +14,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidegate import strategies
-from tidegate.consumer import commands, drain, fanout
-from tidegate.consumer.commands import Assigned, Commit, Event, Fetched, Interrupt, Release, Revoked, Work
-from tidegate.consumer.consumer import ConsumerRules, ConsumerState
+from tidegate.consumer import fanout
+from tidegate.consumer.flow import drain
+from tidegate.consumer.protocol import commands
+from tidegate.consumer.protocol.commands import Assigned, Commit, Event, Fetched, Interrupt, Release, Revoked, Work
+from tidegate.consumer.worker.consumer import ConsumerRules, ConsumerState
 from tidegate.model import records
 from tidegate.model.documents import ID, Document, Eq, Field, Put, exactly
 from tidegate.model.effects import (
@@ -36,10 +38,10 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, WALL, Instant
 from tidegate.model.operations import find_one, find_one_and_update
 from tidegate.model.records import TopicPartition
-from tidegate.sim import recording
-from tidegate.sim.automaton import Asking, resume
-from tidegate.sim.recording import NOTHING_MORE, Other, Recording, Same, executed, read, stepped
-from tidegate.sim.tagged import FieldPath, matches, named_classes, nothing_hidden, tagged, untagged
+from tidegate.sim.program import recording
+from tidegate.sim.program.automaton import Asking, resume
+from tidegate.sim.program.recording import NOTHING_MORE, Other, Recording, Same, executed, read, stepped
+from tidegate.sim.program.tagged import FieldPath, matches, named_classes, nothing_hidden, tagged, untagged
 
 # --- values -------------------------------------------------------------------------------------------------------------
 

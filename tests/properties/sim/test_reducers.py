@@ -28,14 +28,14 @@ from tidegate.model.errors import Misuse, Nondeterministic
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import update_many, update_one
 from tidegate.model.reducer import Step
-from tidegate.sim.actors import Network, Process, factory
-from tidegate.sim.automaton import Crashed, Returned
-from tidegate.sim.faults import Fault, Faults, Which, all_effects, no_effects
-from tidegate.sim.reducers import Crash, Machine, ReducerProcess, Restart
-from tidegate.sim.rendering import render
-from tidegate.sim.report import Verdict, explore
+from tidegate.sim.program.automaton import Crashed, Returned
+from tidegate.sim.runs.report import Verdict, explore
 from tidegate.sim.scenario import NO_ERROR, Actor, Clock, Scenario
-from tidegate.sim.world import (
+from tidegate.sim.servers.actors import Network, Process, factory
+from tidegate.sim.servers.reducers import Crash, Machine, ReducerProcess, Restart
+from tidegate.sim.trace.rendering import render
+from tidegate.sim.world.faults import Fault, Faults, Which, all_effects, no_effects
+from tidegate.sim.world.world import (
     FLIGHT,
     Cell,
     Meaning,

@@ -9,19 +9,19 @@ import attrs
 import pytest
 
 import tidegate
-from tidegate.leases.scenarios.small_lock import small_lock
+from tidegate.leases.checks.scenarios.small_lock import small_lock
 from tidegate.model.effects import Call, Note, Program, Sleep
 from tidegate.model.errors import InternalError, Misuse
 from tidegate.model.instants import SECOND
 from tidegate.model.operations import StoreTime
-from tidegate.sim.actors import Process, factory
-from tidegate.sim.automaton import Asking, Returned
-from tidegate.sim.exploration import Exploration
-from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.report import Report, Verdict, explore
+from tidegate.sim.program.automaton import Asking, Returned
+from tidegate.sim.runs.exploration import Exploration
+from tidegate.sim.runs.report import Report, Verdict, explore
 from tidegate.sim.scenario import NO_ERROR, ActorStep, Clock, Kind, Label, Scenario, State
-from tidegate.sim.search import PLAIN, Progress
-from tidegate.sim.world import Cell, Plain, World, calling, notes, world_with
+from tidegate.sim.search.search import PLAIN, Progress
+from tidegate.sim.servers.actors import Process, factory
+from tidegate.sim.world.faults import Fault, Faults
+from tidegate.sim.world.world import Cell, Plain, World, calling, notes, world_with
 from tidegate.testing import assert_no_counterexample
 
 
@@ -241,10 +241,10 @@ def test_a_law_that_asks_where_nobody_stands_is_misuse() -> None:
 
 
 def test_an_error_of_the_simulator_is_an_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.sim.search.Search.expand", None)
+    monkeypatch.setattr("tidegate.sim.search.search.Search.expand", None)
     with pytest.raises(InternalError, match="tidegate itself failed: TypeError") as raised:
         explore(noting())
-    assert "tidegate/sim/search.py" in raised.value.where
+    assert "tidegate/sim/search/search.py" in raised.value.where
 
 
 @attrs.frozen(eq=False)

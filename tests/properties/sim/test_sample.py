@@ -14,24 +14,24 @@ import attrs
 import pytest
 
 from tidegate.catalogue import shipped
-from tidegate.leases.scenarios.small_lock import small_lock
+from tidegate.leases.checks.scenarios.small_lock import small_lock
 from tidegate.model.documents import ID, Document, Eq, Field, Put, PutServerTime
 from tidegate.model.effects import Note, Now, Program
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, STORE, Duration, Instant
 from tidegate.model.operations import StoreTime, find_one, find_one_and_update, insert_one
-from tidegate.sim import automaton
-from tidegate.sim.actors import Process, factory
-from tidegate.sim.attempts import attempt
-from tidegate.sim.automaton import Returned, resume
-from tidegate.sim.exploration import Exploration
-from tidegate.sim.policies import PORTFOLIO, Pct, Policy, Uniform, at_random, policies
-from tidegate.sim.replay import Reproduced, replay
-from tidegate.sim.report import Report, Verdict, explore
-from tidegate.sim.sample import Plan, Sampler, Walks, sample
+from tidegate.sim.program import automaton
+from tidegate.sim.program.automaton import Returned, resume
+from tidegate.sim.runs.exploration import Exploration
+from tidegate.sim.runs.policies import PORTFOLIO, Pct, Policy, Uniform, at_random, policies
+from tidegate.sim.runs.replay import Reproduced, replay
+from tidegate.sim.runs.report import Report, Verdict, explore
+from tidegate.sim.runs.sample import Plan, Sampler, Walks, sample
 from tidegate.sim.scenario import ActorStep, Clock, Label, Scenario
-from tidegate.sim.search import Bounds, Progress
-from tidegate.sim.world import Cell, Plain, World, contents, world_with
+from tidegate.sim.search.attempts import attempt
+from tidegate.sim.search.search import Bounds, Progress
+from tidegate.sim.servers.actors import Process, factory
+from tidegate.sim.world.world import Cell, Plain, World, contents, world_with
 
 COUNT = Cell[int](("count",), 0)
 OTHER = Cell[int](("other",), 0)
@@ -165,7 +165,7 @@ def test_what_walks_see_is_part_of_what_there_is() -> None:
 def test_what_is_forgotten_is_learned_again(monkeypatch: pytest.MonkeyPatch) -> None:
     few = small_lock(2, 2, 1, 1)
     much = sample(few, Plan("0", steps_max=500), 30, seeding=Random, report=lambda found: found)
-    monkeypatch.setattr("tidegate.sim.sample._NODES_MAX", 7)
+    monkeypatch.setattr("tidegate.sim.runs.sample._NODES_MAX", 7)
     little = sample(few, Plan("0", steps_max=500), 30, seeding=Random, report=lambda found: found)
     same = ("runs", "states", "transitions", "depth", "faults", "goals")
     assert [getattr(much, name) for name in same] == [getattr(little, name) for name in same]

@@ -16,19 +16,19 @@ from tidegate.model.errors import Misuse, UnknownEffect
 from tidegate.model.instants import MILLISECOND, SECOND, Instant
 from tidegate.model.operations import find_one, insert_one, update_one
 from tidegate.model.reducer import Step
-from tidegate.reactive.change_stream import After, Read, ResetHistory, Save
-from tidegate.sim.actors import Network, Process, Ticks, factory, when_quiet
-from tidegate.sim.automaton import Returned
-from tidegate.sim.expiry import Expiry
-from tidegate.sim.faults import FAULTS, REBALANCES, Fault, Faults, all_effects, bound
-from tidegate.sim.group import GROUP, Coordinator, Group, broker, dead
-from tidegate.sim.log import begun
-from tidegate.sim.reducers import Crash, ReducerProcess, Restart
-from tidegate.sim.report import Report, Verdict, explore
+from tidegate.reactive.planning.change_stream import After, Read, ResetHistory, Save
+from tidegate.sim.program.automaton import Returned
+from tidegate.sim.runs.report import Report, Verdict, explore
 from tidegate.sim.scenario import NO_ERROR, Clock, Label, NoLongerThan, Scenario, State, Trouble
-from tidegate.sim.streams import Forgetful, Stream
-from tidegate.sim.trace import StepKind
-from tidegate.sim.world import Plain, contents, inbox, world_with
+from tidegate.sim.servers.actors import Network, Process, Ticks, factory, when_quiet
+from tidegate.sim.servers.expiry import Expiry
+from tidegate.sim.servers.group import GROUP, Coordinator, Group, broker, dead
+from tidegate.sim.servers.log import begun
+from tidegate.sim.servers.reducers import Crash, ReducerProcess, Restart
+from tidegate.sim.servers.streams import Forgetful, Stream
+from tidegate.sim.trace.trace import StepKind
+from tidegate.sim.world.faults import FAULTS, REBALANCES, Fault, Faults, all_effects, bound
+from tidegate.sim.world.world import Plain, contents, inbox, world_with
 
 
 def scenario(**changes: object) -> Scenario:

@@ -15,22 +15,22 @@ from tests import length
 from tests.properties.plain_search import Found, agree, plain_search
 
 from tidegate.catalogue import shipped
-from tidegate.consumer.scenarios.partition import GIVES_UP, group, partition
-from tidegate.invocations.scenarios.transition import transition
-from tidegate.leases.scenarios.small_lock import small_lock
+from tidegate.consumer.checks.scenarios.partition import GIVES_UP, group, partition
+from tidegate.invocations.checks.scenarios.transition import transition
+from tidegate.leases.checks.scenarios.small_lock import small_lock
 from tidegate.model.documents import ID, Add, Document, Eq, Field, Push, exactly
 from tidegate.model.effects import Ambiguous, Call, Note, Sleep
 from tidegate.model.instants import SECOND
 from tidegate.model.operations import find_one, find_one_and_update, update_one
-from tidegate.sim.actors import Network, Process
-from tidegate.sim.automaton import Crashed, Failed, Returned
-from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.judging import Always, Between, Broken, Grew
-from tidegate.sim.packing import Lens, Looked
-from tidegate.sim.report import Verdict, explore
+from tidegate.sim.program.automaton import Crashed, Failed, Returned
+from tidegate.sim.runs.report import Verdict, explore
 from tidegate.sim.scenario import ActorStep, Clock, Label, Law, Scenario, State, StepLaw
-from tidegate.sim.search import Search
-from tidegate.sim.world import Cell, Plain, World, calling, document, world_with
+from tidegate.sim.search.properties import Always, Between, Broken, Grew
+from tidegate.sim.search.search import Search
+from tidegate.sim.servers.actors import Network, Process
+from tidegate.sim.world.faults import Fault, Faults
+from tidegate.sim.world.packing import Lens, Looked
+from tidegate.sim.world.world import Cell, Plain, World, calling, document, world_with
 
 T = TypeVar("T")
 V = TypeVar("V")

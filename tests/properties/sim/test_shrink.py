@@ -10,27 +10,27 @@ import attrs
 import pytest
 
 from tidegate.catalogue import shipped
-from tidegate.leases.scenarios.small_lock import COUNT as TIMES
-from tidegate.leases.scenarios.small_lock import small_lock
+from tidegate.leases.checks.scenarios.small_lock import COUNT as TIMES
+from tidegate.leases.checks.scenarios.small_lock import small_lock
 from tidegate.model.documents import ID, Eq, Field, Put
 from tidegate.model.errors import Misuse
 from tidegate.model.operations import update_one
-from tidegate.sim.actors import Process, factory
-from tidegate.sim.attempts import attempt
-from tidegate.sim.automaton import Asking
-from tidegate.sim.exploration import Exploration
-from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.policies import Decision, Uniform
-from tidegate.sim.replay import Reproduced, followed, replay, replaying
-from tidegate.sim.report import explore
-from tidegate.sim.sample import Plan, Walks, sample
+from tidegate.sim.program.automaton import Asking
+from tidegate.sim.runs.exploration import Exploration
+from tidegate.sim.runs.policies import Decision, Uniform
+from tidegate.sim.runs.replay import Reproduced, followed, replay, replaying
+from tidegate.sim.runs.report import explore
+from tidegate.sim.runs.sample import Plan, Walks, sample
+from tidegate.sim.runs.shrink import Budget, Run, Shortest, Shrunk, replayed, shrink, shrunk_path
+from tidegate.sim.runs.tracing import trace_of
 from tidegate.sim.scenario import ActorStep, Label, Scenario, State
-from tidegate.sim.search import Search
-from tidegate.sim.shrink import Budget, Run, Shortest, Shrunk, replayed, shrink, shrunk_path
-from tidegate.sim.trace import PolicyName, Trace, Truth
-from tidegate.sim.trace_json import decoded, encoded
-from tidegate.sim.tracing import trace_of
-from tidegate.sim.world import Cell, Plain, World, document, world_with
+from tidegate.sim.search.attempts import attempt
+from tidegate.sim.search.search import Search
+from tidegate.sim.servers.actors import Process, factory
+from tidegate.sim.trace.trace import PolicyName, Trace, Truth
+from tidegate.sim.trace.trace_json import decoded, encoded
+from tidegate.sim.world.faults import Fault, Faults
+from tidegate.sim.world.world import Cell, Plain, World, document, world_with
 
 SPECIMENS = (
     "transition.owner_not_checked",
@@ -123,7 +123,7 @@ def counting(**laws: Callable[[State], bool]) -> Scenario:
 
 def recorded(scenario: Scenario, names: list[str]) -> Trace:
     def run(search: object) -> Trace:
-        from tidegate.sim.search import Search
+        from tidegate.sim.search.search import Search
 
         assert isinstance(search, Search)
         path = [search.first]
@@ -175,7 +175,7 @@ def test_a_shrink_that_changes_the_law_is_noticed(monkeypatch: pytest.MonkeyPatc
         return attrs.evolve(run, law="b") if run.law else run
 
     scenario, long = two_laws()
-    monkeypatch.setattr("tidegate.sim.shrink.replayed", careless)
+    monkeypatch.setattr("tidegate.sim.runs.shrink.replayed", careless)
     short, _ = shrink(long, scenario, states_max=0)
     assert len(short.steps) == 3
     assert not breaks_at_its_end(short)

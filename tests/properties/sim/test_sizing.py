@@ -12,10 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidegate.catalogue import DESIGNS
-from tidegate.sim.attempts import attempt
-from tidegate.sim.coverage import uncovered
-from tidegate.sim.search import ALL, Bounds, Explored, Search, go_on
-from tidegate.sim.sizing import PILOT, expected, longest_walk, rounded
+from tidegate.sim.runs.coverage import uncovered
+from tidegate.sim.search.attempts import attempt
+from tidegate.sim.search.search import ALL, Bounds, Explored, Search, go_on
+from tidegate.sim.search.sizing import PILOT, expected, longest_walk, rounded
 
 SHIPPED = {each.name: each for each in DESIGNS}
 SIZES = st.lists(st.integers(1, 10_000), min_size=2, max_size=60)

@@ -15,8 +15,8 @@ from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Field, Lt, Pu
 from tidegate.model.effects import Effect, Failure, Note, Program, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.operations import delete_one, find_all, find_one, find_one_and_update, insert_one, update_one
-from tidegate.reactive import change_stream
-from tidegate.reactive.change_stream import (
+from tidegate.reactive.planning import change_stream
+from tidegate.reactive.planning.change_stream import (
     CANNOT_RESUME,
     After,
     Broken,
@@ -33,14 +33,14 @@ from tidegate.reactive.change_stream import (
     SaveIdle,
     StartTimer,
 )
-from tidegate.sim.actors import Network, Process, factory
-from tidegate.sim.failover import Failover
-from tidegate.sim.faults import FAULTS, Fault, Faults
-from tidegate.sim.reducers import Crash, Machine, ReducerProcess, Restart, Running
-from tidegate.sim.report import Verdict, explore
+from tidegate.sim.runs.report import Verdict, explore
 from tidegate.sim.scenario import Actor, Scenario, State
-from tidegate.sim.streams import HISTORY_LOST, KEPT, Forgetful, Kept, Stream
-from tidegate.sim.world import Cell, Meaning, Outcomes, Plain, World, document, inbox, notes, perform, world_with
+from tidegate.sim.servers.actors import Network, Process, factory
+from tidegate.sim.servers.failover import Failover
+from tidegate.sim.servers.reducers import Crash, Machine, ReducerProcess, Restart, Running
+from tidegate.sim.servers.streams import HISTORY_LOST, KEPT, Forgetful, Kept, Stream
+from tidegate.sim.world.faults import FAULTS, Fault, Faults
+from tidegate.sim.world.world import Cell, Meaning, Outcomes, Plain, World, document, inbox, notes, perform, world_with
 
 N = Field[int]("n")
 STREAM = Stream("s", ("rows",), others=("else",))

@@ -20,22 +20,22 @@ from tidegate.model.instants import SECOND
 from tidegate.model.operations import delete_one, find_one, find_one_and_update, insert_one, update_many, update_one
 from tidegate.model.reducer import Step
 from tidegate.model.transactions import CommitTransaction, InTransaction, Transaction
-from tidegate.sim.actors import Network, Process, factory
-from tidegate.sim.attempts import attempt
-from tidegate.sim.clocks import Host
-from tidegate.sim.exploration import Exploration
-from tidegate.sim.failover import Failover
-from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.packing import Looked, Packed
-from tidegate.sim.reducers import ReducerProcess
-from tidegate.sim.replay import Reproduced, replay
-from tidegate.sim.report import Verdict, explore
-from tidegate.sim.sample import Plan, portfolio
+from tidegate.sim.runs.exploration import Exploration
+from tidegate.sim.runs.replay import Reproduced, replay
+from tidegate.sim.runs.report import Verdict, explore
+from tidegate.sim.runs.sample import Plan, portfolio
 from tidegate.sim.scenario import Actor, Clock, Scenario, State
-from tidegate.sim.search import ALL, PLAIN, Bounds, Explored, Reductions, Search, go_on
-from tidegate.sim.symmetry import Renaming, Symmetry
-from tidegate.sim.trace import Breach
-from tidegate.sim.world import IDS, calling, contents, document, inbox, notes, world_with
+from tidegate.sim.search.attempts import attempt
+from tidegate.sim.search.search import ALL, PLAIN, Bounds, Explored, Reductions, Search, go_on
+from tidegate.sim.search.symmetry import Renaming, Symmetry
+from tidegate.sim.servers.actors import Network, Process, factory
+from tidegate.sim.servers.failover import Failover
+from tidegate.sim.servers.reducers import ReducerProcess
+from tidegate.sim.trace.trace import Breach
+from tidegate.sim.world.clocks import Host
+from tidegate.sim.world.faults import Fault, Faults
+from tidegate.sim.world.packing import Looked, Packed
+from tidegate.sim.world.world import IDS, calling, contents, document, inbox, notes, world_with
 
 COUNT = Field[int]("count")
 LEADERS = Field[tuple[str, ...]]("leaders")

@@ -12,9 +12,9 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from tidegate.catalogue import shipped
-from tidegate.sim.faults import Fault
-from tidegate.sim.sample import Plan, Sampler
-from tidegate.sim.tally import PIECE, FailedRun, Tally, counted, merged, pieces
+from tidegate.sim.runs.sample import Plan, Sampler
+from tidegate.sim.runs.tally import PIECE, FailedRun, Tally, counted, merged, pieces
+from tidegate.sim.world.faults import Fault
 
 small = st.integers(0, 9)
 tallies = st.builds(
@@ -89,7 +89,7 @@ def test_the_pieces_are_all_runs_each_once_and_in_order(runs: int, first: int) -
 @pytest.mark.parametrize("size", [20, 1_000])
 def test_however_runs_are_parted_they_find_the_same(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Distinct states are counted per piece, so their number may only be too low."""
-    monkeypatch.setattr("tidegate.sim.tally.PIECE", size)
+    monkeypatch.setattr("tidegate.sim.runs.tally.PIECE", size)
     plan = Plan("0")
     whole = Sampler(shipped("transition.request_id_ignored"), plan, Random).tally(range(90))
     assert whole.failed is not None

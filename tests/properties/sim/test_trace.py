@@ -18,30 +18,40 @@ from tests.properties.hostile_traces import hostile_traces
 from tests.properties.shipped import OF_SAMPLE, SAMPLE, SPECIMENS, report_on
 
 from tidegate.catalogue import shipped
-from tidegate.consumer.scenarios.partition import GIVES_UP, partition
-from tidegate.invocations.scenarios.transition import transition
+from tidegate.consumer.checks.scenarios.partition import GIVES_UP, partition
+from tidegate.invocations.checks.scenarios.transition import transition
 from tidegate.model.documents import Document, Field
 from tidegate.model.effects import Call, Effect, Failure, Note, Program, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.operations import insert_one
 from tidegate.model.patches import Added, Removed, Replaced
-from tidegate.sim.actors import Process, factory
-from tidegate.sim.attempts import attempt
-from tidegate.sim.automaton import Crashed, Returned
-from tidegate.sim.causes import commands_of
-from tidegate.sim.compare import decision
-from tidegate.sim.exploration import Exploration
-from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.lines import decided_at
-from tidegate.sim.nearest import NEAREST_STATES_MAX, nearest_passing
-from tidegate.sim.picture import PICTURED_MAX, pictured
-from tidegate.sim.reducers import Machine
-from tidegate.sim.rendering import render, sentence, state_lines
-from tidegate.sim.replay import Diverged, ExploredOn, Replayed, Reproduced, explored_on, followed, replay, replaying
-from tidegate.sim.report import explore
+from tidegate.sim.program.automaton import Crashed, Returned
+from tidegate.sim.program.source_locations import decided_at
+from tidegate.sim.runs.causes import commands_of
+from tidegate.sim.runs.exploration import Exploration
+from tidegate.sim.runs.nearest import NEAREST_STATES_MAX, nearest_passing
+from tidegate.sim.runs.replay import (
+    Diverged,
+    ExploredOn,
+    Replayed,
+    Reproduced,
+    explored_on,
+    followed,
+    replay,
+    replaying,
+)
+from tidegate.sim.runs.report import explore
+from tidegate.sim.runs.state_view import PICTURED_MAX, pictured
+from tidegate.sim.runs.successors import event, ways
+from tidegate.sim.runs.tracing import is_sound, steps_of
 from tidegate.sim.scenario import ActorStep, Clock, Label, Scenario, State
-from tidegate.sim.search import Search, go_on
-from tidegate.sim.trace import (
+from tidegate.sim.search.attempts import attempt
+from tidegate.sim.search.search import Search, go_on
+from tidegate.sim.servers.actors import Process, factory
+from tidegate.sim.servers.reducers import Machine
+from tidegate.sim.trace.compare import decision
+from tidegate.sim.trace.rendering import render, sentence, state_lines
+from tidegate.sim.trace.trace import (
     Breach,
     Choice,
     Lane,
@@ -55,10 +65,9 @@ from tidegate.sim.trace import (
     Truth,
     past,
 )
-from tidegate.sim.trace_json import decoded, encoded
-from tidegate.sim.tracing import is_sound, steps_of
-from tidegate.sim.ways import event, ways
-from tidegate.sim.world import Cell, Outcomes, Plain, World, ids, notes, perform, world_with
+from tidegate.sim.trace.trace_json import decoded, encoded
+from tidegate.sim.world.faults import Fault, Faults
+from tidegate.sim.world.world import Cell, Outcomes, Plain, World, ids, notes, perform, world_with
 
 pytestmark = OF_SAMPLE
 
@@ -576,7 +585,10 @@ def test_a_step_says_what_it_did_and_which_line_asked_for_it() -> None:
     assert (late.kind, late.effects[0].on) == (StepKind.WRITE, ("documents", "invocations", "x"))
     assert late.effects[0].reply == "no reply: the request is still under way"
     file, function = late.src.split(" ")
-    assert (file.rpartition(":")[0], function) == ("tidegate/invocations/array_push_lock.py", "ClaimedRecord._insist")
+    assert (file.rpartition(":")[0], function) == (
+        "tidegate/invocations/record/array_push_lock.py",
+        "ClaimedRecord._insist",
+    )
     arrives = next(step for step in trace.steps if step.process == "network")
     assert (arrives.kind, arrives.effects[0].on) == (StepKind.DELIVER, ("documents", "invocations", "x"))
     assert trace.steps.index(late) + 1 in arrives.causes
@@ -595,7 +607,7 @@ def test_a_reducer_names_its_commands_and_where_it_was_decided() -> None:
     trace = trace_of("partition.two_commits_in_flight")
     assigned = next(step for step in trace.steps if step.event.startswith("receives assigned"))
     assert (assigned.kind, assigned.effects[0].what[:8]) == (StepKind.DELIVER, "fetch t-")
-    assert assigned.src.startswith("tidegate/consumer/partition.py:")
+    assert assigned.src.startswith("tidegate/consumer/partition/partition.py:")
     assert {StepKind.FETCH, StepKind.CALL} <= {step.kind for step in trace.steps}
 
 

@@ -47,17 +47,17 @@ from tidegate.model.operations import (
 )
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
 from tidegate.sim import explore
-from tidegate.sim.actors import Network, Process, factory
-from tidegate.sim.automaton import Birth, Failed, Returned
-from tidegate.sim.expiry import Expiry
-from tidegate.sim.failover import Failover, noted, unconfirmed
-from tidegate.sim.faults import FAULTS, Fault, Faults
-from tidegate.sim.reducers import ReducerProcess
-from tidegate.sim.report import Verdict
+from tidegate.sim.program.automaton import Birth, Failed, Returned
+from tidegate.sim.runs.report import Verdict
 from tidegate.sim.scenario import Scenario, State
-from tidegate.sim.streams import KEPT, Stream
-from tidegate.sim.transactions import OPEN, known
-from tidegate.sim.world import (
+from tidegate.sim.servers.actors import Network, Process, factory
+from tidegate.sim.servers.expiry import Expiry
+from tidegate.sim.servers.failover import Failover, noted, unconfirmed
+from tidegate.sim.servers.reducers import ReducerProcess
+from tidegate.sim.servers.streams import KEPT, Stream
+from tidegate.sim.world.faults import FAULTS, Fault, Faults
+from tidegate.sim.world.transactions import OPEN, known
+from tidegate.sim.world.world import (
     UNCONFIRMED,
     World,
     calling,

@@ -14,19 +14,22 @@ import attrs
 import pytest
 
 import tidegate
-from tidegate.consumer import commands, drain, fanout, worker
-from tidegate.consumer.commands import CommitUnknown, DrainTimerFired, SlotFreed
-from tidegate.consumer.consumer import ConsumerRules
-from tidegate.consumer.partition import PartitionRules
-from tidegate.consumer.worker import StopRequested, WorkerRules, WorkerState
+from tidegate.consumer import fanout
+from tidegate.consumer.flow import drain
+from tidegate.consumer.partition.partition import PartitionRules
+from tidegate.consumer.protocol import commands
+from tidegate.consumer.protocol.commands import CommitUnknown, DrainTimerFired, SlotFreed
+from tidegate.consumer.worker import worker
+from tidegate.consumer.worker.consumer import ConsumerRules
+from tidegate.consumer.worker.worker import StopRequested, WorkerRules, WorkerState
 from tidegate.model import documents, effects, instants, operations, records
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Lt, Push, Put
 from tidegate.model.effects import Call, Failure, Note, Now, Sleep
 from tidegate.model.operations import find_one, find_one_and_update
 from tidegate.model.records import TopicPartition
-from tidegate.sim.recording import Other, Recording, Same, executed, header, read, stepped
-from tidegate.sim.tagged import named_classes, tagged, untagged
-from tidegate.sim.type_names import FIELDS, NAMES, RENAMED, ROOMS, name_of, upgraded
+from tidegate.sim.program.recording import Other, Recording, Same, executed, header, read, stepped
+from tidegate.sim.program.tagged import named_classes, tagged, untagged
+from tidegate.sim.program.type_names import FIELDS, NAMES, RENAMED, ROOMS, name_of, upgraded
 
 GIVEN: Final = Path(__file__).parent / "type_names.txt"
 RECORDINGS: Final = Path(__file__).parent / "recordings"

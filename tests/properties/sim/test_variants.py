@@ -8,7 +8,7 @@ from tests.properties.sim import varied
 from tests.properties.sim.varied import Answer, Asked, asked_twice, double
 
 from tidegate.model.errors import Misuse
-from tidegate.sim.variants import variant
+from tidegate.sim.trace.variants import variant
 
 ADD = ("number + 1", "number + 2")
 

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tidegate.model.checks.strategies.documents import values
+from tidegate.model.checks.strategies.operations import filters, inserted, updates
 from tidegate.model.documents import (
     ID,
     SIZE_MAX,
@@ -57,12 +59,10 @@ from tidegate.model.operations import (
     update_one,
     upsert_one,
 )
-from tidegate.model.strategies.documents import values
-from tidegate.model.strategies.operations import filters, inserted, updates
-from tidegate.sim.actors import Process, factory
-from tidegate.sim.report import Report, Verdict, explore
+from tidegate.sim.runs.report import Report, Verdict, explore
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.world import (
+from tidegate.sim.servers.actors import Process, factory
+from tidegate.sim.world.world import (
     CLOCK,
     Cell,
     Flying,

@@ -13,6 +13,8 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, STORE, WALL, Instant
 from tidegate.sinks import circuit_breaker as circuits
 from tidegate.sinks import delivery
+from tidegate.sinks.checks.laws import circuit_breaker as laws
+from tidegate.sinks.checks.strategies import circuit_breaker as drawn
 from tidegate.sinks.circuit_breaker import (
     Admit,
     AttemptOutcome,
@@ -33,8 +35,6 @@ from tidegate.sinks.delivery import (
     Payload,
     Sending,
 )
-from tidegate.sinks.laws import circuit_breaker as laws
-from tidegate.sinks.strategies import circuit_breaker as drawn
 
 START = Instant(0, WALL)
 

@@ -15,10 +15,10 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import WALL, ClockName, Instant
 from tidegate.model.records import Record
 from tidegate.sinks import dead_letters
+from tidegate.sinks.checks.laws import dead_letters as laws
+from tidegate.sinks.checks.strategies import dead_letters as drawn
 from tidegate.sinks.dead_letters import DeadLetter, Flaw, Undecodable
 from tidegate.sinks.delivery import DeadLettering, Failures, Sending
-from tidegate.sinks.laws import dead_letters as laws
-from tidegate.sinks.strategies import dead_letters as drawn
 
 START = Instant(0, WALL)
 RECORD = Record("orders", 3, 7, b"key-hunter2", b"value-hunter2", (("h", b"header-hunter2"),), Instant(5))

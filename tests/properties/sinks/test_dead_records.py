@@ -5,12 +5,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.properties.lawbook import bug, planted
 
+from tidegate.model.checks.strategies.records import records
 from tidegate.model.instants import Instant
 from tidegate.model.records import PRODUCER, Record, Send
-from tidegate.model.strategies.records import records
 from tidegate.sinks import dead_records
+from tidegate.sinks.checks.laws import dead_records as laws
 from tidegate.sinks.dead_records import GivenUp, dead_record
-from tidegate.sinks.laws import dead_records as laws
 
 TEXTS = st.one_of(st.none(), st.text())
 WHYS = st.builds(

@@ -12,8 +12,10 @@ from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, R
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, PPM, SECOND, STORE, WALL, Instant
 from tidegate.retries.backoff import Fixed, Policy
-from tidegate.retries.strategies.failures import failures as drawn_failures
+from tidegate.retries.checks.strategies.failures import failures as drawn_failures
 from tidegate.sinks import delivery
+from tidegate.sinks.checks.laws import delivery as laws
+from tidegate.sinks.checks.strategies import delivery as drawn
 from tidegate.sinks.delivery import (
     Acknowledged,
     Action,
@@ -37,8 +39,6 @@ from tidegate.sinks.delivery import (
     Sending,
     Skipped,
 )
-from tidegate.sinks.laws import delivery as laws
-from tidegate.sinks.strategies import delivery as drawn
 
 START = Instant(0, WALL)
 PATIENT = Policy(backoff=Fixed(5), attempts_max=2)

@@ -9,7 +9,7 @@ from tests.properties.lawbook import bug, planted
 
 from tidegate.model.errors import Misuse
 from tidegate.sinks import letter_writing
-from tidegate.sinks.laws import letter_writing as laws
+from tidegate.sinks.checks.laws import letter_writing as laws
 from tidegate.sinks.letter_writing import Attempt, Settled, WriteAgain, WriteVerdict, after_attempt
 
 NEVER: Final = 3_000

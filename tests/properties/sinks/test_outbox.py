@@ -14,9 +14,9 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, WALL, Instant
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.sinks import outbox as outboxes
+from tidegate.sinks.checks.laws import outbox as laws
 from tidegate.sinks.circuit_breaker import AttemptOutcome, CircuitBreaker, Closed, Open
 from tidegate.sinks.delivery import Action, DeliveryRules, Held, Reason, Sending
-from tidegate.sinks.laws import outbox as laws
 from tidegate.sinks.outbox import (
     AttemptEnded,
     Deliver,

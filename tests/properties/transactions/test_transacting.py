@@ -14,10 +14,10 @@ from tidegate.model.instants import PPM, SECOND, WALL, Instant
 from tidegate.model.operations import find_one, update_one
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
 from tidegate.retries.backoff import Fixed, Policy
-from tidegate.retries.resending import Done, NotDone, Unknown
+from tidegate.retries.retrying import Done, NotDone, Unknown
 from tidegate.sim import explore
-from tidegate.sim.automaton import Asking, Raised, Returned, resume
-from tidegate.transactions.scenarios.transfers import POLICY, transferring
+from tidegate.sim.program.automaton import Asking, Raised, Returned, resume
+from tidegate.transactions.checks.scenarios.transfers import POLICY, transferring
 from tidegate.transactions.transacting import CONTENDING, in_transaction
 
 READ, WRITE = find_one("rows", Eq(ID, "a")), update_one("rows", Eq(ID, "a"), Add(Field[int]("n"), 1))

@@ -12,9 +12,9 @@ from tidegate.model.documents import ID, Document
 from tidegate.model.effects import Effect, Failure, NotApplied, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
-from tidegate.retries.resending import Done, NotDone
-from tidegate.sim.world import World, contents, world_with
-from tidegate.transactions import laws
+from tidegate.retries.retrying import Done, NotDone
+from tidegate.sim.world.world import World, contents, world_with
+from tidegate.transactions.checks import laws
 from tidegate.transactions.transfers import BALANCE, Transfer, Transferred, account, entry_of, transfer
 
 BEGAN: Final = {"a": 3, "b": 0, "c": 5}

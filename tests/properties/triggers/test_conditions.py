@@ -18,6 +18,18 @@ from tidegate.triggers import _identity
 from tidegate.triggers import conditions as module
 from tidegate.triggers import contexts as happened
 from tidegate.triggers._identity import identity
+from tidegate.triggers.checks.laws import conditions as laws
+from tidegate.triggers.checks.strategies.conditions import (
+    JUDGES,
+    composites,
+    conditions,
+    contexts,
+    contexts_of,
+    filters,
+    no,
+    raises,
+    yes,
+)
 from tidegate.triggers.conditions import (
     CannotTell,
     Composite,
@@ -47,18 +59,6 @@ from tidegate.triggers.contexts import (
     ResultContext,
     StatusContext,
     context_id,
-)
-from tidegate.triggers.laws import conditions as laws
-from tidegate.triggers.strategies.conditions import (
-    JUDGES,
-    composites,
-    conditions,
-    contexts,
-    contexts_of,
-    filters,
-    no,
-    raises,
-    yes,
 )
 
 # --- the laws -----------------------------------------------------------------------------------------------------------

@@ -5,20 +5,20 @@ from typing import Final
 import pytest
 from tests.properties.on_documents import is_read_or_misuse, run
 
-from tidegate.invocations.record_documents import ERROR, NOTICE, TASK, new_record
-from tidegate.invocations.status import StatusRecord
+from tidegate.invocations.record.record_documents import ERROR, NOTICE, TASK, new_record
+from tidegate.invocations.record.status import StatusRecord
 from tidegate.model.documents import ID, Document
 from tidegate.model.effects import Ambiguous, Effect, Failure
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, SECOND, Instant
 from tidegate.model.operations import InsertMany
 from tidegate.retries.schedule import Schedule, ScheduleCell
-from tidegate.sim.world import CLOCK, World, contents, world_with
+from tidegate.sim.world.world import CLOCK, World, contents, world_with
 from tidegate.triggers.conditions import OnCron, OnEvent, OnException, OnResult, condition_id
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.definitions import Definition, Definitions, defined, definition_of, spared, stored_definition
 from tidegate.triggers.firing import Firing, GivenUp, Plan, TriggerRun
-from tidegate.triggers.noticing import Noticer
+from tidegate.triggers.outbox_relay import Noticer
 from tidegate.triggers.trigger import Occurrence, Trigger
 from tidegate.triggers.trigger_documents import stored_cell
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.invocations.admission import Call, Control, Rule
-from tidegate.invocations.jobs import Job, job_fields, job_of
-from tidegate.invocations.picker import PickedUp, Picker
-from tidegate.invocations.record_documents import viewed
-from tidegate.invocations.recoverer import Recoverer, RecoveryPass
-from tidegate.invocations.registration import ORIGIN
-from tidegate.invocations.status import StatusRecord
+from tidegate.invocations.limits.admission import Call, Control, Rule
+from tidegate.invocations.limits.registration import ORIGIN
+from tidegate.invocations.limits.slot_acquisition import PickedUp, Picker
+from tidegate.invocations.record.jobs import Job, job_fields, job_of
+from tidegate.invocations.record.record_documents import viewed
+from tidegate.invocations.record.status import StatusRecord
+from tidegate.invocations.upkeep.recoverer import Recoverer, RecoveryPass
 from tidegate.model.documents import ID, SIZE_MAX, Document, Eq, Field, Filter, exactly
 from tidegate.model.effects import Ambiguous, Effect, NotApplied, Refused, Sleep
 from tidegate.model.effects import Call as Ask
@@ -34,16 +34,18 @@ from tidegate.model.operations import (
     insert_one,
 )
 from tidegate.model.programs import find_every
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Fixed
-from tidegate.retries.pauses import Pauses
 from tidegate.retries.schedule import Missed, Never, Schedule, ScheduleCell
 from tidegate.services.members import begin, new_member
 from tidegate.services.retention import Retention
-from tidegate.sim.variants import variant
-from tidegate.sim.world import CLOCK, World, contents, perform, world_with
+from tidegate.sim.trace.variants import variant
+from tidegate.sim.world.world import CLOCK, World, contents, perform, world_with
 from tidegate.strategies import documents
-from tidegate.triggers import _cron_cells, _documents, _starting, laws
+from tidegate.triggers import _cron_cells, _documents, _starting
 from tidegate.triggers import evaluator as evaluators
+from tidegate.triggers.checks import laws
+from tidegate.triggers.checks.strategies import firing as strategies
 from tidegate.triggers.conditions import Equal, Judge, OnCron, OnEvent, OnResult, condition_id
 from tidegate.triggers.contexts import (
     Context,
@@ -68,7 +70,6 @@ from tidegate.triggers.firing import (
     plan,
     purge,
 )
-from tidegate.triggers.strategies import firing as strategies
 from tidegate.triggers.trigger import FromAll, FromContext, Occurrence, Static, Trigger
 from tidegate.triggers.trigger_documents import (
     STATE,

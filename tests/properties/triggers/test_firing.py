@@ -16,10 +16,14 @@ from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, SECOND, WALL, Instant
 from tidegate.retries import schedule
+from tidegate.retries.checks.strategies.schedule import port, timelines
 from tidegate.retries.schedule import Missed, Schedule, ScheduleCell
-from tidegate.retries.strategies.schedule import port, timelines
 from tidegate.services.retention import Retention
 from tidegate.triggers import firing as firings
+from tidegate.triggers.checks.laws import firing as laws
+from tidegate.triggers.checks.strategies import firing as drawn
+from tidegate.triggers.checks.strategies.firing import Found, event, event_triggers, events
+from tidegate.triggers.checks.strategies.trigger import occurrences
 from tidegate.triggers.conditions import Logic, OnCron, OnEvent
 from tidegate.triggers.contexts import CronContext, EventContext, ResultContext, StatusContext
 from tidegate.triggers.firing import (
@@ -48,10 +52,6 @@ from tidegate.triggers.firing import (
     purge,
     set_aside,
 )
-from tidegate.triggers.laws import firing as laws
-from tidegate.triggers.strategies import firing as drawn
-from tidegate.triggers.strategies.firing import Found, event, event_triggers, events
-from tidegate.triggers.strategies.trigger import occurrences
 from tidegate.triggers.trigger import Occurrence, Trigger, ticks
 
 EPOCH, NOW = Instant(0), Instant(20)

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties.on_documents import run
 
-from tidegate.invocations import invocation as status
-from tidegate.invocations.ending import RunError
-from tidegate.invocations.record_documents import (
+from tidegate.invocations.queue.completion import RunError
+from tidegate.invocations.record import invocation as status
+from tidegate.invocations.record.record_documents import (
     ARGUMENTS,
     CHANGED_AT,
     ERROR,
@@ -24,15 +24,16 @@ from tidegate.invocations.record_documents import (
     TASK,
     new_record,
 )
-from tidegate.invocations.status import StatusRecord
+from tidegate.invocations.record.status import StatusRecord
 from tidegate.model.documents import ID, Document
 from tidegate.model.effects import Ambiguous, Call, Effect, Failure, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.operations import InsertMany, InsertOne
 from tidegate.retries.schedule import Schedule
-from tidegate.sim.world import Outcomes, World, contents, perform, world_with
-from tidegate.triggers import laws, noticing
+from tidegate.sim.world.world import Outcomes, World, contents, perform, world_with
+from tidegate.triggers import outbox_relay
+from tidegate.triggers.checks import laws
 from tidegate.triggers.conditions import (
     Composite,
     Condition,
@@ -53,7 +54,7 @@ from tidegate.triggers.contexts import (
     ResultContext,
     StatusContext,
 )
-from tidegate.triggers.noticing import NoticePass, Noticer, happened, listened
+from tidegate.triggers.outbox_relay import NoticePass, Noticer, happened, listened
 from tidegate.triggers.trigger_documents import loaded_occurrence
 
 FAILS: Final = OnException("t", frozenset({"ValueError"}))
@@ -199,7 +200,7 @@ def test_what_was_uploaded_is_asked_about(name: str, held: int, monkeypatch: pyt
         return context
 
     assert asks_about_all(JUDGES[name], held)
-    monkeypatch.setattr(noticing, "whole", unread)
+    monkeypatch.setattr(outbox_relay, "whole", unread)
     assert asks_about_all(JUDGES[name], held) == (held != 7)
 
 

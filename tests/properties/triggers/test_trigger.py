@@ -15,12 +15,20 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
 from tidegate.retries.schedule import Schedule, ScheduleCell
 from tidegate.triggers import trigger as module
+from tidegate.triggers.checks.laws import trigger as laws
+from tidegate.triggers.checks.strategies.conditions import JUDGES, conditions, contexts, no, yes
+from tidegate.triggers.checks.strategies.trigger import (
+    counted,
+    described,
+    fails,
+    nothing,
+    occurrences,
+    providers,
+    triggers,
+)
 from tidegate.triggers.conditions import Condition, Judge, Logic, OnCron, OnEvent, condition_id, holds
 from tidegate.triggers.contexts import Context, CronContext, EventContext, Kind, StatusContext
 from tidegate.triggers.evaluator import Evaluator
-from tidegate.triggers.laws import trigger as laws
-from tidegate.triggers.strategies.conditions import JUDGES, conditions, contexts, no, yes
-from tidegate.triggers.strategies.trigger import counted, described, fails, nothing, occurrences, providers, triggers
 from tidegate.triggers.trigger import (
     FirstOf,
     FromAll,

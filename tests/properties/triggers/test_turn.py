@@ -6,22 +6,22 @@ from typing import Final
 import pytest
 from tests.properties.on_documents import run
 
-from tidegate.invocations.recoverer import Recoverer
+from tidegate.invocations.upkeep.recoverer import Recoverer
 from tidegate.model.documents import Document
 from tidegate.model.effects import Ambiguous, Effect, Failure, Refused, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, SECOND, Instant
 from tidegate.model.operations import StoreTime, insert_one
 from tidegate.services.atomic_service import AtomicServiceRun, Window
-from tidegate.sim.world import CLOCK, Outcomes, World, contents, perform, world_with
+from tidegate.sim.world.world import CLOCK, Outcomes, World, contents, perform, world_with
 from tidegate.triggers._starting import TOGETHER
 from tidegate.triggers.conditions import OnEvent, condition_id
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.evaluator import Evaluator
-from tidegate.triggers.noticing import Noticer
+from tidegate.triggers.leader_duties import Duty, DutyFailedError, Turn, duties
+from tidegate.triggers.outbox_relay import Noticer
 from tidegate.triggers.trigger import Occurrence, Trigger
 from tidegate.triggers.trigger_documents import stored_occurrence
-from tidegate.triggers.turn import Duty, DutyFailedError, Turn, duties
 
 RUN: Final = AtomicServiceRun("a", "a.0", Instant(0), Window(Instant(0), Instant(5 * SECOND)), Instant(0))
 

@@ -19,9 +19,10 @@ from tidegate.model.effects import Ambiguous, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, ClockName, Instant
 from tidegate.retries.polling import PollingBounds
-from tidegate.sim.variants import variant
+from tidegate.sim.trace.variants import variant
 from tidegate.work import _liveness as liveness
-from tidegate.work import laws, worker
+from tidegate.work import worker
+from tidegate.work.checks import laws
 from tidegate.work.events import (
     CapacityRequested,
     GroupPolled,

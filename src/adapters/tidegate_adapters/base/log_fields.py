@@ -6,9 +6,9 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from tidegate.consumer.commands import Handle, Request, Work
 from tidegate.consumer.fanout import Judge, Start
-from tidegate.consumer.worker import ShutdownCommand
+from tidegate.consumer.protocol.commands import Handle, Request, Work
+from tidegate.consumer.worker.worker import ShutdownCommand
 from tidegate.model.records import Record, TopicPartition
 from tidegate_adapters.base.safe_log import Lines
 

@@ -31,7 +31,7 @@ from tidegate_adapters.shell.options import (
 from tidegate_adapters.shell.terminal import Terminal
 
 if TYPE_CHECKING:
-    from tidegate.sim.exploration import Exploration
+    from tidegate.sim.runs.exploration import Exploration
 
 CLI: Final = "tidegate_adapters.cli"
 SCOPES: Final = ("default", "thorough", "large")
@@ -40,7 +40,7 @@ ONLY: Final = {"designs": "design", "specimens": "specimen"}
 
 
 class How(TypedDict):
-    """The options of `explore` for one scenario: see `tidegate.sim.exploration`."""
+    """The options of `explore` for one scenario: see `tidegate.sim.runs.exploration`."""
 
     runs: int | None
     seed: str | None
@@ -262,10 +262,10 @@ def explore(
 
 
 def exploration(how: How) -> Exploration:
-    from tidegate.sim.exploration import Exploration  # noqa: PLC0415  keeps --help quick
-    from tidegate.sim.faults import Fault  # noqa: PLC0415
-    from tidegate.sim.policies import policies  # noqa: PLC0415
-    from tidegate.sim.search import Reductions  # noqa: PLC0415
+    from tidegate.sim.runs.exploration import Exploration  # noqa: PLC0415  keeps --help quick
+    from tidegate.sim.runs.policies import policies  # noqa: PLC0415
+    from tidegate.sim.search.search import Reductions  # noqa: PLC0415
+    from tidegate.sim.world.faults import Fault  # noqa: PLC0415
 
     return Exploration(
         states_max=how["states_max"],

@@ -18,8 +18,17 @@ import attrs
 
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import TidegateError
-from tidegate.sim.determinism import Cause, Difference, Runs, difference, from_plain, judged, scheduled_runs, to_plain
-from tidegate.sim.rendering import number_of
+from tidegate.sim.runs.determinism import (
+    Cause,
+    Difference,
+    Runs,
+    difference,
+    from_plain,
+    judged,
+    scheduled_runs,
+    to_plain,
+)
+from tidegate.sim.trace.rendering import number_of
 from tidegate_adapters.base.errors import CodeRaisedError, NothingSelectedError, origin, raised
 from tidegate_adapters.base.redaction import one_line
 from tidegate_adapters.exploring.targets import Target, one

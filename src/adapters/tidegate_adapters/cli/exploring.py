@@ -24,14 +24,14 @@ import attrs
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.patches import Json
-from tidegate.sim.attempts import attempt
-from tidegate.sim.exploration import Exploration
-from tidegate.sim.exports.dot import dot
-from tidegate.sim.report import Report, Verdict, explore, sampled, with_absent
-from tidegate.sim.sample import portfolio, runs_of
-from tidegate.sim.search import CALLED_OFF, Progress
-from tidegate.sim.trace import Trace
-from tidegate.sim.trace_json import encoded
+from tidegate.sim.runs.exploration import Exploration
+from tidegate.sim.runs.exports.dot import dot
+from tidegate.sim.runs.report import Report, Verdict, explore, sampled, with_absent
+from tidegate.sim.runs.sample import portfolio, runs_of
+from tidegate.sim.search.attempts import attempt
+from tidegate.sim.search.search import CALLED_OFF, Progress
+from tidegate.sim.trace.trace import Trace
+from tidegate.sim.trace.trace_json import encoded
 from tidegate_adapters.base.errors import StoppedError, WorkersLostError, exit_code, origin, raised
 from tidegate_adapters.base.redaction import one_line
 from tidegate_adapters.cli.junit import junit

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import tidegate
 from tidegate.model.errors import TidegateError
-from tidegate.sim.replay import Diverged, replaying
-from tidegate.sim.search import Search
-from tidegate.sim.trace import Trace
+from tidegate.sim.runs.replay import Diverged, replaying
+from tidegate.sim.search.search import Search
+from tidegate.sim.trace.trace import Trace
 from tidegate_adapters.base.errors import ReplayDivergedError, origin, raised
 from tidegate_adapters.exploring.targets import Target
 

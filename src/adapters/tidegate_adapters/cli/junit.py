@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from tidegate.model.errors import TidegateError
-from tidegate.sim.rendering import render
+from tidegate.sim.trace.rendering import render
 from tidegate_adapters.base.redaction import clean, one_line, redacted
 from tidegate_adapters.cli.lines import Result, broken
 

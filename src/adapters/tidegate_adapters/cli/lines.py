@@ -8,9 +8,9 @@ from typing import Final, final
 
 import attrs
 
-from tidegate.sim.rendering import number_of, render
-from tidegate.sim.report import Report, Verdict
-from tidegate.sim.trace import Trace
+from tidegate.sim.runs.report import Report, Verdict
+from tidegate.sim.trace.rendering import number_of, render
+from tidegate.sim.trace.trace import Trace
 from tidegate_adapters.base.redaction import one_line
 from tidegate_adapters.cli.shrinking import Smaller
 from tidegate_adapters.exploring.counterexamples import replay_line

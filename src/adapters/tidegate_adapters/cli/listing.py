@@ -7,10 +7,10 @@ from typing import TypedDict
 
 from tidegate.catalogue import CATALOGUE
 from tidegate.exit_codes import ExitCode
-from tidegate.invocations.diagrams import mermaid
-from tidegate.invocations.invocation import INVOCATION
+from tidegate.invocations.record.diagrams import mermaid
+from tidegate.invocations.record.invocation import INVOCATION
+from tidegate.sim.runs.registry import Shipped, Specimen
 from tidegate.sim.scenario import Kind
-from tidegate.sim.shipping import Shipped, Specimen
 from tidegate_adapters.base.redaction import one_line
 from tidegate_adapters.exploring.targets import Target, there
 from tidegate_adapters.shell.terminal import Terminal

@@ -15,7 +15,7 @@ STATUSES: Final = (
     "registered", "concurrency_controlled", "rerouted", "pending", "pending_recovery", "running", "running_recovery", "paused",
     "killed", "retry", "success", "failed", "cancelled", "concurrency_controlled_final",
 )  # fmt: skip
-"""Text, because `--help` must not load `tidegate.invocations.invocation`."""
+"""Text, because `--help` must not load `tidegate.invocations.record.invocation`."""
 FILTERS: Final = together(
     filtering("--id", "ids", multiple=True, metavar="ID", help="With this id."),
     filtering("--task", "tasks", multiple=True, metavar="NAME", help="Of this task; of all without it."),

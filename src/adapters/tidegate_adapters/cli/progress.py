@@ -8,8 +8,8 @@ from os import get_terminal_size
 from time import monotonic
 from typing import Final, TypeAlias
 
-from tidegate.sim.search import Progress
-from tidegate.sim.sizing import rounded
+from tidegate.sim.search.search import Progress
+from tidegate.sim.search.sizing import rounded
 from tidegate_adapters.base.redaction import one_line
 from tidegate_adapters.shell.terminal import Terminal
 

@@ -18,16 +18,19 @@ from types import ModuleType
 from typing import cast
 
 import tidegate
-from tidegate.consumer import commands, drain, fanout, worker
-from tidegate.consumer.consumer import ConsumerRules
-from tidegate.consumer.worker import ShutdownEvent, ShutdownStep, WorkerRules, WorkerState
+from tidegate.consumer import fanout
+from tidegate.consumer.flow import drain
+from tidegate.consumer.protocol import commands
+from tidegate.consumer.worker import worker
+from tidegate.consumer.worker.consumer import ConsumerRules
+from tidegate.consumer.worker.worker import ShutdownEvent, ShutdownStep, WorkerRules, WorkerState
 from tidegate.exit_codes import ExitCode
 from tidegate.model import documents, effects, instants, operations
 from tidegate.model.effects import Effect, Program
 from tidegate.model.errors import Misuse, TidegateError
-from tidegate.sim.recording import Executed, Other, Recording, Same, executed, read, stepped
-from tidegate.sim.rendering import number_of
-from tidegate.sim.tagged import named_classes
+from tidegate.sim.program.recording import Executed, Other, Recording, Same, executed, read, stepped
+from tidegate.sim.program.tagged import named_classes
+from tidegate.sim.trace.rendering import number_of
 from tidegate_adapters.base.errors import ReplayDivergedError, origin, raised
 from tidegate_adapters.exploring.targets import attribute, takes_nothing
 from tidegate_adapters.kafka.settings import WorkerSettings

@@ -12,11 +12,11 @@ import attrs
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse
 from tidegate.model.patches import PatchOperation, to_json
-from tidegate.sim.recording import is_recording
-from tidegate.sim.rendering import number_of, render, sentence, state_lines
-from tidegate.sim.replay import Diverged, Reproduced, explored_on, followed
-from tidegate.sim.trace import Breach, Trace
-from tidegate.sim.trace_json import encoded
+from tidegate.sim.program.recording import is_recording
+from tidegate.sim.runs.replay import Diverged, Reproduced, explored_on, followed
+from tidegate.sim.trace.rendering import number_of, render, sentence, state_lines
+from tidegate.sim.trace.trace import Breach, Trace
+from tidegate.sim.trace.trace_json import encoded
 from tidegate_adapters.base.redaction import one_line
 from tidegate_adapters.cli.exploring import Watch, stoppable, uncollected
 from tidegate_adapters.cli.following import diverged, replayed

@@ -15,11 +15,11 @@ import attrs
 
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import TidegateError
-from tidegate.sim.rendering import render
-from tidegate.sim.replay import Diverged, followed
+from tidegate.sim.runs.replay import Diverged, followed
+from tidegate.sim.runs.shrink import REPLAYS_MAX, Shrunk, shrink
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.shrink import REPLAYS_MAX, Shrunk, shrink
-from tidegate.sim.trace import Trace
+from tidegate.sim.trace.rendering import render
+from tidegate.sim.trace.trace import Trace
 from tidegate_adapters.base.errors import origin, raised
 from tidegate_adapters.cli.following import diverged, replayed
 from tidegate_adapters.exploring.counterexamples import Store, read, replay_line

@@ -11,15 +11,15 @@ import attrs
 
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse
-from tidegate.sim.compare import RunDifference, compared
-from tidegate.sim.exports.dot import happens_before
-from tidegate.sim.exports.itf import itf
-from tidegate.sim.exports.mermaid import mermaid
-from tidegate.sim.exports.perfetto import perfetto
-from tidegate.sim.exports.text import text
-from tidegate.sim.rendering import number_of, step_lines
-from tidegate.sim.trace import Trace, TraceStep
-from tidegate.sim.trace_json import encoded
+from tidegate.sim.runs.exports.dot import happens_before
+from tidegate.sim.runs.exports.itf import itf
+from tidegate.sim.runs.exports.mermaid import mermaid
+from tidegate.sim.runs.exports.perfetto import perfetto
+from tidegate.sim.runs.exports.text import text
+from tidegate.sim.trace.compare import RunDifference, compared
+from tidegate.sim.trace.rendering import number_of, step_lines
+from tidegate.sim.trace.trace import Trace, TraceStep
+from tidegate.sim.trace.trace_json import encoded
 from tidegate_adapters.exploring.counterexamples import read, save
 from tidegate_adapters.page.assembly import page
 from tidegate_adapters.shell.terminal import Terminal

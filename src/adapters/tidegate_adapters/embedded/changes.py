@@ -1,4 +1,4 @@
-"""Changes of the embedded store for the consumer of changes (`tidegate.reactive.change_stream`).
+"""Changes of the embedded store for the consumer of changes (`tidegate.reactive.planning.change_stream`).
 
     changes = Embedded(...).changes(("orders",))
     position = await changes.locate()
@@ -24,7 +24,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration
 from tidegate.model.operations import check_collection
 from tidegate.model.values import check_types
-from tidegate.reactive.change_stream import After, Broken, DocumentChange, Page, Position
+from tidegate.reactive.planning.change_stream import After, Broken, DocumentChange, Page, Position
 from tidegate_adapters.base.decorators import length_of
 
 REMEMBERED: Final = 100_000

@@ -1,6 +1,6 @@
 """An in-process document store: the simulated world in real time, without a server.
 
-`tidegate.sim.world.perform` executes operations and `tidegate.sim.planners.planning` planners'
+`tidegate.sim.world.world.perform` executes operations and `tidegate.sim.world.planners.planning` planners'
 queries, as in the simulator. So a program runs in the world it was checked in, without faults. Data
 lives only as long as the process.
 
@@ -31,11 +31,11 @@ from tidegate.model.instants import MILLISECOND, SECOND, Instant
 from tidegate.model.operations import NO_INDEXES, Operation, StoreTime, Unique
 from tidegate.model.record_counts import CountRecords
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
-from tidegate.reactive.change_stream import DocumentChange
-from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
-from tidegate.sim.planners import planning
-from tidegate.sim.transactions import aborted, known
-from tidegate.sim.world import CLOCK, DOCUMENTS, IDS, Cell, Key, contents, perform, world_with
+from tidegate.reactive.planning.change_stream import DocumentChange
+from tidegate.reactive.task.plan_queries import FindChanged, FindOrphaned
+from tidegate.sim.world.planners import planning
+from tidegate.sim.world.transactions import aborted, known
+from tidegate.sim.world.world import CLOCK, DOCUMENTS, IDS, Cell, Key, contents, perform, world_with
 from tidegate_adapters.embedded.changes import EmbeddedChanges, Feed
 
 Asked: TypeAlias = Operation | StoreTime | FindChanged | FindOrphaned | CountRecords

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Final, final
 import attrs
 
 from tidegate.model.errors import Misuse
-from tidegate.sim.rendering import render
-from tidegate.sim.trace import Trace
-from tidegate.sim.trace_json import decoded, encoded
+from tidegate.sim.trace.rendering import render
+from tidegate.sim.trace.trace import Trace
+from tidegate.sim.trace.trace_json import decoded, encoded
 from tidegate_adapters.base.redaction import clean
 from tidegate_adapters.page.assembly import page
 

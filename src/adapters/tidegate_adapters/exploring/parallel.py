@@ -1,6 +1,6 @@
 """Random runs, and whole scenarios, in several processes or on several machines.
 
-Workers get run numbers and return tallies that merge (`tidegate.sim.tally`). Programs cannot be
+Workers get run numbers and return tallies that merge (`tidegate.sim.runs.tally`). Programs cannot be
 sent, so a worker loads the scenario by name. So the result does not depend on the number or speed
 of workers, and any `concurrent.futures.Executor` will do:
 
@@ -34,11 +34,11 @@ from typing import Final, TypeAlias, TypeVar, final
 
 import attrs
 
-from tidegate.sim.exploration import Exploration
-from tidegate.sim.sample import Sampler
+from tidegate.sim.runs.exploration import Exploration
+from tidegate.sim.runs.sample import Sampler
+from tidegate.sim.runs.tally import Tally, merged, pieces
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.search import Progress
-from tidegate.sim.tally import Tally, merged, pieces
+from tidegate.sim.search.search import Progress
 from tidegate_adapters.base.errors import WorkersLostError
 
 T = TypeVar("T")

@@ -34,10 +34,10 @@ from time import monotonic
 from types import FunctionType, ModuleType
 from typing import IO, Any, Final, cast, final
 
-from tidegate.sim.aging import RelativeInstant, packed
-from tidegate.sim.outside import reached
-from tidegate.sim.rerun import Answer, Case, Mismatch, ProgramCase, Unshipped
-from tidegate.sim.variants import recipe_of
+from tidegate.sim.program.outside import reached
+from tidegate.sim.program.relative_time import RelativeInstant, packed
+from tidegate.sim.program.rerun import Answer, Case, Mismatch, ProgramCase, Unshipped
+from tidegate.sim.trace.variants import recipe_of
 from tidegate_adapters.exploring.second_process_child import (
     cached,
     context_variable,

@@ -24,7 +24,7 @@ from typing import IO, TYPE_CHECKING, Final, cast, final
 import tidegate
 
 if TYPE_CHECKING:
-    from tidegate.sim.rerun import Answer, Case
+    from tidegate.sim.program.rerun import Answer, Case
 
 _SIZE: Final = struct.Struct(">Q")
 _WORK_S: Final = 120
@@ -58,7 +58,7 @@ def variant_again(module: str, code: bytes, names: tuple[tuple[str, object], ...
 
 @cache
 def _variant(module: str, code: bytes, names: tuple[tuple[str, object], ...]) -> ModuleType:
-    from tidegate.sim.variants import made_of  # noqa: PLC0415  few need it
+    from tidegate.sim.trace.variants import made_of  # noqa: PLC0415  few need it
 
     return made_of(module, marshal.loads(code), names)  # noqa: S302  of our own parent
 
@@ -106,7 +106,7 @@ def _import_lazily() -> None:
 
 
 def _executed(message: bytes | None, finder: _Files) -> Answer:
-    from tidegate.sim.rerun import Unshipped  # noqa: PLC0415  see the module
+    from tidegate.sim.program.rerun import Unshipped  # noqa: PLC0415  see the module
 
     if message is None:
         return None

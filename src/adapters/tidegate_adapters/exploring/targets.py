@@ -32,8 +32,8 @@ import attrs
 
 from tidegate import catalogue
 from tidegate.model.errors import Misuse
+from tidegate.sim.runs.registry import Scope, scoped
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.shipping import Scope, scoped
 from tidegate_adapters.base.decorators import loading, module_from
 from tidegate_adapters.base.errors import NothingSelectedError, message, near, origin, raised
 from tidegate_adapters.exploring.scenario_in_test import TEST, scenario_in

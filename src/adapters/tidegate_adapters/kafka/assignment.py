@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final, final
 
-from tidegate.consumer.commands import Assigned, Commit
+from tidegate.consumer.protocol.commands import Assigned, Commit
 from tidegate.model.effects import Failure
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import SECOND

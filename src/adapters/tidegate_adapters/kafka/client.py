@@ -20,8 +20,8 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, cast, final, get_ar
 
 import attrs
 
-from tidegate.consumer.beginning import LogRange
-from tidegate.consumer.commit_answers import CommitFailure
+from tidegate.consumer.committing.commit_answers import CommitFailure
+from tidegate.consumer.flow.offset_reset import LogRange
 from tidegate.model.effects import Ambiguous, Failure, Refused
 from tidegate.model.errors import MissingExtra, Misuse, shown
 from tidegate.model.instants import MILLISECOND, Instant

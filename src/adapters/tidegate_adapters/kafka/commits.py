@@ -1,7 +1,7 @@
 """Sends the commits of a member and turns their replies into events.
 
-`tidegate.consumer.commit_pacing` decides when to send them, and which together;
-`tidegate.consumer.commit_answers` classifies errors. A commit with handlers' replies is a
+`tidegate.consumer.committing.commit_pacing` decides when to send them, and which together;
+`tidegate.consumer.committing.commit_answers` classifies errors. A commit with handlers' replies is a
 transaction (`transactions`).
 """
 
@@ -12,11 +12,11 @@ import logging
 from collections.abc import Awaitable, Iterable
 from typing import Final, final
 
-from tidegate.consumer.commands import Commit
-from tidegate.consumer.commit_answers import verdict
-from tidegate.consumer.commit_pacing import Pace, asked, due
-from tidegate.consumer.transactions import FENCED
-from tidegate.consumer.worker import event_for
+from tidegate.consumer.committing.commit_answers import verdict
+from tidegate.consumer.committing.commit_pacing import Pace, asked, due
+from tidegate.consumer.protocol.commands import Commit
+from tidegate.consumer.worker.transactions import FENCED
+from tidegate.consumer.worker.worker import event_for
 from tidegate.model.effects import Failure
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import SECOND, ClockName, Duration, Instant

@@ -8,8 +8,8 @@
     DeliverRecords      writes dead letters, or a log line   the records are answered for
                         if there are no hooks
     anything, batches   the handler with a whole window,     the reply of
-                        if `batching` says so                `tidegate.consumer.batching`
-    anything            hooks                                by `tidegate.consumer.worker`
+                        if `batching` says so                `tidegate.consumer.protocol.batching`
+    anything            hooks                                by `tidegate.consumer.worker.worker`
 
 A handler's reply is sent BEFORE the worker learns of its end; with transactions it waits for the
 one that covers its record, as dead letters do.
@@ -25,11 +25,11 @@ from functools import partial
 from operator import attrgetter
 from typing import Final, NamedTuple, Protocol, TypeAlias, final
 
-from tidegate.consumer.batching import BatchAnswer, CallEnd, Nothing, RunBatch, batch_answer, counted
-from tidegate.consumer.commands import Event, Handle, RecordsHandled, RecordsParked, Work, WorkReported
-from tidegate.consumer.consumer import ConsumerState
 from tidegate.consumer.fanout import DeliverRecords, Report, Start, TasksReported
-from tidegate.consumer.worker import ShutdownCommand, ShutdownEvent, event_for
+from tidegate.consumer.protocol.batching import BatchAnswer, CallEnd, Nothing, RunBatch, batch_answer, counted
+from tidegate.consumer.protocol.commands import Event, Handle, RecordsHandled, RecordsParked, Work, WorkReported
+from tidegate.consumer.worker.consumer import ConsumerState
+from tidegate.consumer.worker.worker import ShutdownCommand, ShutdownEvent, event_for
 from tidegate.model.effects import Refused
 from tidegate.model.errors import shown
 from tidegate.model.instants import Duration, seconds

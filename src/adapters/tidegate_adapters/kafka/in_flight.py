@@ -3,7 +3,7 @@
 User code may still have records of an earlier generation of a partition, so each generation has its
 own.
 
-The member recognises a finished record that arrives again (`tidegate.consumer.kept`) by a digest.
+The member recognises a finished record that arrives again (`tidegate.consumer.offsets.kept`) by a digest.
 Digests are slow, so they are made only while the partition may be lost before the commit: from a
 stall of the event loop, in which a member sends no heartbeat, until the next successful commit.
 """
@@ -17,8 +17,8 @@ from heapq import nsmallest
 from math import inf
 from typing import Final, NamedTuple, TypeAlias, final
 
-from tidegate.consumer.commands import Work
-from tidegate.consumer.kept import Kept, is_kept
+from tidegate.consumer.offsets.kept import Kept, is_kept
+from tidegate.consumer.protocol.commands import Work
 from tidegate.model.records import Record, TopicPartition
 from tidegate_adapters.kafka.client import Received, record_of
 from tidegate_adapters.kafka.producer import Failed

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias, final
 
-from tidegate.consumer.consumer import ConsumerState
-from tidegate.consumer.worker import ShutdownCommand, ShutdownEvent, ShutdownPhase, WorkerState
+from tidegate.consumer.worker.consumer import ConsumerState
+from tidegate.consumer.worker.worker import ShutdownCommand, ShutdownEvent, ShutdownPhase, WorkerState
 from tidegate.model.errors import TidegateError
 from tidegate_adapters.base.log_fields import named
 from tidegate_adapters.kafka import client as ports

@@ -1,6 +1,6 @@
 """One life of a worker in its group: from the start of its client until it has left.
 
-`tidegate.consumer.worker` decides what to do; `tidegate_adapters.runtime.reducers` executes it.
+`tidegate.consumer.worker.worker` decides what to do; `tidegate_adapters.runtime.reducers` executes it.
 This module maps commands to Kafka calls, and callbacks of client and clock to events.
 
     command           execution                                reply -> event
@@ -40,7 +40,8 @@ from contextlib import suppress
 from random import randint
 from typing import Final, final
 
-from tidegate.consumer.commands import (
+from tidegate.consumer.flow.drain import InFlight
+from tidegate.consumer.protocol.commands import (
     Assigned,
     Batch,
     Commit,
@@ -57,8 +58,7 @@ from tidegate.consumer.commands import (
     Work,
     WorkUnanswered,
 )
-from tidegate.consumer.drain import InFlight
-from tidegate.consumer.worker import (
+from tidegate.consumer.worker.worker import (
     Leave,
     ShutdownCommand,
     ShutdownEvent,

@@ -1,4 +1,4 @@
-"""The health and metrics of a member (`tidegate.consumer.health`)."""
+"""The health and metrics of a member (`tidegate.consumer.worker.health`)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, final
 
-from tidegate.consumer.consumer import ConsumerState
-from tidegate.consumer.health import Health, Watch, judged, looked, polled, sights
+from tidegate.consumer.worker.consumer import ConsumerState
+from tidegate.consumer.worker.health import Health, Watch, judged, looked, polled, sights
 from tidegate.model.instants import SECOND, ClockName, Duration, Instant
 from tidegate.model.records import Send, TopicPartition
 from tidegate_adapters.kafka import client as ports

@@ -6,7 +6,7 @@ record's content.
     in_flight_records            delivered and unsettled, by stage
     failed_records               with a standing failure
     oldest_record_age_seconds    since the delivery of the oldest unfinished record
-    held_partitions              without fetches, by reason (`tidegate.consumer.health.Cause`)
+    held_partitions              without fetches, by reason (`tidegate.consumer.worker.health.Cause`)
     handled_records_total        records with a finished handler
     handler_failures_total       handler calls that raised
     retries_total                repeated attempts
@@ -29,9 +29,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from tidegate.consumer.consumer import ConsumerState
-from tidegate.consumer.explanation import lag
-from tidegate.consumer.health import Cause
+from tidegate.consumer.offsets.explanation import lag
+from tidegate.consumer.worker.consumer import ConsumerState
+from tidegate.consumer.worker.health import Cause
 from tidegate.model.records import TopicPartition
 from tidegate.sinks.circuit_breaker import Closed
 from tidegate_adapters.kafka.stats import Glance, Tallies

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tidegate.consumer.health import Health, Unhealthy
+from tidegate.consumer.worker.health import Health, Unhealthy
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import SECOND
 from tidegate.sinks.circuit_breaker import Closed, HalfOpen, Open

@@ -4,7 +4,7 @@ The state machine requests records (`Fetch`), and its rules' `polling` chooses p
 client counts delivered records as read, so the loop seeks back to those of a partition that is not
 yet known.
 
-The client never resets a position: if the broker refuses one, `tidegate.consumer.beginning` decides
+The client never resets a position: if the broker refuses one, `tidegate.consumer.flow.offset_reset` decides
 where to resume.
 """
 
@@ -16,12 +16,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final, final
 
-from tidegate.consumer.backpressure import Plan
-from tidegate.consumer.beginning import GoesOn, LogRange, goes_on
-from tidegate.consumer.commands import Fetched, Lost, Measured
-from tidegate.consumer.consumer import ConsumerState
-from tidegate.consumer.partition import Ordering, Owned
-from tidegate.consumer.watermark import open_offsets
+from tidegate.consumer.flow.backpressure import Plan
+from tidegate.consumer.flow.offset_reset import GoesOn, LogRange, goes_on
+from tidegate.consumer.offsets.watermark import open_offsets
+from tidegate.consumer.partition.partition import Ordering, Owned
+from tidegate.consumer.protocol.commands import Fetched, Lost, Measured
+from tidegate.consumer.worker.consumer import ConsumerState
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import SECOND
 from tidegate.model.records import TopicPartition

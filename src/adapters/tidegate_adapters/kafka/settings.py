@@ -14,10 +14,10 @@ from typing import Final, Literal, TypedDict, final
 
 import attrs
 
-from tidegate.consumer import worker
-from tidegate.consumer.backpressure import for_executors
-from tidegate.consumer.consumer import ConsumerRules
-from tidegate.consumer.worker import WorkerRules
+from tidegate.consumer.flow.backpressure import for_executors
+from tidegate.consumer.worker import worker
+from tidegate.consumer.worker.consumer import ConsumerRules
+from tidegate.consumer.worker.worker import WorkerRules
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, SECOND, duration, seconds
 from tidegate.model.records import TopicPartition
@@ -175,7 +175,7 @@ class WorkerSettings:
         grace: Time from the stop until the process is killed; a drain and leaving must take less.
         exactly_once: Handlers' replies and dead letters go into one Kafka transaction with the
             position that covers their record: a `read_committed` reader sees the replies of each
-            record once. All members of the group must set it (`tidegate.consumer.transactions`).
+            record once. All members of the group must set it (`tidegate.consumer.worker.transactions`).
         observer_failures_max: An observer or recording with so many consecutive failures is not
             called again; None for never.
     """

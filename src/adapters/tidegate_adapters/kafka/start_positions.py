@@ -2,10 +2,10 @@
 
 Each owner may find another place by the settings, for example a log end that has moved. So such a
 start has no metadata, and the worker commits it BEFORE it takes records (P16 of
-`tidegate.consumer.partition`). The same holds for the first remaining record, if the committed one
+`tidegate.consumer.partition.partition`). The same holds for the first remaining record, if the committed one
 was removed.
 
-`tidegate.consumer.beginning` decides whether a committed position is valid. The log range is read
+`tidegate.consumer.flow.offset_reset` decides whether a committed position is valid. The log range is read
 AFTER the position, which could otherwise be beyond an older end.
 
 Questions of one event loop turn share a request. If it fails, each partition gets its own: one
@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Final, TypeAlias, final
 
-from tidegate.consumer.beginning import Begins, Cut, LogRange, begins
+from tidegate.consumer.flow.offset_reset import Begins, Cut, LogRange, begins
 from tidegate.model.errors import TidegateError
 from tidegate.model.records import TopicPartition
 from tidegate_adapters.base.log_fields import placed, say

@@ -36,7 +36,7 @@ from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.group import HeartbeatResponse_v1
 from aiokafka.protocol.types import Int32, Schema, String
 
-from tidegate.consumer.worker import NameTaken, fenced
+from tidegate.consumer.worker.worker import NameTaken, fenced
 from tidegate_adapters.base.log_fields import say
 from tidegate_adapters.kafka import client as ports
 from tidegate_adapters.kafka.client import Client

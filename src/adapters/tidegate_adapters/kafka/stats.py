@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple, final
 
-from tidegate.consumer.commands import (
+from tidegate.consumer.fanout import DeliverRecords, RecordsDelivered, Start
+from tidegate.consumer.protocol.commands import (
     Batch,
     CommitRefused,
     Committed,
@@ -21,10 +22,9 @@ from tidegate.consumer.commands import (
     StartRetryTimer,
     WorkReported,
 )
-from tidegate.consumer.consumer import ConsumerState
-from tidegate.consumer.fanout import DeliverRecords, RecordsDelivered, Start
-from tidegate.consumer.health import Sight
-from tidegate.consumer.worker import ShutdownCommand, ShutdownEvent
+from tidegate.consumer.worker.consumer import ConsumerState
+from tidegate.consumer.worker.health import Sight
+from tidegate.consumer.worker.worker import ShutdownCommand, ShutdownEvent
 from tidegate.model.records import TopicPartition
 from tidegate_adapters.observe.handler_times import Handled
 from tidegate_adapters.sinks.port import SinkStatus

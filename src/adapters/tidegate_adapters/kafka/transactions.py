@@ -1,5 +1,5 @@
 """Commits handlers' replies and positions in Kafka transactions: runs the effects of
-`tidegate.consumer.transactions`.
+`tidegate.consumer.worker.transactions`.
 
     effect              execution
     Fence               make a producer under the partition's transactional id, which fences the
@@ -10,7 +10,7 @@
     SendPosition        send the position, for the group
     CommitTransaction   the producer commits
 
-`tidegate.consumer.commit_pacing` decides when a partition may begin the next one. A reply is kept
+`tidegate.consumer.committing.commit_pacing` decides when a partition may begin the next one. A reply is kept
 until its transaction commits, or its generation ends. Once the client's generation has changed, no
 transaction begins and no producer is fenced; the broker's fence covers changes unknown here.
 """
@@ -22,10 +22,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple, final
 
-from tidegate.consumer.commands import METADATA_REFUSED, Commit
-from tidegate.consumer.commit_answers import CommitFailure
-from tidegate.consumer.commit_pacing import held_back
-from tidegate.consumer.transactions import (
+from tidegate.consumer.committing.commit_answers import CommitFailure
+from tidegate.consumer.committing.commit_pacing import held_back
+from tidegate.consumer.protocol.commands import METADATA_REFUSED, Commit
+from tidegate.consumer.worker.transactions import (
     FENCED,
     BeginTransaction,
     CommitTransaction,

@@ -1,4 +1,4 @@
-"""A Kafka worker: it executes the commands of `tidegate.consumer.worker` and decides nothing
+"""A Kafka worker: it executes the commands of `tidegate.consumer.worker.worker` and decides nothing
 itself.
 
 Handlers run with bounded concurrency, and records complete out of order. Commits run in the
@@ -30,10 +30,10 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final, get_a
 
 import attrs
 
-from tidegate.consumer.consumer import ConsumerRules, ConsumerState
-from tidegate.consumer.health import Health, Healthy
-from tidegate.consumer.partition import FailurePolicy
-from tidegate.consumer.transactions import transactional_id
+from tidegate.consumer.partition.partition import FailurePolicy
+from tidegate.consumer.worker.consumer import ConsumerRules, ConsumerState
+from tidegate.consumer.worker.health import Health, Healthy
+from tidegate.consumer.worker.transactions import transactional_id
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, SECOND, duration, seconds
 from tidegate.model.records import Record, Send, TopicPartition

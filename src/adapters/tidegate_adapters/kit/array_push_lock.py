@@ -21,7 +21,7 @@ it exceeds the threshold. So the block has the threshold less a margin; then the
 
 Known not to work:
 
-    - The limits of the protocol: see `tidegate.invocations.array_push_lock`. Clocks that differ by
+    - The limits of the protocol: see `tidegate.invocations.record.array_push_lock`. Clocks that differ by
       more than the margin allow two holders.
     - Only a guarded write, and the end of the block, notice that the array was cleared too early.
     - If the store does not answer the push, or a cancelled push arrives late, the claim stays until
@@ -39,7 +39,7 @@ from datetime import timedelta
 from typing import Any, Final, final
 from uuid import uuid4
 
-from tidegate.invocations.array_push_lock import (
+from tidegate.invocations.record.array_push_lock import (
     ATTEMPTS,
     LOCK_PAUSES,
     STALE,
@@ -55,7 +55,7 @@ from tidegate.model.errors import Misuse, TidegateError, shown
 from tidegate.model.instants import SECOND, WALL, Duration, Instant
 from tidegate.model.operations import UpdateOne
 from tidegate.model.values import check_callable
-from tidegate.retries.pauses import Pauses
+from tidegate.retries.attempt_delays import Pauses
 from tidegate_adapters.base.decorators import check_unit, length_of
 from tidegate_adapters.runtime.driver import choosing, documents, local, local_async, run, run_async
 

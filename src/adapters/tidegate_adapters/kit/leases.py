@@ -79,8 +79,8 @@ from tidegate.model.instants import SECOND, ClockName, Instant, seconds
 from tidegate.model.operations import check_collection
 from tidegate.model.programs import insert_new
 from tidegate.model.values import check_callable, check_name
-from tidegate.retries.pauses import PAUSES, Pauses, check_attempts
-from tidegate.retries.repeating import repeat
+from tidegate.retries.attempt_delays import PAUSES, Pauses, check_attempts
+from tidegate.retries.idempotent import repeat
 from tidegate_adapters.base.decorators import check_unit, length_of
 from tidegate_adapters.runtime.driver import Handle, choosing, documents, local, local_async, run, run_async
 from tidegate_adapters.runtime.reducers import Call, Job, Runtime, as_failure

@@ -54,7 +54,7 @@ from tidegate.payloads.uploads import (
     read,
     sweep,
 )
-from tidegate.retries.pauses import PAUSES, Pauses
+from tidegate.retries.attempt_delays import PAUSES, Pauses
 from tidegate_adapters.base.decorators import check_unit, length_of
 from tidegate_adapters.runtime.driver import choosing, documents, local, local_async, run, run_async
 

@@ -17,7 +17,7 @@ retry a refusal, and offer only operations that are recognised when they arrive 
     count         adds one, in two steps with a token, exactly once
                   (`tidegate.counters.increments`); `sweep` counts leftovers, `counted` reads
 
-The core decides: `tidegate.retries.resending` (retries and outcome), `tidegate.retries.budget` (how
+The core decides: `tidegate.retries.retrying` (retries and outcome), `tidegate.retries.budget` (how
 many retries) and `tidegate.sinks.circuit_breaker` (whether to try). Each attempt has a timeout, the
 most that a lost reply costs. Writes are majority-acknowledged and journaled; reads see
 majority-committed data. `tidegate_adapters.runtime.driver` logs failures.
@@ -66,11 +66,11 @@ from tidegate.model.instants import SECOND, WALL, Instant, duration
 from tidegate.model.operations import Operation as StoreOperation
 from tidegate.model.operations import UpdateOne, check_collection, find_one, insert_one
 from tidegate.model.values import check_name, check_type
+from tidegate.retries.attempt_delays import Pauses
 from tidegate.retries.backoff import Cron, Policy
 from tidegate.retries.budget import Budget, Overspent, answered, pay
 from tidegate.retries.failures import Duplicate, Operation
-from tidegate.retries.pauses import Pauses
-from tidegate.retries.resending import RETRIES, Done, NotDone, Sent, Unknown, insert, send
+from tidegate.retries.retrying import RETRIES, Done, NotDone, Sent, Unknown, insert, send
 from tidegate.sinks.circuit_breaker import (
     CircuitBreaker,
     CircuitState,

@@ -39,7 +39,7 @@ from tidegate.model.operations import (
     UpsertOne,
 )
 from tidegate.model.record_counts import CountRecords
-from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
+from tidegate.reactive.task.plan_queries import FindChanged, FindOrphaned
 from tidegate_adapters.mongo.bson import CODEC, loaded, stored, unreadable
 from tidegate_adapters.mongo.elections import at_one_time
 from tidegate_adapters.mongo.errors import Before, failure_of_many

@@ -1,4 +1,4 @@
-"""A MongoDB change stream for the consumer of changes (`tidegate.reactive.change_stream`).
+"""A MongoDB change stream for the consumer of changes (`tidegate.reactive.planning.change_stream`).
 
     changes = ChangeStream(client, "shop", ("orders", "customers"))
     position = await changes.locate()
@@ -22,7 +22,7 @@ A server that splits events (`splits`) sends one that is still too large in part
 complete. Other servers answer 10334, and the consumer checks every document.
 
 A position names its collections. A consumer that adds others must check all their documents
-(`tidegate.reactive.deployments`, law DEP4). A position of another database, of none, or a damaged
+(`tidegate.reactive.planning.deployments`, law DEP4). A position of another database, of none, or a damaged
 one means a lost history.
 
 The first failed read logs at debug level; further ones in a row, and a lost history, log warnings.
@@ -53,7 +53,7 @@ from tidegate.model.errors import MissingExtra, Misuse, TidegateError, typed
 from tidegate.model.instants import MILLISECOND, SECOND, Instant, seconds
 from tidegate.model.operations import check_collection
 from tidegate.model.values import check_type, check_types
-from tidegate.reactive.change_stream import CANNOT_RESUME, After, Broken, DocumentChange, From, Page, Position
+from tidegate.reactive.planning.change_stream import CANNOT_RESUME, After, Broken, DocumentChange, From, Page, Position
 from tidegate_adapters.base.decorators import length_of
 
 try:

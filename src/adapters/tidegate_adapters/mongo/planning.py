@@ -1,4 +1,4 @@
-"""A planner's queries (`tidegate.reactive.plan_queries`) as one aggregation that returns only ids.
+"""A planner's queries (`tidegate.reactive.task.plan_queries`) as one aggregation that returns only ids.
 
     next documents, by the index of ids             $match, $sort, $limit
     the watched part of each                        $replaceWith
@@ -22,10 +22,10 @@ from tidegate.model.effects import Unreadable
 from tidegate.model.errors import MissingExtra, Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.record_counts import CountRecords, RecordCount
-from tidegate.reactive.plan_queries import FindChanged, FindOrphaned, PlanPage
-from tidegate.reactive.snapshot import expression
-from tidegate.reactive.task_documents import DIGEST, DOCUMENT, SNAPSHOT, STATUS, TASK
-from tidegate.reactive.task_records import PROCESSED
+from tidegate.reactive.record.snapshot import expression
+from tidegate.reactive.record.task_documents import DIGEST, DOCUMENT, SNAPSHOT, STATUS, TASK
+from tidegate.reactive.record.task_records import PROCESSED
+from tidegate.reactive.task.plan_queries import FindChanged, FindOrphaned, PlanPage
 
 try:
     from tidegate_adapters.mongo.bson import encoded, loaded, stored, unreadable

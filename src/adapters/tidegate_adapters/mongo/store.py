@@ -33,7 +33,7 @@ from tidegate.model.operations import (
 )
 from tidegate.model.record_counts import CountRecords
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
-from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
+from tidegate.reactive.task.plan_queries import FindChanged, FindOrphaned
 from tidegate_adapters.base.at_once import Calling, at_once, awaited, directly
 from tidegate_adapters.mongo.attempts import REQUESTS, Requests, before, listens
 from tidegate_adapters.mongo.calls import Asked, Handles, carrying, request

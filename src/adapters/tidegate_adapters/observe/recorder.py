@@ -1,7 +1,7 @@
 """Records production runs for `tidegate replay RECORDING TARGET`.
 
 A recorder wraps the handle that executes the effects of a run, or a worker calls it with each event
-and the resulting commands. It flushes each line (`tidegate.sim.recording`), so after a kill only
+and the resulting commands. It flushes each line (`tidegate.sim.program.recording`), so after a kill only
 the last one may be incomplete.
 
     with Recorder(path, "transition", arguments) as recorder:
@@ -41,8 +41,8 @@ from typing import Final, Literal, Self, TypeAlias, final
 
 from tidegate.model.effects import Effect, Failure
 from tidegate.model.errors import Misuse
-from tidegate.sim import recording
-from tidegate.sim.tagged import FieldPath
+from tidegate.sim.program import recording
+from tidegate.sim.program.tagged import FieldPath
 from tidegate_adapters.base.redaction import is_secret_name, may_be_redacted, redacted
 from tidegate_adapters.runtime.driver import AsyncHandle, Handle
 

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, Final, Never, cast, final
 
 import attrs
 
-from tidegate.invocations.jobs import DEFAULT_QUEUE, PRIORITY_MAX
-from tidegate.invocations.recoverer import Recoverer
-from tidegate.invocations.worker import WORK_QUEUE, Held, InvocationResults
+from tidegate.invocations.record.jobs import DEFAULT_QUEUE, PRIORITY_MAX
+from tidegate.invocations.upkeep.recoverer import Recoverer
+from tidegate.invocations.worker.worker import WORK_QUEUE, Held, InvocationResults
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, PPM, Duration, duration
 from tidegate.model.values import check_name, check_type, check_types
 from tidegate.retries.backoff import Backoff, Policy
-from tidegate.retries.repeating import repeated
+from tidegate.retries.idempotent import repeated
 from tidegate.services.members import forget
 from tidegate.triggers.trigger import Static, conditions_of
 from tidegate.work.vocabulary import ByLife, Queue, WorkerRules
@@ -36,12 +36,12 @@ from tidegate_adapters.base.decorators import check_known, is_async_handler
 from tidegate_adapters.base.redaction import redacted
 from tidegate_adapters.orchestrator.client import Client, Connection, purging_of
 from tidegate_adapters.orchestrator.declared import Declared, MaxRunning, Rate, Unique, declared
-from tidegate_adapters.orchestrator.listening import listen
 from tidegate_adapters.orchestrator.monitor import Lookout
 from tidegate_adapters.orchestrator.services import OWN_QUEUE, PURGE, RECOVERY, Work, recovered
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.tasks import Task, TaskDecorator
 from tidegate_adapters.orchestrator.triggers import When, on_cron
+from tidegate_adapters.orchestrator.wakeups import listen
 from tidegate_adapters.orchestrator.workers import Post, Workers
 from tidegate_adapters.runtime.connection import AppStore, life_name
 from tidegate_adapters.runtime.workers import WorkerObserver

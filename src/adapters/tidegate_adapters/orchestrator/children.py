@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, final
 
 import attrs
 
-from tidegate.invocations.ending import Failed, GivenBack, RunError
+from tidegate.invocations.queue.completion import Failed, GivenBack, RunError
 from tidegate.model.documents import Document
 from tidegate.model.errors import TidegateError
 from tidegate.work.vocabulary import Run
 from tidegate_adapters.orchestrator.client import Client
-from tidegate_adapters.orchestrator.failing import failed
+from tidegate_adapters.orchestrator.errors import failed
 from tidegate_adapters.orchestrator.handles import CURRENT, SERVED, Current
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.tasks import Task

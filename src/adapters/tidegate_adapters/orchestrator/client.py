@@ -1,8 +1,8 @@
 """An app as a client, without being served.
 
 Tasks without `unique` enqueue in bulk, also in a user's transaction
-(`tidegate.invocations.enqueueing`). Tasks with it register each call separately
-(`tidegate.invocations.registration`): a waiting invocation may answer it.
+(`tidegate.invocations.queue.enqueueing`). Tasks with it register each call separately
+(`tidegate.invocations.limits.registration`): a waiting invocation may answer it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from pymongo import AsyncMongoClient
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.client_session import ClientSession
 
-from tidegate.invocations.asking import Asked, Asking, Command
-from tidegate.invocations.enqueueing import OF_ANOTHER_TASK, Enqueue, NewInvocation, arguments_name
-from tidegate.invocations.invocation_queries import InvocationPage, InvocationQuery, InvocationRow
-from tidegate.invocations.jobs import Job
-from tidegate.invocations.purging import Purging
-from tidegate.invocations.recoverer import Recoverer
-from tidegate.invocations.registration import NotRegistered, Registered, Registrar, RegistrationOutcome, Reused
-from tidegate.invocations.taking import Takeable, Taker
-from tidegate.invocations.worker import Held
+from tidegate.invocations.admin.commands import Asked, Asking, Command
+from tidegate.invocations.admin.invocation_queries import InvocationPage, InvocationQuery, InvocationRow
+from tidegate.invocations.limits.registration import NotRegistered, Registered, Registrar, RegistrationOutcome, Reused
+from tidegate.invocations.queue.enqueueing import OF_ANOTHER_TASK, Enqueue, NewInvocation, arguments_name
+from tidegate.invocations.queue.fetching import Takeable, Taker
+from tidegate.invocations.record.jobs import Job
+from tidegate.invocations.upkeep.pruning import Purging
+from tidegate.invocations.upkeep.recoverer import Recoverer
+from tidegate.invocations.worker.worker import Held
 from tidegate.model.documents import Document
 from tidegate.model.effects import Failure, Program
 from tidegate.model.errors import Misuse, TidegateError, shown
@@ -41,17 +41,17 @@ from tidegate.model.values import check_types
 from tidegate.services.service_runner import ServiceOutcome
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.evaluator import Evaluator
-from tidegate.triggers.noticing import Noticer
+from tidegate.triggers.outbox_relay import Noticer
 from tidegate_adapters.base.crons import next_after
 from tidegate_adapters.mongo import AsyncMongo
 from tidegate_adapters.mongo.errors import retold
 from tidegate_adapters.orchestrator.declared import Declared
 from tidegate_adapters.orchestrator.handles import SERVED, ArgumentsDiffer, Handle, Results
-from tidegate_adapters.orchestrator.holding import Holding
 from tidegate_adapters.orchestrator.names import Collections
+from tidegate_adapters.orchestrator.pause import Holding
 from tidegate_adapters.orchestrator.services import OWN_QUEUE, PURGE, RECOVERY, Services, Work
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
-from tidegate_adapters.orchestrator.standing import Standing, counts_of, standing_of
+from tidegate_adapters.orchestrator.status import Standing, counts_of, standing_of
 from tidegate_adapters.orchestrator.sync_store import SyncStore
 from tidegate_adapters.orchestrator.triggers import When
 from tidegate_adapters.orchestrator.uploads import Uploads
@@ -153,7 +153,7 @@ class Operations(App[OrchestratorSettings, Declared]):
     # --- queries and commands ---
 
     async def ask(self, command: Command, query: InvocationQuery) -> Asked:
-        """Cancel, kill, hold, release or repeat invocations (`tidegate.invocations.asking`).
+        """Cancel, kill, hold, release or repeat invocations (`tidegate.invocations.admin.commands`).
 
         The owner of a running invocation obeys at its next heartbeat.
         """

@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tidegate.exit_codes import ExitCode
-from tidegate.invocations.asking import Asked, Command
-from tidegate.invocations.invocation_queries import InvocationQuery, InvocationRow
-from tidegate.invocations.record_documents import RESULT, RESULT_PAYLOAD
-from tidegate.invocations.worker import Held
+from tidegate.invocations.admin.commands import Asked, Command
+from tidegate.invocations.admin.invocation_queries import InvocationQuery, InvocationRow
+from tidegate.invocations.record.record_documents import RESULT, RESULT_PAYLOAD
+from tidegate.invocations.worker.worker import Held
 from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
@@ -25,8 +25,8 @@ from tidegate_adapters.base.redaction import one_line, redacted
 from tidegate_adapters.base.times import length, time_of, when
 from tidegate_adapters.mongo.ids import readable
 from tidegate_adapters.orchestrator.app import Orchestrator
-from tidegate_adapters.orchestrator.standing import BACKLOG_MAX, Backlog, Process, executions_of
-from tidegate_adapters.orchestrator.words import MEANT, as_json, asked_words
+from tidegate_adapters.orchestrator.messages import MEANT, as_json, asked_words
+from tidegate_adapters.orchestrator.status import BACKLOG_MAX, Backlog, Process, executions_of
 from tidegate_adapters.shell.application import Answer, listing, shortened
 
 # --- commands -------------------------------------------------------------------------------------

@@ -11,10 +11,10 @@ from typing import Any, Final, cast, final, get_type_hints
 
 import attrs
 
-from tidegate.invocations import rates
-from tidegate.invocations.admission import Call, Control, Purpose, Rule, reservation_id
-from tidegate.invocations.jobs import DEFAULT_QUEUE, PRIORITY_MAX, PRIORITY_MIN
-from tidegate.invocations.taking import Takeable
+from tidegate.invocations.limits import rate_limit
+from tidegate.invocations.limits.admission import Call, Control, Purpose, Rule, reservation_id
+from tidegate.invocations.queue.fetching import Takeable
+from tidegate.invocations.record.jobs import DEFAULT_QUEUE, PRIORITY_MAX, PRIORITY_MIN
 from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse, TidegateError, shown
 from tidegate.model.instants import Duration
@@ -135,10 +135,10 @@ class Rate:
     per: timedelta = attrs.field(kw_only=True)
     burst: int | None = attrs.field(default=None, kw_only=True)
     key: Callable[..., object] | None = attrs.field(default=None, kw_only=True, repr=False)
-    rule: rates.Rate = attrs.field(init=False, repr=False, eq=False)
+    rule: rate_limit.Rate = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "rule", rates.Rate(self.at_most, length_of(self.per, "per", 1), self.burst))
+        object.__setattr__(self, "rule", rate_limit.Rate(self.at_most, length_of(self.per, "per", 1), self.burst))
         if self.key is not None:
             check_callable(self.key, "key", "write Rate(10, per=..., key=lambda mail: mail.to)")
 

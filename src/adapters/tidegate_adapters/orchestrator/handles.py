@@ -14,11 +14,11 @@ from typing import Any, Final, Generic, Protocol, TypeVar, cast, final
 
 import attrs
 
-from tidegate.invocations.asking import Asked, Command
-from tidegate.invocations.ending import RunError
-from tidegate.invocations.invocation import CANCELLED, FAILED, SUCCESS
-from tidegate.invocations.invocation_queries import InvocationQuery, InvocationRow
-from tidegate.invocations.waiting import Absent, Awaited, Ended, Open, Waiting
+from tidegate.invocations.admin.commands import Asked, Command
+from tidegate.invocations.admin.invocation_queries import InvocationQuery, InvocationRow
+from tidegate.invocations.queue.completion import RunError
+from tidegate.invocations.queue.results import Absent, Awaited, Ended, Open, Waiting
+from tidegate.invocations.record.invocation import CANCELLED, FAILED, SUCCESS
 from tidegate.model.errors import Misuse, TidegateError, shown, typed
 from tidegate.model.instants import SECOND, Duration, seconds
 from tidegate.model.operations import FOUND_MAX

@@ -27,7 +27,7 @@ from typing import Final
 from tidegate.model.instants import SECOND
 from tidegate.work.vocabulary import InterruptReason, Slot
 from tidegate_adapters.observe.prometheus import Metric, counter, gauge, handler_seconds
-from tidegate_adapters.orchestrator.tallies import LOST, NOTHING, OUTCOMES, TURNS, Glance, Tallies
+from tidegate_adapters.orchestrator.stats import LOST, NOTHING, OUTCOMES, TURNS, Glance, Tallies
 
 _NONE: Final = Tallies()
 _PREFIX: Final = "tidegate_orchestrator_"

@@ -20,7 +20,7 @@ from contextlib import AbstractAsyncContextManager
 from logging import getLogger
 from typing import TYPE_CHECKING, Final, final
 
-from tidegate.invocations.worker import Held
+from tidegate.invocations.worker.worker import Held
 from tidegate.model.instants import SECOND, Duration, duration
 from tidegate.work import events
 from tidegate.work.state import WorkerState
@@ -28,8 +28,8 @@ from tidegate.work.vocabulary import WorkerCommand
 from tidegate_adapters.observe.http import Answer
 from tidegate_adapters.orchestrator.client import Client
 from tidegate_adapters.orchestrator.page import Page
-from tidegate_adapters.orchestrator.standing import Backlog
-from tidegate_adapters.orchestrator.tallies import Glance, Tallies
+from tidegate_adapters.orchestrator.stats import Glance, Tallies
+from tidegate_adapters.orchestrator.status import Backlog
 from tidegate_adapters.orchestrator.workers import Workers
 from tidegate_adapters.runtime.workers import WorkerObserver
 from tidegate_adapters.shell import monitor

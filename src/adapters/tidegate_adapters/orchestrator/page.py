@@ -17,11 +17,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, final
 
-from tidegate.invocations.asking import Command, order, possible
-from tidegate.invocations.invocation import CANCELLED, FAILED, INVOCATION, REGISTERED, RETRY, RUNNING, SUCCESS
-from tidegate.invocations.invocation_queries import InvocationPage, InvocationQuery, InvocationRow
-from tidegate.invocations.record_documents import RESULT, RESULT_PAYLOAD, VersionMade
-from tidegate.invocations.worker import Held
+from tidegate.invocations.admin.commands import Command, order, possible
+from tidegate.invocations.admin.invocation_queries import InvocationPage, InvocationQuery, InvocationRow
+from tidegate.invocations.record.invocation import CANCELLED, FAILED, INVOCATION, REGISTERED, RETRY, RUNNING, SUCCESS
+from tidegate.invocations.record.record_documents import RESULT, RESULT_PAYLOAD, VersionMade
+from tidegate.invocations.worker.worker import Held
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, MINUTE, Instant
 from tidegate.model.record_counts import RecordCount
@@ -36,8 +36,9 @@ from tidegate_adapters.base.redaction import redacted
 from tidegate_adapters.base.times import ago, length, time_of, when
 from tidegate_adapters.mongo.ids import readable
 from tidegate_adapters.orchestrator.client import Client
+from tidegate_adapters.orchestrator.messages import MEANT, as_json, asked_words
 from tidegate_adapters.orchestrator.services import KEY
-from tidegate_adapters.orchestrator.standing import (
+from tidegate_adapters.orchestrator.status import (
     BACKLOG_MAX,
     Backlog,
     Process,
@@ -47,7 +48,6 @@ from tidegate_adapters.orchestrator.standing import (
     triggered,
     turns_of,
 )
-from tidegate_adapters.orchestrator.words import MEANT, as_json, asked_words
 from tidegate_adapters.page.live import (
     Action,
     Cell,

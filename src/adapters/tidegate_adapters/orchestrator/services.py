@@ -4,7 +4,7 @@
     await services.run()                              # until it is cancelled
 
 Every `check_every`, each process checks for the turn (`tidegate.services.service_runner`). The
-process with the turn loops until its window ends (`tidegate.triggers.turn`). Only the store's clock
+process with the turn loops until its window ends (`tidegate.triggers.leader_duties`). Only the store's clock
 counts. An unsolved problem is logged once until it changes.
 
 The app's own services are tasks with a cron, in a queue that every process fetches from
@@ -21,9 +21,9 @@ from functools import partial
 from typing import Final, TypeAlias, TypeVar, final
 from uuid import uuid4
 
-from tidegate.invocations.admission import Call, Rule
-from tidegate.invocations.jobs import Job
-from tidegate.invocations.recoverer import Recoverer, RecoveryPass
+from tidegate.invocations.limits.admission import Call, Rule
+from tidegate.invocations.record.jobs import Job
+from tidegate.invocations.upkeep.recoverer import Recoverer, RecoveryPass
 from tidegate.model.effects import Call as Ask
 from tidegate.model.effects import Failure, Program
 from tidegate.model.errors import Misuse
@@ -48,13 +48,13 @@ from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.definitions import Definitions
 from tidegate.triggers.evaluator import Evaluator, MakeJob, Noted, TriggerPass, plain_call
 from tidegate.triggers.firing import TriggerRun
-from tidegate.triggers.noticing import UPLOADED, NoticePass, Noticer, listened
-from tidegate.triggers.turn import Duty, DutyFailedError, Turn, duties
+from tidegate.triggers.leader_duties import Duty, DutyFailedError, Turn, duties
+from tidegate.triggers.outbox_relay import UPLOADED, NoticePass, Noticer, listened
 from tidegate_adapters.base.cancellation import check_awaited_failure
 from tidegate_adapters.base.crons import next_after
 from tidegate_adapters.base.redaction import redacted
 from tidegate_adapters.orchestrator.names import Collections
-from tidegate_adapters.orchestrator.standing import processes_of
+from tidegate_adapters.orchestrator.status import processes_of
 from tidegate_adapters.orchestrator.triggers import When
 from tidegate_adapters.orchestrator.turns import ServiceRules
 from tidegate_adapters.runtime.database import Site

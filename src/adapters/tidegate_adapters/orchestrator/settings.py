@@ -16,7 +16,7 @@ How they relate to those of pynenc and pynenc-mongo, with reasons for other defa
     auto_final_invocation_purge_hours     keep_finished: 24 h, the same; keep_failed: 7 days
     event retention of triggers           7 days, the same
     max_retries, retry_* of MongoDB       8 attempts, 0.1 s doubling to 10 s, full jitter: outlasts
-                                          an election (`tidegate.retries.pauses`)
+                                          an election (`tidegate.retries.attempt_delays`)
     mongo_url, pool, timeouts             uri, with maxPoolSize, connectTimeoutMS, socketTimeoutMS
     mongo_db                              database: no default; a write needs an explicit one
     chunk_threshold                       inline_bytes: 64 KiB, not 15 MiB; each claim reads it

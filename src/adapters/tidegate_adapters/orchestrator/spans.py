@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from typing import final
 
 from tidegate import __version__
-from tidegate.invocations.ending import Failed
-from tidegate.invocations.taking import TakenRun
+from tidegate.invocations.queue.completion import Failed
+from tidegate.invocations.queue.fetching import TakenRun
 from tidegate.model.errors import MissingExtra
 from tidegate_adapters.observe.tracing import (
     NOTHING,

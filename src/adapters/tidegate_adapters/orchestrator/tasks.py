@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import attrs
 
-from tidegate.invocations.jobs import Job
+from tidegate.invocations.record.jobs import Job
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, Duration, Instant, instant
 from tidegate.model.values import check_name, check_type

@@ -26,7 +26,7 @@ from typing import Any, Final, Protocol, TypeAlias, cast, final
 
 import attrs
 
-from tidegate.invocations.invocation import CANCELLED, FAILED, REROUTED, RETRY, RUNNING, SUCCESS
+from tidegate.invocations.record.invocation import CANCELLED, FAILED, REROUTED, RETRY, RUNNING, SUCCESS
 from tidegate.model.documents import Document, Value
 from tidegate.model.errors import Misuse, shown, typed
 from tidegate.model.instants import Duration, duration

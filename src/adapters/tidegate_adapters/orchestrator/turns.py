@@ -11,7 +11,7 @@ from typing import Final, final
 
 import attrs
 
-from tidegate.invocations.recovery import Patience
+from tidegate.invocations.upkeep.recovery import Patience
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, PPM, duration
 from tidegate.model.values import check_int, check_type

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, final
 
 import attrs
 
-from tidegate.invocations import ending
-from tidegate.invocations.ending import Ending, Failed, GivenBack, Succeeded, upload_name
-from tidegate.invocations.heeding import heed
-from tidegate.invocations.invocation import RUNNING
-from tidegate.invocations.record_documents import DEATHS, FAILING_SINCE
-from tidegate.invocations.taking import TakenRun, Taker
-from tidegate.invocations.transition import GaveUp, Granted, Unknown
-from tidegate.invocations.worker import WORK_QUEUE, Attempt, Held, UntrackedRun, died, tries_of
+from tidegate.invocations.queue import completion
+from tidegate.invocations.queue.completion import Ending, Failed, GivenBack, Succeeded, upload_name
+from tidegate.invocations.queue.fetching import TakenRun, Taker
+from tidegate.invocations.record.invocation import RUNNING
+from tidegate.invocations.record.record_documents import DEATHS, FAILING_SINCE
+from tidegate.invocations.record.transition import GaveUp, Granted, Unknown
+from tidegate.invocations.worker.heartbeat import heed
+from tidegate.invocations.worker.worker import WORK_QUEUE, Attempt, Held, UntrackedRun, died, tries_of
 from tidegate.model.documents import Document
 from tidegate.model.effects import Failure, Refused
 from tidegate.model.errors import Misuse
@@ -53,7 +53,7 @@ from tidegate_adapters.base.redaction import redacted
 from tidegate_adapters.kit.payloads import PayloadUnsettled
 from tidegate_adapters.orchestrator.children import ChildCall, Children
 from tidegate_adapters.orchestrator.declared import Declared
-from tidegate_adapters.orchestrator.failing import failed, told
+from tidegate_adapters.orchestrator.errors import failed, told
 from tidegate_adapters.orchestrator.handles import CURRENT, SERVED, Current, HandleApp
 from tidegate_adapters.orchestrator.names import Collections
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
@@ -359,7 +359,7 @@ class Workers(HandlerWorkers):
                 self._runtime.tell(ResumeRequested(self._now(), run))
                 await _in_any_case(resumed)
 
-    def _answer(self, run: Run, ended: Ended) -> ending.End | NoAnswer:
+    def _answer(self, run: Run, ended: Ended) -> completion.End | NoAnswer:
         if run in self._lost:
             self._lost.discard(run)
             self._taken.pop(run, None)
@@ -471,8 +471,8 @@ def _answered(reply: object) -> object:
     return reply
 
 
-def _run_end(result: Result, taken: TakenRun, *, is_listened: bool) -> ending.RunEnd:
-    return ending.RunEnd(
+def _run_end(result: Result, taken: TakenRun, *, is_listened: bool) -> completion.RunEnd:
+    return completion.RunEnd(
         key=result.run.id, record=taken.record, end=cast("ending.End", result.value), tries=taken.tries,
         failing_since=taken.document.get(FAILING_SINCE), is_listened=is_listened,
         limited_by=taken.job.limited_by, due=taken.due,

@@ -31,8 +31,8 @@ from html import escape
 from typing import Final
 
 from tidegate.model.documents import one_line
-from tidegate.sim.page import PageData, page_data
-from tidegate.sim.trace import PolicyName, Trace
+from tidegate.sim.trace.page import PageData, page_data
+from tidegate.sim.trace.trace import PolicyName, Trace
 from tidegate_adapters.page.parts import frame, policy, script_of, style_of
 
 MODULES: Final = (

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final
 
 import attrs
 
-from tidegate.consumer.worker import WorkerRules
+from tidegate.consumer.worker.worker import WorkerRules
 from tidegate.model.errors import Misuse, TidegateError, shown, typed
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record, Send, TopicPartition
@@ -52,7 +52,7 @@ from tidegate_adapters.kafka.monitor import of_health
 from tidegate_adapters.kafka.producer import KafkaSink
 from tidegate_adapters.kafka.stats import Tallies
 from tidegate_adapters.kafka.worker import client_times
-from tidegate_adapters.pipeline.beside import Beside
+from tidegate_adapters.pipeline.background import Beside
 from tidegate_adapters.pipeline.declarations import Declared
 from tidegate_adapters.pipeline.embedded import Processed, process
 from tidegate_adapters.pipeline.executors import Executor

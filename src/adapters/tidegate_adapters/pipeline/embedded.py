@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, final
 
 import attrs
 
-from tidegate.consumer.worker import WorkerRules
+from tidegate.consumer.worker.worker import WorkerRules
 from tidegate.model.effects import Failure
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record, Send, TopicPartition

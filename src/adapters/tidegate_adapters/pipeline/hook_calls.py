@@ -22,9 +22,9 @@ from typing import Any, Final, Protocol, TypeVar, cast, final
 
 import attrs
 
-from tidegate.consumer.commands import Batch, Event, Work, WorkReported
 from tidegate.consumer.fanout import Report, Start, TasksReported
-from tidegate.consumer.worker import ShutdownEvent
+from tidegate.consumer.protocol.commands import Batch, Event, Work, WorkReported
+from tidegate.consumer.worker.worker import ShutdownEvent
 from tidegate.model.effects import Ambiguous, Effect, Failure, Refused, Sleep
 from tidegate.model.errors import Misuse, TidegateError, typed
 from tidegate.model.instants import SECOND

@@ -8,10 +8,10 @@ from typing import Final, final
 
 import attrs
 
-from tidegate.consumer.consumer import ConsumerRules
-from tidegate.consumer.drain import Budget
 from tidegate.consumer.fanout import Rules
-from tidegate.consumer.partition import FailurePolicy, Ordering, PartitionRules
+from tidegate.consumer.flow.drain import Budget
+from tidegate.consumer.partition.partition import FailurePolicy, Ordering, PartitionRules
+from tidegate.consumer.worker.consumer import ConsumerRules
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND
 from tidegate.model.values import check_int, check_type

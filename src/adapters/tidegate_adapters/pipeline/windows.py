@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from tidegate.consumer.commands import Assigned, Event, Lost, Revoked, Work, WorkReported
-from tidegate.consumer.consumer import ConsumerState
 from tidegate.consumer.fanout import TaskReplaced, WindowArranged
-from tidegate.consumer.partition import Owned, Phase
-from tidegate.consumer.windowed import Windowed
-from tidegate.consumer.worker import ShutdownEvent
+from tidegate.consumer.partition.in_flight_windows import Windowed
+from tidegate.consumer.partition.partition import Owned, Phase
+from tidegate.consumer.protocol.commands import Assigned, Event, Lost, Revoked, Work, WorkReported
+from tidegate.consumer.worker.consumer import ConsumerState
+from tidegate.consumer.worker.worker import ShutdownEvent
 from tidegate.model.records import TopicPartition
 from tidegate.pipeline.effects import Hook
 from tidegate.pipeline.tasks import tasks_after

@@ -14,10 +14,10 @@ Start reading at `app` and `changes` for the API, `planner` for planning, `worke
 and `office` for operator commands.
 """
 
-from tidegate.reactive.debounce import Debounce
-from tidegate.reactive.evolution import OnNewVersion
-from tidegate.reactive.orphans import CleanUp, DeleteWhen
-from tidegate.reactive.snapshot import Computed
+from tidegate.reactive.planning.evolution import OnNewVersion
+from tidegate.reactive.record.debounce import Debounce
+from tidegate.reactive.record.orphans import CleanUp, DeleteWhen
+from tidegate.reactive.record.snapshot import Computed
 from tidegate.retries.backoff import Policy
 from tidegate_adapters.reactive.app import Reactive
 from tidegate_adapters.reactive.changes import Change, ClaimLost, SyncChange

@@ -24,24 +24,24 @@ from tidegate.model.effects import Failure, Refused
 from tidegate.model.errors import MissingExtra, Misuse
 from tidegate.model.instants import PPM, duration
 from tidegate.model.operations import FOUND_MAX, Index, Indexes, find_one
-from tidegate.reactive.debounce import Debounce
-from tidegate.reactive.evolution import OnNewVersion
-from tidegate.reactive.mongodash_records import check_not_theirs
-from tidegate.reactive.orphans import CleanUp
-from tidegate.reactive.pausing import Pausing
-from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate.reactive.worker import TaskResults
+from tidegate.reactive.admin.mongodash_records import check_not_theirs
+from tidegate.reactive.admin.pausing import Pausing
+from tidegate.reactive.planning.evolution import OnNewVersion
+from tidegate.reactive.record.debounce import Debounce
+from tidegate.reactive.record.orphans import CleanUp
+from tidegate.reactive.task.reactive_task import ReactiveTask
+from tidegate.reactive.task.worker import TaskResults
 from tidegate.retries.backoff import Backoff, Policy
-from tidegate.retries.repeating import repeat
+from tidegate.retries.idempotent import repeat
 from tidegate.work.vocabulary import WorkerRules
 from tidegate_adapters.base.cancellation import CLOSE_S, ended, told_within, unless
 from tidegate_adapters.base.decorators import check_known
+from tidegate_adapters.reactive.admin import Office
 from tidegate_adapters.reactive.declared import CLEAN_UP, HISTORY, LEASE, Declared, UserHandler, Watch, Where, declared
 from tidegate_adapters.reactive.monitor import Lookout
-from tidegate_adapters.reactive.office import Office
+from tidegate_adapters.reactive.names import KEY
 from tidegate_adapters.reactive.planner import Planner
 from tidegate_adapters.reactive.settings import ReactiveSettings
-from tidegate_adapters.reactive.sites import KEY
 from tidegate_adapters.reactive.workers import Pool
 from tidegate_adapters.runtime.database import Site
 from tidegate_adapters.runtime.workers import WorkerObserver
@@ -301,7 +301,7 @@ class Reactive(App[ReactiveSettings, Declared]):
 
 @final
 class _Paused:
-    """The pauses of each database (`tidegate.reactive.pausing`)."""
+    """The pauses of each database (`tidegate.reactive.admin.pausing`)."""
 
     def __init__(self, pool: Pool, placed: Sequence[Declared]) -> None:
         self._pool, self._known = pool, dict[str, frozenset[str]]()

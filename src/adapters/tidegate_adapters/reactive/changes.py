@@ -20,11 +20,11 @@ from tidegate.model.effects import Failure
 from tidegate.model.errors import MissingExtra, Misuse, TidegateError
 from tidegate.model.instants import Duration
 from tidegate.model.operations import find_one
-from tidegate.reactive.fetching import Run
-from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate.reactive.snapshot import Digest
-from tidegate.reactive.tasks import Why, WhyNot
-from tidegate.retries.repeating import repeated
+from tidegate.reactive.record.snapshot import Digest
+from tidegate.reactive.record.tasks import Why, WhyNot
+from tidegate.reactive.task.fetching import Run
+from tidegate.reactive.task.reactive_task import ReactiveTask
+from tidegate.retries.idempotent import repeated
 from tidegate_adapters.base.decorators import length_of
 from tidegate_adapters.runtime.database import Site
 from tidegate_adapters.runtime.driver import choosing, documents, local, local_async, run, run_async

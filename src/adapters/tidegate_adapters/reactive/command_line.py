@@ -15,16 +15,16 @@ from tidegate.exit_codes import ExitCode
 from tidegate.model.documents import Value
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant, seconds
-from tidegate.reactive.desk import Retried, Tally, TaskCounts
-from tidegate.reactive.mongodash_records import Imported, ImportedBefore, StillWritten
-from tidegate.reactive.record_queries import Order, Query, RecordRow
-from tidegate.reactive.task_records import TaskRecord, TaskStatus
+from tidegate.reactive.admin.commands import Retried, Tally, TaskCounts
+from tidegate.reactive.admin.mongodash_records import Imported, ImportedBefore, StillWritten
+from tidegate.reactive.record.record_queries import Order, Query, RecordRow
+from tidegate.reactive.record.task_records import TaskRecord, TaskStatus
 from tidegate_adapters.base.redaction import one_line, redacted
 from tidegate_adapters.base.times import time_of, when
 from tidegate_adapters.mongo.ids import exact, meant, readable
+from tidegate_adapters.reactive.admin import Leadership, Office
 from tidegate_adapters.reactive.app import Reactive
-from tidegate_adapters.reactive.office import Leadership, Office
-from tidegate_adapters.reactive.words import numbers_of, retried
+from tidegate_adapters.reactive.messages import numbers_of, retried
 from tidegate_adapters.shell.application import Answer, listing, shortened
 
 # --- commands -------------------------------------------------------------------------------------

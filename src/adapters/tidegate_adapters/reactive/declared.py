@@ -13,13 +13,13 @@ from tidegate.model.errors import Misuse, TidegateError, shown, typed
 from tidegate.model.instants import MILLISECOND, Duration
 from tidegate.model.operations import check_collection
 from tidegate.model.values import check_int, check_type
-from tidegate.reactive.debounce import Debounce
-from tidegate.reactive.evolution import EvolutionPolicy, OnNewVersion
-from tidegate.reactive.fetching import BEHIND
-from tidegate.reactive.orphans import CleanUp
-from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate.reactive.snapshot import Projection
-from tidegate.reactive.tasks import TaskRules
+from tidegate.reactive.planning.evolution import EvolutionPolicy, OnNewVersion
+from tidegate.reactive.record.debounce import Debounce
+from tidegate.reactive.record.orphans import CleanUp
+from tidegate.reactive.record.snapshot import Projection
+from tidegate.reactive.record.tasks import TaskRules
+from tidegate.reactive.task.fetching import BEHIND
+from tidegate.reactive.task.reactive_task import ReactiveTask
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate.retries.polling import PollingBounds
 from tidegate.work.vocabulary import Queue

@@ -26,9 +26,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from tidegate.model.instants import SECOND
-from tidegate.reactive.task_records import TaskStatus
+from tidegate.reactive.record.task_records import TaskStatus
 from tidegate_adapters.observe.prometheus import Metric, counter, gauge, handler_seconds
-from tidegate_adapters.reactive.tallies import NOTHING, Glance, Tallies
+from tidegate_adapters.reactive.stats import NOTHING, Glance, Tallies
 
 _NONE: Final = Tallies()
 _PREFIX: Final = "tidegate_reactive_"

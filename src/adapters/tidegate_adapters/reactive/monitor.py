@@ -20,18 +20,18 @@ from logging import getLogger
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 from tidegate.model.instants import SECOND, Duration, duration
-from tidegate.reactive.record_queries import Query
+from tidegate.reactive.record.record_queries import Query
 from tidegate.work.events import WorkerEvent
 from tidegate.work.state import WorkerState
 from tidegate.work.vocabulary import WorkerCommand
 from tidegate_adapters.base.cache import Sparing
 from tidegate_adapters.base.redaction import redacted
 from tidegate_adapters.observe.http import Answer
-from tidegate_adapters.reactive.office import Office
+from tidegate_adapters.reactive.admin import Office
 from tidegate_adapters.reactive.page import Page
 from tidegate_adapters.reactive.planner import Planner, Standing
 from tidegate_adapters.reactive.settings import ReactiveSettings
-from tidegate_adapters.reactive.tallies import Census, Glance, Tallies
+from tidegate_adapters.reactive.stats import Census, Glance, Tallies
 from tidegate_adapters.reactive.workers import Pool
 from tidegate_adapters.runtime.workers import WorkerObserver
 from tidegate_adapters.shell import monitor

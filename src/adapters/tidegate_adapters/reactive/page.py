@@ -16,23 +16,23 @@ from typing import Final, final
 from tidegate.model.documents import Value
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MINUTE, SECOND, Duration, Instant
-from tidegate.reactive.desk import Tally, TaskCounts
-from tidegate.reactive.pausing import PausedTask
-from tidegate.reactive.record_queries import Order, Query, RecordRow
-from tidegate.reactive.story import Moment as StoryMoment
-from tidegate.reactive.story import What, story
-from tidegate.reactive.task_records import Ended, TaskRecord, TaskStatus
-from tidegate.reactive.worker import runs_of
+from tidegate.reactive.admin.commands import Tally, TaskCounts
+from tidegate.reactive.admin.pausing import PausedTask
+from tidegate.reactive.record.record_queries import Order, Query, RecordRow
+from tidegate.reactive.record.task_records import Ended, TaskRecord, TaskStatus
+from tidegate.reactive.record.timeline import Moment as StoryMoment
+from tidegate.reactive.record.timeline import What, story
+from tidegate.reactive.task.worker import runs_of
 from tidegate.work.state import WorkerState
 from tidegate_adapters.base.cache import Sparing
 from tidegate_adapters.base.redaction import redacted
 from tidegate_adapters.base.times import ago, length, when
 from tidegate_adapters.mongo.ids import exact, meant, readable
 from tidegate_adapters.page.live import Action, Cell, Choice, Filter, Moment, Row, Shown, Story, Table, check_filters
-from tidegate_adapters.reactive.office import Leadership, Office
+from tidegate_adapters.reactive.admin import Leadership, Office
+from tidegate_adapters.reactive.messages import numbers_of, retried
 from tidegate_adapters.reactive.planner import Standing
-from tidegate_adapters.reactive.tallies import Glance
-from tidegate_adapters.reactive.words import numbers_of, retried
+from tidegate_adapters.reactive.stats import Glance
 
 _SHOWN: Final = 100
 _LOOKS: Final = 2

@@ -59,8 +59,8 @@ from tidegate.model.instants import SECOND, Duration, Instant, duration, seconds
 from tidegate.model.operations import FOUND_MAX, find_one
 from tidegate.model.reading import needed
 from tidegate.model.values import check_callable, check_int, check_name, check_type
-from tidegate.reactive import reactive_task, stream_records
-from tidegate.reactive.change_stream import (
+from tidegate.reactive.planning import stream_records
+from tidegate.reactive.planning.change_stream import (
     Broken,
     ChangeStreamConsumer,
     Consuming,
@@ -85,21 +85,22 @@ from tidegate.reactive.change_stream import (
     event_for,
     is_followed,
 )
-from tidegate.reactive.change_stream.commands import Pass
-from tidegate.reactive.deployments import Deployment, begin_leading, unplanned
-from tidegate.reactive.evolution import EvolutionPolicy
-from tidegate.reactive.fetching import Run
-from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate.reactive.reconciler import EPOCH, Reconciler, progress_of
-from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
-from tidegate.reactive.snapshot import NotComputed
-from tidegate.reactive.sweeper import Sweeper, remove_orphans
-from tidegate.reactive.task_records import TaskStatus
-from tidegate.reactive.tasks import Leave, PlanVerdict, Seen
+from tidegate.reactive.planning.change_stream.commands import Pass
+from tidegate.reactive.planning.deployments import Deployment, begin_leading, unplanned
+from tidegate.reactive.planning.evolution import EvolutionPolicy
+from tidegate.reactive.planning.garbage_collection import Sweeper, remove_orphans
+from tidegate.reactive.planning.reconciler import EPOCH, Reconciler, progress_of
+from tidegate.reactive.planning.reconciliation import ReconciliationRun, TaskTrigger
+from tidegate.reactive.record.snapshot import NotComputed
+from tidegate.reactive.record.task_records import TaskStatus
+from tidegate.reactive.record.tasks import Leave, PlanVerdict, Seen
+from tidegate.reactive.task import reactive_task
+from tidegate.reactive.task.fetching import Run
+from tidegate.reactive.task.reactive_task import ReactiveTask
 from tidegate_adapters.base.cancellation import ended
 from tidegate_adapters.base.decorators import check_lengths
 from tidegate_adapters.kit.leases import Held, LeaseBusy, LeaseLost, lease_async
-from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS
+from tidegate_adapters.reactive.names import KEY, LEASES, STREAMS
 from tidegate_adapters.runtime.database import Site
 from tidegate_adapters.runtime.reducers import After, Call, Job, Runtime, as_failure
 
@@ -208,7 +209,7 @@ class Standing:
 
 
 class Changes(Protocol):
-    """A change stream of collections, for the consumer (`tidegate.reactive.change_stream`)."""
+    """A change stream of collections, for the consumer (`tidegate.reactive.planning.change_stream`)."""
 
     async def check(self) -> None:
         """Raise a `TidegateError` if this setup can never be read."""

@@ -7,8 +7,8 @@ from typing import Final, final
 import attrs
 
 from tidegate.model.values import check_name, check_type
+from tidegate_adapters.reactive.names import KEY
 from tidegate_adapters.reactive.planner import PlannerRules
-from tidegate_adapters.reactive.sites import KEY
 from tidegate_adapters.shell.settings import PAUSED_EVERY, AppSettings, placed
 
 __all__ = ["PAUSED_EVERY", "ReactiveSettings"]

@@ -13,9 +13,9 @@ from typing import Any, Final, cast, final
 from weakref import WeakValueDictionary
 
 from tidegate.model.instants import Duration
-from tidegate.reactive import completion, fetching, worker
-from tidegate.reactive.completion import HandlerAnswer, answered
-from tidegate.reactive.tasks import Claim
+from tidegate.reactive.record.tasks import Claim
+from tidegate.reactive.task import completion, fetching, worker
+from tidegate.reactive.task.completion import HandlerAnswer, answered
 from tidegate.work.events import (
     CapacityRequested,
     PollCompleted,

@@ -11,7 +11,7 @@ from tidegate.model.effects import Program
 from tidegate.model.instants import Instant
 from tidegate.model.operations import StoreTime
 from tidegate.model.values import check_callable
-from tidegate.retries.repeating import repeated
+from tidegate.retries.idempotent import repeated
 from tidegate_adapters.base.decorators import check_database
 from tidegate_adapters.runtime.driver import AsyncHandle, choosing, documents, local_async, run_async
 

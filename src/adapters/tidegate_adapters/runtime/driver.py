@@ -15,7 +15,7 @@ out, as after a crash. At its end, a run aborts its transactions that may still 
 
 Logging: the first failed attempt is debug, later ones are warnings, each with the delay before the
 next. A run that gives up is an error: its last attempt failed, or its result says so
-(`tidegate.retries.pauses.Attempted`), despite later reads or cleanup. A returned failure is for the
+(`tidegate.retries.attempt_delays.Attempted`), despite later reads or cleanup. A returned failure is for the
 caller to judge. Refusals are answers and are not logged. Lines name the program, the kind of effect
 and the handler's message, and show no values.
 
@@ -52,8 +52,8 @@ from tidegate.model.record_counts import CountRecords
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
 from tidegate.model.unawaited import forgotten
 from tidegate.pipeline.effects import PipelineEffect
-from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
-from tidegate.retries.pauses import Attempted
+from tidegate.reactive.task.plan_queries import FindChanged, FindOrphaned
+from tidegate.retries.attempt_delays import Attempted
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -73,7 +73,7 @@ def kinds_of_faults(ctx: click.Context, param: click.Parameter, value: str) -> t
     """Parse `all` (None), `none`, or comma-separated kinds."""
     if value in {"all", "none"}:
         return None if value == "all" else ()
-    from tidegate.sim.faults import Fault  # noqa: PLC0415  so that --help is quick
+    from tidegate.sim.world.faults import Fault  # noqa: PLC0415  so that --help is quick
 
     chosen = tuple(value.split(","))
     for kind in chosen:

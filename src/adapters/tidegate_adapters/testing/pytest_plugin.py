@@ -38,8 +38,8 @@ import pytest
 from tidegate_adapters.base.redaction import one_line
 
 if TYPE_CHECKING:
-    from tidegate.sim.report import Report
-    from tidegate.sim.trace import Trace
+    from tidegate.sim.runs.report import Report
+    from tidegate.sim.trace.trace import Trace
     from tidegate_adapters.testing.app import OnEmbedded
     from tidegate_adapters.testing.black_pipe import BlackPipe, MakePipe, Rule
     from tidegate_adapters.testing.seeded import Seeded

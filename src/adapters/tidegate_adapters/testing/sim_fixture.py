@@ -29,16 +29,16 @@ import pytest
 
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.values import check_type
-from tidegate.sim.exploration import Exploration
-from tidegate.sim.faults import Fault
-from tidegate.sim.policies import Policy, policies
-from tidegate.sim.rendering import number_of, render
-from tidegate.sim.replay import Diverged, Reproduced, replay
-from tidegate.sim.report import Report, Verdict, explore
+from tidegate.sim.runs.exploration import Exploration
+from tidegate.sim.runs.policies import Policy, policies
+from tidegate.sim.runs.replay import Diverged, Reproduced, replay
+from tidegate.sim.runs.report import Report, Verdict, explore
+from tidegate.sim.runs.shrink import shrink
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.search import STATES_MAX
-from tidegate.sim.shrink import shrink
-from tidegate.sim.trace import Trace
+from tidegate.sim.search.search import STATES_MAX
+from tidegate.sim.trace.rendering import number_of, render
+from tidegate.sim.trace.trace import Trace
+from tidegate.sim.world.faults import Fault
 from tidegate.testing import unexpected
 from tidegate_adapters.base.errors import origin
 from tidegate_adapters.base.redaction import one_line

@@ -30,7 +30,7 @@ Read the decisions first, then the machines that combine them:
     `health`           Which partitions do not move, and why.
 
 A worker has a consumer, and a consumer has partitions; each passes events down to the next. The
-group, which assigns partitions, is the broker's; `tidegate.sim.group` simulates it.
+group, which assigns partitions, is the broker's; `tidegate.sim.servers.group` simulates it.
 
 The checks are in `laws`, `strategies`, `scenarios` and `specimens`.
 """

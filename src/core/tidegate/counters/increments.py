@@ -50,8 +50,8 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.operations import UpdateOne, check_collection, find_all, find_one
 from tidegate.model.values import check_name
-from tidegate.retries.pauses import PAUSES, Attempted, Pauses, begins, check_attempts, goes_on
-from tidegate.retries.repeating import PASSING
+from tidegate.retries.attempt_delays import PAUSES, Attempted, Pauses, begins, check_attempts, goes_on
+from tidegate.retries.idempotent import PASSING
 
 T = TypeVar("T")
 

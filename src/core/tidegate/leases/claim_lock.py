@@ -1,7 +1,7 @@
 """A lock that is an array of claims: decides who holds it, and which claim may be pulled.
 
 A process pushes a claim of its own, holds the lock while its claim is first, and pulls it when done
-(`tidegate.invocations.array_push_lock` is such a protocol). A claim whose owner has crashed blocks
+(`tidegate.invocations.record.array_push_lock` is such a protocol). A claim whose owner has crashed blocks
 all behind it. So any process may pull a claim that it has seen first for a whole threshold, by its
 own clock: only that claim, by value.
 
@@ -14,7 +14,7 @@ Known not to work
       late.
     - A late claim, pushed after its owner left, stays first until an observer judges it. A holder
       writes with `Contains(claims, mine)` in the filter, so that its write fails once its claim is
-      gone; a late second copy of the push defeats even that. `tidegate.invocations.transition`
+      gone; a late second copy of the push defeats even that. `tidegate.invocations.record.transition`
       needs no lock.
 """
 

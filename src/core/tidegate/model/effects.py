@@ -8,7 +8,7 @@ No event loop is involved. `Effect.__await__` yields the effect and returns the 
 driver, the simulator or a replay sends. The type checkers (`unused-awaitable`) and
 `tidegate.model.unawaited` detect a forgotten `await`; with `yield from` no type checker would.
 Between two awaits a program holds immutable values only, so it is itself a value
-(`tidegate.sim.fingerprint`).
+(`tidegate.sim.program.fingerprint`).
 
 Failures are values too, raised into the program. The kind alone decides the next action:
 

@@ -32,7 +32,7 @@ many should change what its filter tests.
 A write is Refused if a unique index would contain the same values twice, as in MongoDB: a missing
 field counts as null, an array as each of its elements, and numbers compare by value. If several
 documents match, the first of the sort is taken, without a sort the first in natural order. The
-exact meaning is in `tidegate.sim.world`.
+exact meaning is in `tidegate.sim.world.world`.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ from tidegate.payloads.upload_records import (
     upload_of,
     upload_record_of,
 )
-from tidegate.retries.pauses import PAUSES, Attempted, Pauses, begins, check_attempts, goes_on
+from tidegate.retries.attempt_delays import PAUSES, Attempted, Pauses, begins, check_attempts, goes_on
 
 _WHOLE: Final = Call("whole")
 _CHUNK: Final = Call("chunk")

@@ -1,7 +1,7 @@
 """The vocabulary of a pipeline: what its programs ask of the world, and the rules between.
 
 A pipeline turns records into tasks, runs the tasks, and delivers outputs to sinks. The partition
-(`tidegate.consumer.partition`) asks user code for each step by a `Work`. A program of
+(`tidegate.consumer.partition.partition`) asks user code for each step by a `Work`. A program of
 `tidegate.pipeline.programs` answers one `Work`: it calls hooks, delivers what they return, and
 writes dead letters. The effects below are its requests. None of them holds a payload: a task is
 known by its number in the window, an output by the hook that returned it and its position there.
@@ -14,8 +14,8 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.consumer._offsets import ranges
-from tidegate.consumer.commands import Work
+from tidegate.consumer.offsets._offsets import ranges
+from tidegate.consumer.protocol.commands import Work
 from tidegate.model.effects import Effect, Failure
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND

@@ -24,7 +24,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
-from tidegate.consumer.watermark import OFFSET_MAX
+from tidegate.consumer.offsets.watermark import OFFSET_MAX
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.values import check_int, check_name, check_type
 from tidegate.pipeline.effects import Hook

@@ -43,7 +43,6 @@ from typing import TypeAlias, TypeVar, assert_never, final
 
 import attrs
 
-from tidegate.consumer.commands import Batch, Event, Work, WorkFailed, WorkReported, event_for
 from tidegate.consumer.fanout import (
     Arrange,
     DeliverRecords,
@@ -59,6 +58,7 @@ from tidegate.consumer.fanout import (
     WindowArranged,
     WindowDelivered,
 )
+from tidegate.consumer.protocol.commands import Batch, Event, Work, WorkFailed, WorkReported, event_for
 from tidegate.model.effects import Effect, Failure, Program, Refused, Sleep
 from tidegate.model.values import check_type
 from tidegate.pipeline.effects import (
@@ -133,7 +133,7 @@ Reply: TypeAlias = object
 
 def events_for(command: Effect[object], reply: Reply) -> Event | Batch | None:
     """The event that reports the result of a command of a partition, as
-    `tidegate.consumer.commands.event_for` does.
+    `tidegate.consumer.protocol.commands.event_for` does.
 
     Args:
         command: The command.

@@ -77,7 +77,7 @@ from tidegate.model.operations import (
 from tidegate.model.programs import find_every, insert_new
 from tidegate.model.reading import needed, one_of
 from tidegate.model.values import check_callable, check_int, check_name, check_type
-from tidegate.retries.pauses import PAUSES, Attempted, Pauses, begins, check_attempts, goes_on
+from tidegate.retries.attempt_delays import PAUSES, Attempted, Pauses, begins, check_attempts, goes_on
 from tidegate.services.atomic_service import (
     Assigned,
     AtomicService,

@@ -43,20 +43,20 @@ scenarios; the modules have more. Read them in this order:
     report = explore(scenario)   # complete, violated (with a shortest run), or inconclusive
 """
 
-from tidegate.sim.actors import QUIET, Network, Process, factory, when_quiet
-from tidegate.sim.automaton import Asking, Crashed, Failed, Raised, Returned
-from tidegate.sim.exploration import Exploration
-from tidegate.sim.faults import Fault, Faults, all_effects
-from tidegate.sim.linearizability import Linearizable
-from tidegate.sim.reducers import Crash, Machine, ReducerProcess
-from tidegate.sim.rendering import render
-from tidegate.sim.replay import Diverged, Reproduced, replay
-from tidegate.sim.report import Report, Verdict, explore
+from tidegate.sim.program.automaton import Asking, Crashed, Failed, Raised, Returned
+from tidegate.sim.runs.exploration import Exploration
+from tidegate.sim.runs.replay import Diverged, Reproduced, replay
+from tidegate.sim.runs.report import Report, Verdict, explore
 from tidegate.sim.scenario import Actor, ActorStep, Clock, Kind, Label, NoLongerThan, Scenario, State
-from tidegate.sim.search import Reductions
-from tidegate.sim.trace import Trace
-from tidegate.sim.trace_json import decoded, encoded
-from tidegate.sim.world import (
+from tidegate.sim.search.search import Reductions
+from tidegate.sim.servers.actors import QUIET, Network, Process, factory, when_quiet
+from tidegate.sim.servers.reducers import Crash, Machine, ReducerProcess
+from tidegate.sim.trace.rendering import render
+from tidegate.sim.trace.trace import Trace
+from tidegate.sim.trace.trace_json import decoded, encoded
+from tidegate.sim.world.faults import Fault, Faults, all_effects
+from tidegate.sim.world.linearizability import Linearizable
+from tidegate.sim.world.world import (
     Cell,
     World,
     calling,

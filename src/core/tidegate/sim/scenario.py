@@ -30,12 +30,12 @@ from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.operations import FindOne, FindOneAndUpdate
 from tidegate.model.transactions import InTransaction
 from tidegate.model.values import check_callable, check_int, check_tuple, check_type, got
-from tidegate.sim.alike import check_alike
-from tidegate.sim.apart import check_apart
-from tidegate.sim.automaton import ProgramAutomaton
-from tidegate.sim.clocks import HOST, check_hosts
-from tidegate.sim.faults import FAULTS, REBALANCES, Fault, Faults, bound
-from tidegate.sim.world import CLOCK, Cell, Flying, Plain, World, perform
+from tidegate.sim.program.automaton import ProgramAutomaton
+from tidegate.sim.program.isolation_check import check_apart
+from tidegate.sim.world.alike import check_alike
+from tidegate.sim.world.clocks import HOST, check_hosts
+from tidegate.sim.world.faults import FAULTS, REBALANCES, Fault, Faults, bound
+from tidegate.sim.world.world import CLOCK, Cell, Flying, Plain, World, perform
 
 L = TypeVar("L")
 V = TypeVar("V")

@@ -2,7 +2,7 @@
 
 The program, the body, is written as if there were no transaction. Each of its operations is
 executed in one (`tidegate.model.transactions`); other effects pass through. There are the three
-outcomes of `tidegate.retries.resending`:
+outcomes of `tidegate.retries.retrying`:
 
     Done       it is committed, and a majority has it; with the result of the body
     NotDone    it is not committed, and never will be
@@ -46,7 +46,7 @@ from tidegate.model.transactions import AbortTransaction, CommitTransaction, InT
 from tidegate.model.values import check_callable, check_name, check_type
 from tidegate.retries import failures
 from tidegate.retries.backoff import Exponential, GiveUp, Policy, decide
-from tidegate.retries.resending import Done, NotDone, Sent, Unknown, send
+from tidegate.retries.retrying import Done, NotDone, Sent, Unknown, send
 
 T = TypeVar("T")
 

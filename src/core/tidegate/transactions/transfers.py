@@ -28,7 +28,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.operations import check_collection, find_one, find_one_and_update, insert_one, update_one
 from tidegate.model.values import check_int, check_name, check_type
 from tidegate.retries.backoff import Policy
-from tidegate.retries.resending import Sent
+from tidegate.retries.retrying import Sent
 from tidegate.transactions.transacting import CONTENDING, in_transaction
 
 BALANCE: Final = Field[int]("balance")

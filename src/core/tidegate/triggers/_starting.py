@@ -17,17 +17,17 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.invocations.admission import Call, Rule
-from tidegate.invocations.enqueueing import Enqueue, NewInvocation
-from tidegate.invocations.jobs import Job
-from tidegate.invocations.registration import NotRegistered, Registrar
+from tidegate.invocations.limits.admission import Call, Rule
+from tidegate.invocations.limits.registration import NotRegistered, Registrar
+from tidegate.invocations.queue.enqueueing import Enqueue, NewInvocation
+from tidegate.invocations.record.jobs import Job
 from tidegate.model.documents import Document, Field, Put, Remove, Update
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Refused
 from tidegate.model.errors import Misuse, check_failure
 from tidegate.model.instants import Instant
 from tidegate.model.operations import StoreTime, UpdateOne, insert_many, update_one
 from tidegate.model.programs import insert_new
-from tidegate.retries.pauses import Pauses, begins, goes_on
+from tidegate.retries.attempt_delays import Pauses, begins, goes_on
 from tidegate.triggers._documents import Skipped, at_version, by_ids, readable, skipped_for, write_all
 from tidegate.triggers.contexts import Context
 from tidegate.triggers.firing import (
@@ -43,7 +43,7 @@ from tidegate.triggers.firing import (
     fired,
     set_aside,
 )
-from tidegate.triggers.noticing import is_whole, whole
+from tidegate.triggers.outbox_relay import is_whole, whole
 from tidegate.triggers.trigger import NotProvided, Static, Trigger, provided
 from tidegate.triggers.trigger_documents import loaded_run, origin_of, stored_progress, stored_run
 

@@ -16,7 +16,7 @@ Laws
 Known not to work
     - Only the triggers known to a process notice an event that it emits or a run that it ends. For
       tasks that triggers of other versions wait for, the notice stays
-      (`tidegate.triggers.noticing`).
+      (`tidegate.triggers.outbox_relay`).
 """
 
 from __future__ import annotations

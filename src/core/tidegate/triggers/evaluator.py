@@ -16,7 +16,7 @@ whether it happened. Many documents go in one request. If the store refuses one 
 unknown, the pass retries each by itself (TE7). A pass whose time is over stops between two
 hundreds.
 
-A run becomes an ordinary call (`tidegate.invocations.registration`) and follows the registration
+A run becomes an ordinary call (`tidegate.invocations.limits.registration`) and follows the registration
 rule of its task, which may answer it with an invocation that is already registered.
 
 Laws, over what is stored:
@@ -62,8 +62,8 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.invocations.admission import Call, Rule
-from tidegate.invocations.jobs import Job
+from tidegate.invocations.limits.admission import Call, Rule
+from tidegate.invocations.record.jobs import Job
 from tidegate.model.documents import (
     ID,
     AnyOf,
@@ -96,9 +96,9 @@ from tidegate.model.operations import (
 from tidegate.model.programs import find_every, insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
+from tidegate.retries.attempt_delays import PAUSES, Pauses, begins, check_attempts, goes_on
 from tidegate.retries.backoff import Policy, check_delay
-from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
-from tidegate.retries.resending import Done, NotDone
+from tidegate.retries.retrying import Done, NotDone
 from tidegate.retries.schedule import NextAfter
 from tidegate.transactions.transacting import in_transaction
 from tidegate.triggers._cron_cells import Cells, CronCells

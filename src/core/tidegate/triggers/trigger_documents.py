@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from typing import Final, assert_never
 
-from tidegate.invocations.admission import Call
+from tidegate.invocations.limits.admission import Call
 from tidegate.model.documents import ID, Document, Field, V, Value
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Instant

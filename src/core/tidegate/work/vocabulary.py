@@ -262,7 +262,7 @@ class Poll(Effect[PollResult]):
     """Claim due work of a queue, for this life, at most `most` runs.
 
     Attributes:
-        factor: Choose among this many times as many records (`tidegate.retries.spread`).
+        factor: Choose among this many times as many records (`tidegate.retries.contention`).
         cursor: The cursor of the poll before.
     """
 

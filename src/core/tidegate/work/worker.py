@@ -1,8 +1,8 @@
 """The reducer of a process that runs handlers.
 
 A worker polls queues for as many runs as it has slots, calls their handlers, keeps the claims of
-long ones, and writes the results, many in a request. Reactive tasks (`tidegate.reactive.worker`)
-and invocations (`tidegate.invocations.worker`) define their runs and results. Each event carries
+long ones, and writes the results, many in a request. Reactive tasks (`tidegate.reactive.task.worker`)
+and invocations (`tidegate.invocations.worker.worker`) define their runs and results. Each event carries
 the time of the machine's own monotonic clock.
 
 The commands are in `vocabulary`, and `_liveness` keeps the claims.
@@ -104,8 +104,8 @@ from tidegate.model.instants import MILLISECOND, SECOND, Duration, Instant
 from tidegate.model.reducer import Step
 from tidegate.model.sealed import evolve
 from tidegate.model.values import check_type
+from tidegate.retries.contention import widened
 from tidegate.retries.polling import Ask, Pace, fresh, turn, woken
-from tidegate.retries.spread import widened
 from tidegate.work import _liveness as liveness
 from tidegate.work import events
 from tidegate.work._updates import answered, asked, with_queue, with_running

@@ -1,4 +1,4 @@
-"""The twin's commands and events; `tidegate.consumer.commands` documents them."""
+"""The twin's commands and events; `tidegate.consumer.protocol.commands` documents them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Final, TypeAlias, assert_never, final, get_args
 import attrs
 
 from tidegate.consumer import fanout
-from tidegate.consumer._offsets import check_numbers
-from tidegate.consumer.drain import InFlight, Stage
 from tidegate.consumer.fanout import (
     Arrange,
     ArrangeFailed,
@@ -29,7 +27,9 @@ from tidegate.consumer.fanout import (
     WindowArranged,
     WindowDelivered,
 )
-from tidegate.consumer.watermark import OFFSET_MAX
+from tidegate.consumer.flow.drain import InFlight, Stage
+from tidegate.consumer.offsets._offsets import check_numbers
+from tidegate.consumer.offsets.watermark import OFFSET_MAX
 from tidegate.model.documents import show
 from tidegate.model.effects import Ambiguous, Cancel, Effect, NotApplied, NotDurable, Refused
 from tidegate.model.errors import Misuse, typed

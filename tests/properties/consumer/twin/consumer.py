@@ -1,4 +1,4 @@
-"""The twin's consumer, without batches; `tidegate.consumer.consumer` has its laws."""
+"""The twin's consumer, without batches; `tidegate.consumer.worker.consumer` has its laws."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import attrs
 from tests.properties.consumer.twin.commands import Command, Event, SlotFreed, check_event
 from tests.properties.consumer.twin.partition import RUNNING_MAX, Owned, PartitionRules, PartitionState, Unassigned
 
-from tidegate.consumer.backpressure import (
+from tidegate.consumer.flow.backpressure import (
     Flow,
     GateReason,
     GateVerdict,

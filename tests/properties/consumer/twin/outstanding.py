@@ -1,4 +1,4 @@
-"""The twin's unanswered requests; `tidegate.consumer.outstanding` has the reasons."""
+"""The twin's unanswered requests; `tidegate.consumer.partition.pending_requests` has the reasons."""
 
 from __future__ import annotations
 

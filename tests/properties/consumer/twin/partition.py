@@ -1,4 +1,4 @@
-"""The partition before its stages; `tidegate.consumer.partition` has its laws and its limits.
+"""The partition before its stages; `tidegate.consumer.partition.partition` has its laws and its limits.
 
 Differences: records are worked on in windows only, there are no batches, and finding the next
 record of a key takes time in proportion to the queue.
@@ -47,15 +47,7 @@ from tests.properties.consumer.twin.outstanding import AllAsked, Asked, answer, 
 from tests.properties.consumer.twin.partition_state import Owned, PartitionState, PartitionStep, Phase, Unassigned
 
 from tidegate.consumer import fanout
-from tidegate.consumer.backpressure import (
-    Free,
-    PartitionHold,
-    PartitionLimits,
-    PartitionPressure,
-    decide_partition,
-)
-from tidegate.consumer.commit_metadata import LIMIT, Alphabet, Survey, decoded, encoded, surveyed, units
-from tidegate.consumer.drain import Action, Budget, InFlight, Stage, left, plan, stage
+from tidegate.consumer.committing.commit_metadata import LIMIT, Alphabet, Survey, decoded, encoded, surveyed, units
 from tidegate.consumer.fanout import (
     Arrange,
     ArrangeFailed,
@@ -76,7 +68,15 @@ from tidegate.consumer.fanout import (
     WindowArranged,
     WindowOpened,
 )
-from tidegate.consumer.watermark import (
+from tidegate.consumer.flow.backpressure import (
+    Free,
+    PartitionHold,
+    PartitionLimits,
+    PartitionPressure,
+    decide_partition,
+)
+from tidegate.consumer.flow.drain import Action, Budget, InFlight, Stage, left, plan, stage
+from tidegate.consumer.offsets.watermark import (
     OffsetTracker,
     acknowledged,
     committable,

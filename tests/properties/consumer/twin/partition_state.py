@@ -10,11 +10,11 @@ from tests.properties.consumer.twin.commands import Command
 from tests.properties.consumer.twin.outstanding import AllAsked
 
 from tidegate.consumer import fanout
-from tidegate.consumer.backpressure import Free, Load, PartitionHold
-from tidegate.consumer.commit_metadata import Alphabet, Survey
-from tidegate.consumer.drain import InFlight, Stage
+from tidegate.consumer.committing.commit_metadata import Alphabet, Survey
 from tidegate.consumer.fanout import Fanout, Start
-from tidegate.consumer.watermark import OffsetTracker, done_offsets
+from tidegate.consumer.flow.backpressure import Free, Load, PartitionHold
+from tidegate.consumer.flow.drain import InFlight, Stage
+from tidegate.consumer.offsets.watermark import OffsetTracker, done_offsets
 from tidegate.model.documents import show
 from tidegate.model.instants import Duration
 from tidegate.model.records import TopicPartition

@@ -10,11 +10,11 @@ from hypothesis.strategies import SearchStrategy
 from tests.properties.model.terms import INFINITY, NAN, A, Colour, doc, unread
 
 from tidegate.model import documents
+from tidegate.model.checks.strategies import bson
 from tidegate.model.effects import (
     Refused,
 )
 from tidegate.model.errors import Misuse
-from tidegate.model.strategies import bson
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from tests.properties.model.terms import doc
 
+from tidegate.model.checks.strategies.bson import foreign_pairs
 from tidegate.model.documents import (
     Document,
     Value,
@@ -18,7 +19,6 @@ from tidegate.model.documents import (
     in_order,
 )
 from tidegate.model.errors import Misuse
-from tidegate.model.strategies.bson import foreign_pairs
 
 Equal: TypeAlias = Callable[[object, object], bool]
 

@@ -9,11 +9,11 @@ from tests.properties.model.terms import INFINITY, NAN, A, B, at_ten, doc, field
 
 from tidegate import strategies
 from tidegate.model import documents
+from tidegate.model.checks.strategies.bson import decimal, regex
 from tidegate.model.instants import (
     MILLISECOND,
     Instant,
 )
-from tidegate.model.strategies.bson import decimal, regex
 
 YOUNG, OLD = Instant(9 * MILLISECOND), Instant(1 * MILLISECOND)
 

@@ -11,6 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.properties.model.terms import doc
 
+from tidegate.model.checks.strategies.documents import values
+from tidegate.model.checks.strategies.operations import sorts
 from tidegate.model.documents import (
     ID,
     Ascending,
@@ -31,8 +33,6 @@ from tidegate.model.documents import (
 )
 from tidegate.model.errors import Misuse
 from tidegate.model.operations import Index, check_indexes, find_all, find_one
-from tidegate.model.strategies.documents import values
-from tidegate.model.strategies.operations import sorts
 
 A: Final = Field[Any]("a")
 B: Final = Field[Any]("b")

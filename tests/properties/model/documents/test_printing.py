@@ -7,12 +7,12 @@ from tests.properties.model.terms import NAN, A, B, C, doc
 
 from tidegate import strategies
 from tidegate.model import documents
+from tidegate.model.checks.strategies.bson import decimal, regex
 from tidegate.model.instants import (
     MILLISECOND,
     SECOND,
     Instant,
 )
-from tidegate.model.strategies.bson import decimal, regex
 
 
 @given(strategies.values())

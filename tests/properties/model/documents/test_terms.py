@@ -9,13 +9,13 @@ import pytest
 from tests.properties.model.terms import A, doc, nest, unread
 
 from tidegate.model import documents
+from tidegate.model.checks.strategies.bson import regex
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import (
     WALL,
     Instant,
     moment,
 )
-from tidegate.model.strategies.bson import regex
 from tidegate.model.values import field_names
 
 

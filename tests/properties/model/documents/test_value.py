@@ -12,6 +12,7 @@ from hypothesis import given
 from tests.properties.model.terms import A, B, Colour, doc, fields
 
 from tidegate import strategies
+from tidegate.model.checks.strategies.bson import binary, decimal, javascript, regex
 from tidegate.model.documents import (
     DEPTH_MAX,
     AddToSet,
@@ -35,7 +36,6 @@ from tidegate.model.instants import (
     WALL,
     Instant,
 )
-from tidegate.model.strategies.bson import binary, decimal, javascript, regex
 
 
 class Point(NamedTuple):

@@ -3,14 +3,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.reactive.change_stream import (
+from tidegate.reactive.checks.laws import change_stream as laws
+from tidegate.reactive.checks.strategies.change_stream import changes
+from tidegate.reactive.planning.change_stream import (
     DocumentChange,
     HandleChanged,
     HandleDeleted,
 )
-from tidegate.reactive.change_stream._batches import collected, free, passes
-from tidegate.reactive.laws import change_stream as laws
-from tidegate.reactive.strategies.change_stream import changes
+from tidegate.reactive.planning.change_stream._batches import collected, free, passes
 
 A1, A3, B1 = DocumentChange("a", 1), DocumentChange("a", 3, is_gone=True), DocumentChange("b", 1)
 

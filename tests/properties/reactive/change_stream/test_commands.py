@@ -9,8 +9,9 @@ from hypothesis import given
 from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND
-from tidegate.reactive import change_stream
-from tidegate.reactive.change_stream import (
+from tidegate.reactive.checks.strategies.change_stream import commands
+from tidegate.reactive.planning import change_stream
+from tidegate.reactive.planning.change_stream import (
     After,
     DocumentChange,
     Flush,
@@ -19,7 +20,6 @@ from tidegate.reactive.change_stream import (
     StartTimer,
     StreamCommand,
 )
-from tidegate.reactive.strategies.change_stream import commands
 
 START: Final = After("t0")
 

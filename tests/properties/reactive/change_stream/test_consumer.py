@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.model.reducer import Step
-from tidegate.reactive.change_stream import (
+from tidegate.reactive.checks.laws import change_stream as laws
+from tidegate.reactive.checks.strategies.change_stream import consumers, events
+from tidegate.reactive.planning.change_stream import (
     CANNOT_RESUME,
     After,
     Again,
@@ -46,8 +48,6 @@ from tidegate.reactive.change_stream import (
     StreamStep,
     TimerFired,
 )
-from tidegate.reactive.laws import change_stream as laws
-from tidegate.reactive.strategies.change_stream import consumers, events
 
 CONSUMER: Final = ChangeStreamConsumer(size=3, wait=500 * MILLISECOND)
 START: Final = After("t0")

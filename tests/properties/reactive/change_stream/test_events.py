@@ -6,8 +6,8 @@ import pytest
 
 from tidegate.model.effects import Ambiguous, Effect, NotApplied, Now, Refused
 from tidegate.model.errors import INT64_MAX, Misuse
-from tidegate.reactive import change_stream
-from tidegate.reactive.change_stream import (
+from tidegate.reactive.planning import change_stream
+from tidegate.reactive.planning.change_stream import (
     After,
     Broken,
     ChangeStreamConsumer,

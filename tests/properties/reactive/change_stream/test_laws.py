@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from tests.properties.lawbook import Law, bug, finds, planted
 
 from tidegate.model.effects import Ambiguous, NotApplied, Refused
-from tidegate.reactive import reconciliation
-from tidegate.reactive.change_stream import (
+from tidegate.reactive.checks.laws import change_stream as laws
+from tidegate.reactive.planning import reconciliation
+from tidegate.reactive.planning.change_stream import (
     After,
     Broken,
     ChangeStreamConsumer,
@@ -46,9 +47,8 @@ from tidegate.reactive.change_stream import (
     event_for,
     is_followed,
 )
-from tidegate.reactive.change_stream import consumer as consumer_
-from tidegate.reactive.laws import change_stream as laws
-from tidegate.reactive.reconciliation import (
+from tidegate.reactive.planning.change_stream import consumer as consumer_
+from tidegate.reactive.planning.reconciliation import (
     BatchPlanned,
     CleanedUp,
     PassFailed,

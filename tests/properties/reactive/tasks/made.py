@@ -6,10 +6,10 @@ import attrs
 
 from tidegate.model.documents import Document
 from tidegate.model.instants import MILLISECOND, SECOND, Instant
-from tidegate.reactive import tasks
-from tidegate.reactive.debounce import Debounce
-from tidegate.reactive.task_records import TaskRecord
-from tidegate.reactive.tasks import (
+from tidegate.reactive.record import tasks
+from tidegate.reactive.record.debounce import Debounce
+from tidegate.reactive.record.task_records import TaskRecord
+from tidegate.reactive.record.tasks import (
     BeginVerdict,
     Claim,
     Claimed,

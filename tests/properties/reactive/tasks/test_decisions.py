@@ -19,11 +19,11 @@ from tests.properties.reactive.tasks.made import (
 from tidegate.model.documents import Document, Field
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, WALL, Instant
-from tidegate.reactive import tasks
-from tidegate.reactive.laws import tasks as laws
-from tidegate.reactive.snapshot import Digest, NotComputed, digest
-from tidegate.reactive.task_records import Ended, TaskStatus
-from tidegate.reactive.tasks import (
+from tidegate.reactive.checks.laws import tasks as laws
+from tidegate.reactive.record import tasks
+from tidegate.reactive.record.snapshot import Digest, NotComputed, digest
+from tidegate.reactive.record.task_records import Ended, TaskStatus
+from tidegate.reactive.record.tasks import (
     Adopt,
     CannotRun,
     Deferred,

@@ -10,18 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties.lawbook import Law, bug, planted
 
-from tidegate.reactive import tasks
-from tidegate.reactive.laws import tasks as laws
-from tidegate.reactive.strategies.tasks import Situation, situations
-from tidegate.reactive.task_records import PROCESSED, Ended, TaskRecord, TaskStatus
-from tidegate.reactive.tasks import (
-    Failed,
-    Leave,
-    Succeeded,
-    UpdateRecord,
-    planning,
-    running,
-)
+from tidegate.reactive.checks.laws import tasks as laws
+from tidegate.reactive.checks.strategies.tasks import Situation, situations
+from tidegate.reactive.record import tasks
+from tidegate.reactive.record.task_records import PROCESSED, Ended, TaskRecord, TaskStatus
+from tidegate.reactive.record.tasks import Failed, Leave, Succeeded, UpdateRecord, planning, running
 
 
 def answer(kind: str, given: Situation) -> laws.TaskVerdict:
@@ -117,7 +110,7 @@ LAWS: Final = (
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 def test_decisions_keep_the_law(law: Law) -> None:
-    """Laws RE1 to RE14, stated in the header of `tidegate.reactive.tasks`."""
+    """Laws RE1 to RE14, stated in the header of `tidegate.reactive.record.tasks`."""
     law()
 
 

@@ -14,11 +14,11 @@ from tests.properties.reactive.tasks.made import KEEPING, T, at, doc
 
 from tidegate.model.documents import Document, Field, Value
 from tidegate.model.instants import MILLISECOND
-from tidegate.reactive import tasks
-from tidegate.reactive.laws import tasks as laws
-from tidegate.reactive.snapshot import Kept, NotComputed, Projection, snapshot
-from tidegate.reactive.task_records import TaskRecord, TaskStatus
-from tidegate.reactive.tasks import (
+from tidegate.reactive.checks.laws import tasks as laws
+from tidegate.reactive.record import tasks
+from tidegate.reactive.record.snapshot import Kept, NotComputed, Projection, snapshot
+from tidegate.reactive.record.task_records import TaskRecord, TaskStatus
+from tidegate.reactive.record.tasks import (
     Adopt,
     CannotRun,
     Claim,

@@ -16,11 +16,11 @@ from tests.properties.reactive.tasks.made import (
 
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND
-from tidegate.reactive import tasks
-from tidegate.reactive.snapshot import NotComputed
-from tidegate.reactive.strategies.tasks import claimings, claims, guards, plans, records
-from tidegate.reactive.task_records import Ended, Guard, RunEnd, TaskRecord
-from tidegate.reactive.tasks import (
+from tidegate.reactive.checks.strategies.tasks import claimings, claims, guards, plans, records
+from tidegate.reactive.record import tasks
+from tidegate.reactive.record.snapshot import NotComputed
+from tidegate.reactive.record.task_records import Ended, Guard, RunEnd, TaskRecord
+from tidegate.reactive.record.tasks import (
     Claim,
     ClaimVerdict,
     GiveUp,

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, assert_never, final
 
 from aiokafka import errors
 
-from tidegate.sim.log import LogEntry
+from tidegate.sim.servers.log import LogEntry
 from tidegate_adapters.testing.kafka.logs import Log
 from tidegate_adapters.testing.kafka.membership import BrokerClock, Membership, Reply
 from tidegate_adapters.testing.kafka.positions import Positions

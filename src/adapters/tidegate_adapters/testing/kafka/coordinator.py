@@ -28,7 +28,7 @@ from typing import Any, Final, NamedTuple, cast, final
 
 from aiokafka import errors
 
-from tidegate.sim.group import NO_GENERATION
+from tidegate.sim.servers.group import NO_GENERATION
 from tidegate_adapters.kafka.static_membership import NamedHeartbeat
 from tidegate_adapters.testing.kafka.connection import Connection
 from tidegate_adapters.testing.kafka.requests import (

@@ -1,7 +1,7 @@
 """The log of one simulated partition, as a value: records, transaction markers, and each producer's
 last batches.
 
-It is a log of `tidegate.sim.log` with markers as holes. The first open transaction bounds readers
+It is a log of `tidegate.sim.servers.log` with markers as holes. The first open transaction bounds readers
 of committed records: the last stable offset. Records of aborted transactions stay, hidden from such
 readers.
 
@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, final
 import attrs
 from aiokafka import errors
 
-from tidegate.sim.log import CONTROL, Entries, Hole, LogEntry, fetched
+from tidegate.sim.servers.log import CONTROL, Entries, Hole, LogEntry, fetched
 from tidegate_adapters.testing.kafka.requests import Batch, Code, ProducerEpoch, Read, Written
 
 _BATCHES_KEPT: Final = 5

@@ -4,7 +4,7 @@
                         ^                                    |                            |
                         └──── a member joins, leaves or times out ────────────────────────┘
 
-`tidegate.sim.group` does not model single joins: there a rebalance waits for releases and ends.
+`tidegate.sim.servers.group` does not model single joins: there a rebalance waits for releases and ends.
 This module covers clients' actions in between (commits, silence, rejoining). It follows Kafka 4.1's
 `ClassicGroup` and `GroupMetadataManager`; tests compare it with a real broker.
 
@@ -31,7 +31,7 @@ from typing import TypeAlias, final
 import attrs
 from aiokafka import errors
 
-from tidegate.sim.group import NO_GENERATION
+from tidegate.sim.servers.group import NO_GENERATION
 from tidegate_adapters.testing.kafka.requests import (
     Code,
     FencedInstanceIdError,

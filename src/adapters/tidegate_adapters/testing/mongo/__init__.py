@@ -22,8 +22,8 @@ the order and duration of all events. From the set outwards:
     `commands`      replies to commands
     `connection`    the network and the client
 
-The explored world applies operations (`tidegate.sim.world`) and transactions
-(`tidegate.sim.transactions`). Tests send the same scripts to it and, through a black pipe, to a
+The explored world applies operations (`tidegate.sim.world.world`) and transactions
+(`tidegate.sim.world.transactions`). Tests send the same scripts to it and, through a black pipe, to a
 real server (`tests/integration/test_simulated_mongo.py`); where they differ, the simulation is
 wrong.
 

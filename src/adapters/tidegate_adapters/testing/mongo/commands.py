@@ -44,7 +44,7 @@ from tidegate.model.operations import (
     UpdateOne,
     UpsertOne,
 )
-from tidegate.sim.world import Key, Part, contents, ids, parts, perform, target, uniques
+from tidegate.sim.world.world import Key, Part, contents, ids, parts, perform, target, uniques
 from tidegate_adapters.mongo.bson import CODEC, encoded, loaded
 from tidegate_adapters.testing.mongo import planning
 from tidegate_adapters.testing.mongo.cursors import FIRST_BATCH, Answer, Cursors, ServerError, error_reply

@@ -12,11 +12,11 @@ import attrs
 
 from tidegate.model.documents import Document
 from tidegate.model.errors import TidegateError
-from tidegate.reactive.plan_queries import FindChanged, FindOrphaned, PlanPage
-from tidegate.reactive.snapshot import Projection
-from tidegate.reactive.task_documents import TASK
-from tidegate.sim.cells import World
-from tidegate.sim.planners import planning
+from tidegate.reactive.record.snapshot import Projection
+from tidegate.reactive.record.task_documents import TASK
+from tidegate.reactive.task.plan_queries import FindChanged, FindOrphaned, PlanPage
+from tidegate.sim.world.cells import World
+from tidegate.sim.world.planners import planning
 from tidegate_adapters.mongo import condition
 from tidegate_adapters.mongo.bson import encoded
 from tidegate_adapters.mongo.planning import pipeline

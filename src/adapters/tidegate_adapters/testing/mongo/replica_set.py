@@ -1,6 +1,6 @@
 """A replica set in memory, as its clients see it.
 
-`tidegate.sim.world.perform`, the explored world, applies operations to documents. Around it:
+`tidegate.sim.world.world.perform`, the explored world, applies operations to documents. Around it:
 
     Writes. A write takes effect on the primary at once; a majority has it and all earlier ones
         after `lag_s`. Majority reads see the majority's state. A primary that dies loses what no
@@ -15,7 +15,7 @@
     Retryable writes. A repeated write is recognised only if the first attempt changed something.
         The memory is lost with its write.
 
-    Transactions are those of `tidegate.sim.transactions`. Each expires after `lifetime_s`; a change
+    Transactions are those of `tidegate.sim.world.transactions`. Each expires after `lifetime_s`; a change
         of primary aborts all open ones. A conflicting write outside is `Blocked` until the
         transaction ends.
 
@@ -54,9 +54,9 @@ from tidegate.model.effects import Effect
 from tidegate.model.instants import MILLISECOND, SECOND, STORE, Instant
 from tidegate.model.operations import NO_INDEXES, Unique, check_unique
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
-from tidegate.sim.cells import Meaning
-from tidegate.sim.transactions import OPEN, aborted, interrupted, known, open_transactions, transacted
-from tidegate.sim.world import CLOCK, DOCUMENTS, Plain, contents, perform, world_with
+from tidegate.sim.world.cells import Meaning
+from tidegate.sim.world.transactions import OPEN, aborted, interrupted, known, open_transactions, transacted
+from tidegate.sim.world.world import CLOCK, DOCUMENTS, Plain, contents, perform, world_with
 from tidegate_adapters.testing.event_loop import EPOCH_S
 
 LIFETIME_S: Final = 60.0

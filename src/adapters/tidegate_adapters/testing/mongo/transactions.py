@@ -9,8 +9,8 @@ from tidegate.model.documents import ID, Document, matches
 from tidegate.model.effects import Ambiguous, Effect, NotApplied, Refused
 from tidegate.model.operations import FindAll, UpdateMany
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
-from tidegate.sim.cells import Outcomes, World
-from tidegate.sim.world import contents, parts, perform
+from tidegate.sim.world.cells import Outcomes, World
+from tidegate.sim.world.world import contents, parts, perform
 from tidegate_adapters.testing.mongo.cursors import ServerError
 from tidegate_adapters.testing.mongo.replica_set import SimulatedReplicaSet
 

@@ -46,7 +46,7 @@ Laws
     F12 Events of windows that share no task commute: the same state, and the same outputs of each.
     F13 Once every request is answered, everything is settled and no window is kept.
 
-In `tidegate.consumer.partition`, offsets that the tracker finds `undelivered` open as a window
+In `tidegate.consumer.partition.partition`, offsets that the tracker finds `undelivered` open as a window
 AFTER they are `delivered` there. Offsets settled here are `completed` there. A settled offset may
 be opened again, because only the tracker remembers it; one in flight may not. Each assignment
 starts with `Fanout()`, so the caller checks the generation of an event first.

@@ -9,8 +9,6 @@ from typing import Final, assert_never, final, get_args
 
 import attrs
 
-from tidegate.consumer._offsets import check_numbers
-from tidegate.consumer.backpressure import Load
 from tidegate.consumer.fanout._bitmaps import bits_of, numbers_in, picked
 from tidegate.consumer.fanout._windows import heirs_of, in_phase, phase_of, place_of, window_of
 from tidegate.consumer.fanout.state import SETTLED, Fanout, TaskPhase, Window, WindowStage
@@ -25,7 +23,9 @@ from tidegate.consumer.fanout.vocabulary import (
     TaskId,
     UserRequest,
 )
-from tidegate.consumer.watermark import OFFSET_MAX
+from tidegate.consumer.flow.backpressure import Load
+from tidegate.consumer.offsets._offsets import check_numbers
+from tidegate.consumer.offsets.watermark import OFFSET_MAX
 from tidegate.model.values import check_type, check_types
 
 _RUNNING, _FAILING, _DELIVERING, *_ = TaskPhase

@@ -12,8 +12,8 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.consumer._offsets import ranges
 from tidegate.consumer.fanout.vocabulary import Output, Reason, Report, Tally
+from tidegate.consumer.offsets._offsets import ranges
 from tidegate.model.reducer import Step
 
 

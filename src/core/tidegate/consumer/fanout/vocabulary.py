@@ -8,8 +8,8 @@ from typing import Final, TypeAlias, assert_never, final, get_args
 
 import attrs
 
-from tidegate.consumer._offsets import check_numbers, ranges
-from tidegate.consumer.watermark import OFFSET_MAX
+from tidegate.consumer.offsets._offsets import check_numbers, ranges
+from tidegate.consumer.offsets.watermark import OFFSET_MAX
 from tidegate.model.errors import Misuse, typed
 from tidegate.model.values import check_int, check_type
 

@@ -1,0 +1,1 @@
+"""How `tidegate.consumer` is checked: laws, scenarios, planted bugs and strategies."""

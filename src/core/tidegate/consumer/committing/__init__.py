@@ -1,0 +1,1 @@
+"""What is committed, when, and what the answers of the broker mean."""

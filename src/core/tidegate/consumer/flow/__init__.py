@@ -1,0 +1,1 @@
+"""When a partition is paused, drained, and where it begins."""

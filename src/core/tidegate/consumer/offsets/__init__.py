@@ -1,0 +1,1 @@
+"""Which offsets of a partition are done, and the watermark below which all are."""

@@ -1,0 +1,1 @@
+"""What a partition asks its runtime to do, and what the runtime reports."""

@@ -1,0 +1,1 @@
+"""A member of a group with all of its partitions, and its shutdown."""

@@ -1,0 +1,1 @@
+"""How `tidegate.counters` is checked: laws, scenarios, planted bugs and strategies."""

@@ -1,0 +1,1 @@
+"""How `tidegate.invocations` is checked: laws, scenarios, planted bugs and strategies."""

@@ -1,0 +1,66 @@
+"""Laws of `tidegate.invocations.queue.completion`, over a record as it is, and what was told of its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from tidegate.invocations.record.invocation import INVOCATION, RETRY, SUCCESS
+from tidegate.invocations.record.record_documents import DUE, ERROR, NOTICE, RESULT, RESULT_PAYLOAD, STATUS, VERSION
+from tidegate.model.documents import Document, Value, exactly
+from tidegate.model.instants import Duration, Instant
+from tidegate.model.reading import needed
+
+
+def result_is_of_the_granted(record: Document, granted: Iterable[Value]) -> bool:
+    """Law EN1: a record that has succeeded holds the one result that was granted, and no other record holds a result.
+
+    Args:
+        record: The record.
+        granted: The results, or names of uploads, of the runs whose request has made its last version.
+    """
+    held = [exactly(record.held(field)) for field in (RESULT, RESULT_PAYLOAD) if record.has(field)]
+    return held == [exactly(each) for each in granted] and bool(held) is (record[STATUS] == SUCCESS)
+
+
+def available_is_due(record: Document) -> bool:
+    """Law EN2: what is available has a due instant, and what is not has none.
+
+    Args:
+        record: The record.
+    """
+    return record.has(DUE) is INVOCATION[needed(record, STATUS)].available
+
+
+def as_often_as_allowed(record: Document, tries: int, attempts_max: int | None) -> bool:
+    """Law EN3: after as many tries as are allowed there is none to come; and what failed says with what.
+
+    Args:
+        record: The record after a run has failed.
+        tries: How many runs have begun.
+        attempts_max: How many are allowed; None for any number.
+    """
+    is_over = attempts_max is not None and tries >= attempts_max
+    return record.has(ERROR) and (record[STATUS] != RETRY or not is_over)
+
+
+def versions_are_noticed(record: Document, listened: Collection[int]) -> bool:
+    """Law EN4: the notices are the versions that were made for listeners.
+
+    Args:
+        record: The record.
+        listened: Those versions.
+    """
+    noticed = record.get(NOTICE) or ()
+    return sorted(noticed) == sorted(listened) and all(version <= needed(record, VERSION) for version in noticed)
+
+
+def a_try_is_due_after_the_delay(due: Instant, failed: Instant, least: Duration, most: Duration) -> bool:
+    """Law EN5: the next try is due after the delay, less what jitter may take away.
+
+    Args:
+        due: When it is due.
+        failed: When the run had failed, at the earliest.
+        least: The delay without the jitter's part, in microseconds.
+        most: The delay, and how long its write may have taken.
+    """
+    return least <= due - failed <= most

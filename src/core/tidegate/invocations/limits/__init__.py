@@ -1,0 +1,1 @@
+"""How many invocations may run: concurrency limits and rates."""

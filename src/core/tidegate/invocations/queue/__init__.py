@@ -1,0 +1,1 @@
+"""The programs that enqueue, claim, finish and await invocations."""

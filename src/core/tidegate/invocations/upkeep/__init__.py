@@ -1,0 +1,1 @@
+"""Recovery of invocations of dead runners, and the removal of old records."""

@@ -1,0 +1,1 @@
+"""How `tidegate.leases` is checked: laws, scenarios, planted bugs and strategies."""

@@ -1,5 +1,0 @@
-"""The laws of `tidegate.leases` as predicates, one module per subject."""
-
-from tidegate.leases.laws import claim_lock, election, lease
-
-__all__ = ["claim_lock", "election", "lease"]

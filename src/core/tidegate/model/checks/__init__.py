@@ -1,0 +1,1 @@
+"""How `tidegate.model` is checked: laws, scenarios, planted bugs and strategies."""

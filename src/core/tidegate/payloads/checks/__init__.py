@@ -1,0 +1,1 @@
+"""How `tidegate.payloads` is checked: laws, scenarios, planted bugs and strategies."""

@@ -1,5 +1,0 @@
-"""The laws of `tidegate.payloads` as predicates, one module a subject."""
-
-from tidegate.payloads.laws import upload_records
-
-__all__ = ["upload_records"]

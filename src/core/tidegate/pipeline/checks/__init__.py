@@ -1,0 +1,1 @@
+"""How `tidegate.pipeline` is checked: laws, scenarios, planted bugs and strategies."""

@@ -1,0 +1,1 @@
+"""Requests of operators, and the import of mongodash records."""

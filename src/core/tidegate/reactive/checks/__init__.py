@@ -1,0 +1,1 @@
+"""How `tidegate.reactive` is checked: laws, scenarios, planted bugs and strategies."""

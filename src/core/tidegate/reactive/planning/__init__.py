@@ -1,0 +1,1 @@
+"""From changes to tasks: the change stream, reconciliation, sweeps and deployments."""

@@ -1,0 +1,1 @@
+"""How `tidegate.retries` is checked: laws, scenarios, planted bugs and strategies."""

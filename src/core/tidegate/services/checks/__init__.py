@@ -1,0 +1,1 @@
+"""How `tidegate.services` is checked: laws, scenarios, planted bugs and strategies."""

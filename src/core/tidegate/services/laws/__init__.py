@@ -1,5 +1,0 @@
-"""The laws of `tidegate.services` as predicates, one module per subject."""
-
-from tidegate.services.laws import atomic_service, executions, membership, retention
-
-__all__ = ["atomic_service", "executions", "membership", "retention"]

@@ -1,0 +1,1 @@
+"""A suspended program as a value."""

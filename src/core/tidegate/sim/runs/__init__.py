@@ -1,0 +1,1 @@
+"""Random runs, replay, shrinking, and reports."""

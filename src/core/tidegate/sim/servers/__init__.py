@@ -1,0 +1,1 @@
+"""The actors and the simulated servers."""

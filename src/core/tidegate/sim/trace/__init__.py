@@ -1,0 +1,1 @@
+"""Traces, and how they are shown."""

@@ -1,0 +1,1 @@
+"""The state of the world: cells, documents, transactions, faults and clocks."""

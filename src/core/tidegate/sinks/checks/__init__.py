@@ -1,0 +1,1 @@
+"""How `tidegate.sinks` is checked: laws, scenarios, planted bugs and strategies."""

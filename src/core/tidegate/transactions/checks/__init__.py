@@ -1,0 +1,1 @@
+"""How `tidegate.transactions` is checked: laws, scenarios, planted bugs and strategies."""

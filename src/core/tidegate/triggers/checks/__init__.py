@@ -1,0 +1,1 @@
+"""How `tidegate.triggers` is checked: laws, scenarios, planted bugs and strategies."""

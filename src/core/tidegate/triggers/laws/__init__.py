@@ -1,5 +1,0 @@
-"""The laws of `tidegate.triggers` as predicates, one module per subject."""
-
-from tidegate.triggers.laws import conditions, evaluator, firing, noticing, trigger, turn
-
-__all__ = ["conditions", "evaluator", "firing", "noticing", "trigger", "turn"]

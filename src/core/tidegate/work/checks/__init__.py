@@ -1,0 +1,1 @@
+"""How `tidegate.work` is checked: laws, scenarios, planted bugs and strategies."""
