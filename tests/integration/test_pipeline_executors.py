@@ -621,7 +621,7 @@ BUGS: Final[Mapping[str, tuple[Bug, Callable[[], None]]]] = {
     "their pipes stay open": (Bug(_launched, "finally:", "else:"), partial(test_what_cannot_be_started_is_a_result, *UNFIT["no program"])),
     "our pipes stay open": (Bug(_launched, "for fd in ours:", "for fd in ():"), partial(test_what_cannot_be_started_is_a_result, *UNFIT["no program"])),
     "the limit of descriptors leaks some": (Bug(_launched, "for fd in ours:", "for fd in ours[1:]:"), test_a_process_without_descriptors_starts_no_child),
-    "a timeout is an error of the function": (Bug(Function.run, "if limit.expired():", "if False:"), partial(test_a_function_ends_as_its_result_says, Function(sleeps, SHORT), Kind.TIMEOUT, None)),
+    "a timeout is an error of the function": (Bug(Function.run, "if limit is not None and limit.expired():", "if False:"), partial(test_a_function_ends_as_its_result_says, Function(sleeps, SHORT), Kind.TIMEOUT, None)),
     "a cancelled function is a result": (Bug(Function.run, "check_awaited_failure(raised)", "pass"), test_a_cancelled_thread_is_awaited),
     "small letters match themselves": (Bug(Subprocess.__init__, "each.upper()", "each"), environment),
 }  # fmt: skip

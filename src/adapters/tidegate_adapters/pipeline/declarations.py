@@ -186,16 +186,18 @@ class Declared:
         async def called(given: object, live: Collection[str]) -> Sequence[Task]:
             arguments = (given, live) if wants_live else (given,)
             made = await (call(*arguments) if is_async else call(arguments))
-            if made is None:
-                return ()
-            return listed(made, "arrange", "a list of Task(...)")
+            return () if made is None else listed(made, "arrange", "a list of Task(...)")
 
         async def of_window(records: Sequence[Any], live: Collection[str]) -> Iterable[tuple[Task, tuple[int, ...]]]:
             alone = (0,) if len(records) == 1 else ()
             return [(task, alone) for task in await called(list(records), live)]
 
         async def of_records(records: Sequence[Any], live: Collection[str]) -> Iterable[tuple[Task, tuple[int, ...]]]:
-            return [(task, (place,)) for place, record in enumerate(records) for task in await called(record, live)]
+            made: list[tuple[Task, tuple[int, ...]]] = []
+            for place, record in enumerate(records):
+                at = (place,)
+                made += [(task, at) for task in await called(record, live)]
+            return made
 
         return of_window if self._is_window else of_records
 

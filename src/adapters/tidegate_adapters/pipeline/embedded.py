@@ -112,8 +112,8 @@ class EmbeddedPipeline:
     async def run(self) -> Processed:
         """Run it."""
         log, run = self._log, asyncio.create_task(self.pipeline.run(self._log.connect, self._log.produce))
-        moved, since = self.pipeline.is_busy, monotonic()
-        while not run.done() and log.positions != log.ends and monotonic() < since + self._patience_s:
+        moved, since, patience_s = self.pipeline.is_busy, monotonic(), self._patience_s
+        while not run.done() and log.positions != log.ends and monotonic() < since + patience_s:
             await asyncio.wait([run], timeout=_LOOKS_S)
             begun, running = self.pipeline.is_busy
             if running or (begun, running) != moved:

@@ -80,19 +80,22 @@ class Function:
         """Call the function with the task."""
         began = perf_counter()
         timeout_s = self._timeout_s if task.timeout is None else task.timeout.total_seconds()
-        limit = asyncio.timeout(timeout_s)
+        limit = None if timeout_s is None else asyncio.timeout(timeout_s)
         code: int | None = None
         error: BaseException | str
         try:
-            _ = timeout_of(task.timeout, is_async=self._can_time_out, instead=_INSTEAD)
-            async with limit:
+            if limit is None:  # the guard would take as long as the rest
                 value = await self._call(task)
+            else:
+                _ = timeout_of(task.timeout, is_async=self._can_time_out, instead=_INSTEAD)
+                async with limit:
+                    value = await self._call(task)
         except Died as died:
             kind, error, code = Kind.NONZERO_EXIT if died.is_called else Kind.LAUNCH_FAILURE, str(died), died.code
         except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001  of the user's
             check_awaited_failure(raised)
             kind, error = Kind.RAISED, raised
-            if limit.expired():
+            if limit is not None and limit.expired():
                 kind, error = Kind.TIMEOUT, f"{self._name} did not end within its timeout of {timeout_s:g} s"
         else:
             return Result(task=task, value=value, seconds=perf_counter() - began)

@@ -17,7 +17,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar, final
+from operator import length_hint
+from typing import Any, Final, Protocol, TypeVar, cast, final
 
 import attrs
 
@@ -156,6 +157,12 @@ class HookCalls:
         if isinstance(work.request, Start):
             self.running += len(work.request.numbers) - 1
             window, attempt = self._windows.of(work), work.request.attempt
+            if attempt == 1:
+                run, tasks = (
+                    self._executor.run,
+                    cast("Sequence[Task]", window.tasks),
+                )  # one for a failed record does not run
+                return CallEach(lambda number: run(tasks[number]), work.request.numbers)
             return CallEach(lambda number: self._run(window, number, attempt), work.request.numbers)
         return Call(lambda: self._answer(work))
 
@@ -230,18 +237,17 @@ class HookCalls:
         live = self._windows.live_ids(work)
         try:
             made = await self._hooks.arrange([window.records[offset] for offset in effect.offsets], live)
-            tasks = _checked_tasks(made, effect.offsets, len(window.arranged), live)
+            tasks, specs = _checked_tasks(made, effect.offsets, len(window.arranged), live)
         except Exception as error:
             self._note_failure(work, effect.offsets, Hook.ARRANGE, error)
             raise _failure(error) from error
         window.arranged += tasks
-        return tuple(map(_spec, tasks))
+        return specs
 
     async def _run(self, window: WindowPayloads, number: int, attempt: int) -> Result:
         task = window.tasks[number]
         assert task is not None, "a task that stands for a failed record does not run"
-        result = await self._executor.run(task)
-        return attrs.evolve(result, attempt=attempt) if attempt != result.attempt else result
+        return attrs.evolve(await self._executor.run(task), attempt=attempt)
 
     async def _call(self, effect: CallHook) -> tuple[object, ...]:
         work, window, hook = effect.work, self._windows.of(effect.work), effect.hook
@@ -300,14 +306,14 @@ class HookCalls:
                 return decision
             everything = tuple(range(len(task.offsets)))
             others = [(each, everything) for each in listed(decision, "task_error", "RETRY, SKIP or a list of tasks")]
-            made = _checked_tasks(
+            made, specs = _checked_tasks(
                 others, task.offsets, len(window.tasks), self._windows.live_ids(work) - {task.id or ""}
             )
         except Exception as error:  # noqa: BLE001  of the user's
             self._note_failure(work, task.offsets, Hook.TASK_ERROR, error)
             return _failure(error)
         window.replacing[number] = tuple(made)
-        return tuple(map(_spec, made))
+        return specs
 
     async def _deliver(self, effect: Deliver) -> tuple[Failure | None, ...]:
         window, outputs = self._windows.of(effect.work), effect.outputs
@@ -455,7 +461,7 @@ def listed(returned: object, hook: str, what: str) -> Sequence[Any]:
 
 def _checked_tasks(
     made: Iterable[tuple[Task, tuple[int, ...]]], offsets: tuple[int, ...], first: int, live: Collection[str]
-) -> list[Task]:
+) -> tuple[list[Task], tuple[TaskSpec, ...]]:
     """The tasks that a hook returned, each with an id and the records that it is for.
 
     Args:
@@ -468,14 +474,15 @@ def _checked_tasks(
     for number, (task, places) in enumerate(made, first):
         if not isinstance(task, Task):
             raise Misuse(f"a hook returned {typed(task)} as a task", todo="return Task(...)")
-        own = task.offsets or (
-            (task.record.offset,) if task.record is not None else tuple([offsets[each] for each in places])
-        )
+        own = task.offsets
+        if not own:
+            own = (task.record.offset,) if task.record is not None else tuple([offsets[each] for each in places])
         tasks.append(task.bound(own, task.id or f"{own[0] if own else ''}-{number}"))
-    refused = refused_tasks([_spec(each) for each in tasks], offsets, live)
+    specs = tuple(map(_spec, tasks))
+    refused = refused_tasks(specs, offsets, live)
     if refused is not None:
         raise Misuse(refused)
-    return tasks
+    return tasks, specs
 
 
 def _spec(task: Task) -> TaskSpec:
@@ -495,15 +502,15 @@ async def _sleep(effect: Sleep) -> None:
 
 async def _each(code: Callable[[T], Awaitable[U]], given: Sequence[T]) -> list[U]:
     """Call the code with each of these, many at once if it waits; code that does not wait costs no task."""
-    replies: dict[int, U] = {}
-    left = iter(enumerate(given))
+    replies: list[Any] = [None] * len(given)
+    left = iter(range(len(given)))
     others: list[asyncio.Task[None]] = []
 
     async def pull() -> None:
-        if len(replies) + len(others) + 1 < len(given) and len(others) + 1 < _AT_ONCE:
+        if length_hint(left) > 1 and len(others) + 1 < _AT_ONCE:
             others.append(asyncio.ensure_future(pull()))  # it begins once this one waits, or has called all
-        for place, each in left:
-            replies[place] = await code(each)
+        for place in left:
+            replies[place] = await code(given[place])
 
     try:
         await pull()
@@ -512,4 +519,4 @@ async def _each(code: Callable[[T], Awaitable[U]], given: Sequence[T]) -> list[U
     finally:
         for other in others:
             other.cancel()
-    return [replies[place] for place in range(len(given))]
+    return replies

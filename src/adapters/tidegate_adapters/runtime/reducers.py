@@ -249,7 +249,7 @@ class _Runners(Generic[C]):
 
     def enqueue(self, work: _Work[C], given: Iterable[object]) -> None:
         self._queue.extend([(work, each) for each in given])
-        if not self._coming:
+        if not self._coming or not work.is_each:  # a single call probably waits: it holds up no calls behind it
             self._call_in()
 
     def interrupt(self, is_wanted: Callable[[_Work[C], object], bool]) -> None:

@@ -124,15 +124,20 @@ class Output:
 
     def __attrs_post_init__(self) -> None:
         check_name(self.sink, "a sink")
-        if not isinstance(self.op, (Insert, Upsert, Update, Delete, Statement)):
+        if self.op is not INSERT and not isinstance(self.op, (Insert, Upsert, Update, Delete, Statement)):
             raise Misuse(f"op must be an operation, got {shown(self.op)}", todo='write op=Upsert("id")')
         if self.to is not None:
             check_name(self.to, "the place in a sink, to=,")
-        check_type(self.key, (str, bytes, type(None)), "the key of an output")
-        check_type(self.headers, Mapping, "the headers of an output")
-        check_type(self.ttl, (timedelta, type(None)), "ttl")
-        if self.ttl is not None and self.ttl <= timedelta(0):
-            raise Misuse(f"ttl must be a positive timedelta, got {shown(self.ttl)}", todo="write timedelta(hours=1)")
+        if self.key is not None:
+            check_type(self.key, (str, bytes, type(None)), "the key of an output")
+        if self.headers is not NO_HEADERS:
+            check_type(self.headers, Mapping, "the headers of an output")
+        if self.ttl is not None:
+            check_type(self.ttl, (timedelta, type(None)), "ttl")
+            if self.ttl <= timedelta(0):
+                raise Misuse(
+                    f"ttl must be a positive timedelta, got {shown(self.ttl)}", todo="write timedelta(hours=1)"
+                )
 
 
 @final

@@ -20,6 +20,7 @@ Laws
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
@@ -31,6 +32,7 @@ from tidegate.pipeline.effects import Hook
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._~-]*")
 
 
+@lru_cache(1_000)
 def _quoted(text: str) -> str:
     if _PLAIN.fullmatch(text):
         return text

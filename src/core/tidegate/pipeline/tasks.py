@@ -31,13 +31,13 @@ def refused_tasks(specs: Sequence[TaskSpec], offsets: Collection[int], live: Col
         check_type(spec, TaskSpec, "a task")
     for each_id in live:
         check_type(each_id, str, "the id of a task")
-    known = {*live}
+    known, there = {*live}, {*offsets}
     for each in specs:
         if not each.offsets:
             return f"task {shown(each.id)} is for no record: pass record= or offsets="
-        strange = [offset for offset in each.offsets if offset not in offsets]
-        if strange:
-            return f"task {shown(each.id)} is for record {strange[0]}, which is not in the window"
+        if not there.issuperset(each.offsets):
+            strange = next(offset for offset in each.offsets if offset not in there)
+            return f"task {shown(each.id)} is for record {strange}, which is not in the window"
         if each.id in known:
             return f"there is a live task {shown(each.id)} already: give each task an id of its own"
         known.add(each.id)

@@ -142,6 +142,10 @@ def _load(state: Fanout, windows: Iterable[Window], active: Collection[int]) -> 
         if not lenders and not window.phases[_FAILING] | window.phases[_DELIVERING]:
             waiting[_RUNNING] += left.bit_count()
             continue
+        if window.roll.is_one_each and not lenders:  # the common case: the bitmaps of tasks are those of records
+            for phase in waiting:
+                waiting[phase] += (window.phases[phase] & left).bit_count()
+            continue
         for place in numbers_in(left):
             waiting[min(_open_phases(state, window, place))] += 1  # the phase that is furthest from its end
     return Load(

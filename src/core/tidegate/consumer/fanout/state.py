@@ -126,6 +126,7 @@ class Roll:
         settles_as_one: Whether the records are settled with the window, because it has a delivery
             of its own.
         is_failed: Whether the window could not be arranged.
+        is_one_each: Whether task i is the only one of record i; follows from `records`.
     """
 
     number: int
@@ -139,6 +140,7 @@ class Roll:
     lent: int = 0
     settles_as_one: bool = False
     is_failed: bool = False
+    is_one_each: bool = attrs.field(default=False, eq=False, repr=False)
 
     @property
     def everyone(self) -> int:

@@ -297,12 +297,14 @@ class _Matched:
         masks: As in `Roll`, including the new tasks.
         loans: By window, the loans of its records.
         unknown: The listed offsets of which no record waits for tasks.
+        is_one_each: Whether new task i is for record i, for all records of the window.
     """
 
     records: list[tuple[int, ...]]
     masks: list[tuple[int, int]]
     loans: Mapping[int, list[Loan]] = attrs.field(factory=dict)
     unknown: Mapping[int, None] = attrs.field(factory=dict)
+    is_one_each: bool = False
 
 
 def _matched(state: Fanout, window: Window, tasks: Tasks, heirs: tuple[int, ...]) -> _Matched:
@@ -317,7 +319,8 @@ def _matched(state: Fanout, window: Window, tasks: Tasks, heirs: tuple[int, ...]
         if alone is not None:  # the common case: one task for each record
             for task, place in enumerate(alone, first):
                 masks[place] = (task, 1)
-            return _Matched([(place,) for place in alone], masks)
+            in_order = alone == [*range(len(masks))]
+            return _Matched([(place,) for place in alone], masks, is_one_each=in_order)
     records: list[tuple[int, ...]] = []
     more: dict[int, list[int]] = {}
     loans: dict[int, list[Loan]] = {}
@@ -386,6 +389,7 @@ def _added(
         attempts=roll.attempts + (1,) * count,
         given=roll.given | good | bad,
         lent=roll.lent | bits_of({loan.number for lent in matched.loans.values() for loan in lent}),
+        is_one_each=not first and matched.is_one_each,
     )
     outputs: list[Output] = []
     if run:

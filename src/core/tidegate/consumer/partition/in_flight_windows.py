@@ -107,7 +107,7 @@ class Windowed:
     @property
     def is_arranging(self) -> bool:
         """Whether user code arranges a window."""
-        return any(isinstance(each.request, Arrange) for each in self.asked)
+        return bool(self.asked) and isinstance(self.asked[-1].request, Arrange)  # no later window is opened meanwhile
 
     def asking(self, works: Sequence[Work]) -> Windowed:
         """Add these requests to user code."""

@@ -190,8 +190,8 @@ def merged(events: Sequence[ShutdownEvent]) -> list[ShutdownEvent]:
         events: In the order in which they happened.
 
     Returns:
-        All other events unchanged and in place. Between them, one batch holds the fetches, commits
-        and retries; between those, the reports of a partition and attempt are one.
+        All other events unchanged and in place. Between them, one batch holds the fetches, commits,
+        retries and reports of windows; between those, the reports of a partition and attempt are one.
 
     Raises:
         Misuse: The argument is not a sequence.
@@ -218,11 +218,20 @@ def merged(events: Sequence[ShutdownEvent]) -> list[ShutdownEvent]:
             case commands.Fetched() | Committed() | commands.RetryTimerFired():
                 flush_reports()
                 batch.append(event)
+            case commands.WorkReported(what=what) if not isinstance(what, _OF_RECORDS):
+                flush_reports()
+                batch.append(event)
+            case commands.Batch(several):
+                flush_reports()
+                batch.extend(several)
             case _:
                 flush()
                 merged.append(event)
     flush()
     return merged
+
+
+_OF_RECORDS: Final = (commands.RecordsHandled, commands.RecordsParked)
 
 
 def _together(reports: Sequence[commands.WorkReported]) -> commands.WorkReported:
