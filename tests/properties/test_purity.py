@@ -86,6 +86,7 @@ CACHES: Final = {
     "model.immutable._reader": "what reads the fields of a class, once per class",
     "model.immutable.frozen_fields": "the fields of a class, once per class",
     "model.sealed._fields_of": "what reads the fields of a class, once per class",
+    "pipeline.identity._quoted": "a name as a key has it, for a while",
     "work.vocabulary.places": "where each queue stands, once per rules",
     "model.bytecode.lookups": "what a function looks up, once per code object",
     "model.bytecode.outline": "what a function calls, once per code object",
