@@ -1,8 +1,9 @@
-"""What a task reads and writes: its records, and the documents that it follows.
+"""The reads and writes of a task: its records, and the documents that it follows.
 
-The writes of several records are one request, each guarded by all that its decision was taken on. It answers a total: where all have
-matched, each was written. A transaction may hold a record of a run (`Completer.complete`), so a write of such a record has a
-time limit, and goes apart from all others. When a request of several runs out of time, each is sent alone.
+The writes of several records are one request; each is guarded by what its decision has read. The
+reply is a total: if all matched, all were written. A transaction may hold the record of a run
+(`Completer.complete`), so such a write has a time limit and a request of its own. If a request of
+several runs times out, each is sent alone.
 """
 
 from __future__ import annotations
@@ -66,17 +67,20 @@ from tidegate.reactive.record.task_records import TaskRecord
 from tidegate.reactive.record.tasks import Gone, InsertRecord, Matching, NotMatching, Seen, UpdateRecord
 
 BEHIND: Final = 20 * MILLISECOND
-"""By the time that decisions are taken with, it may be so much earlier than it is, so that none of them asks for it anew. A lease is
-counted from then, so it may end so much sooner: whoever holds one gives it up before (`Queue.lease`)."""
+"""How far the reckoned time of decisions may be behind, so that few ask for the time.
+
+A lease counts from then, so it may end that much earlier: its holder gives it up before
+(`Queue.lease`).
+"""
 _BULK_LIMITS: Final = 4
-"""How many times as long several writes in one request may take."""
+"""Factor of the time limit for several writes in one request."""
 _HELD_MAX: Final = 8
-"""After so many that are held, the others of a request are left as well: each has taken the whole of its time."""
+"""After so many held records the rest of a request is skipped: each took the whole time limit."""
 _REMOVED_MAX: Final = 200
 _KEY: Final = Field[Value](ID.name)
 
 FoundDocument: TypeAlias = Document | NotComputed | None
-"""What there is of a document: why it cannot be read, where it cannot."""
+"""A document as read, or why it cannot be read."""
 RecordUpdate: TypeAlias = tuple[Value, TaskRecord, UpdateRecord]
 RecordWrite: TypeAlias = tuple[Value, TaskRecord | None, InsertRecord | UpdateRecord | RemoveRecord]
 
@@ -84,7 +88,7 @@ RecordWrite: TypeAlias = tuple[Value, TaskRecord | None, InsertRecord | UpdateRe
 @final
 @unique
 class Sent(Enum):
-    """What became of a write."""
+    """The result of a write."""
 
     DONE = "it is written"
     OPEN = "it is not known to be written"
@@ -92,7 +96,7 @@ class Sent(Enum):
 
 
 async def send_updates(updates: tuple[UpdateOne, ...]) -> int:
-    """Send updates, one or more, all within a time limit or all without: how many of them have matched?"""
+    """Send updates, all with a time limit or all without; return how many matched."""
     if len(updates) == 1:
         return await updates[0]
     within = updates[0].within
@@ -102,11 +106,11 @@ async def send_updates(updates: tuple[UpdateOne, ...]) -> int:
 @final
 @attrs.frozen
 class RecordStore:
-    """The records of a task: the one of a document is found by the ids of both.
+    """The records of a task, found by the ids of task and document.
 
     Attributes:
         task: Its name.
-        collection: Where they are.
+        collection: Their collection.
         history_max: How many of its last changes a record keeps.
         within: The time limit of a write of a record that a transaction may hold.
     """
@@ -117,20 +121,20 @@ class RecordStore:
     within: Duration
 
     async def now(self) -> Instant:
-        """The time by which decisions are taken."""
+        """The time of decisions."""
         return await StoreTime(BEHIND)
 
     def by_id(self, key: Value) -> Filter:
-        """What the record of a document is found by."""
+        """The filter that finds the record of a document."""
         return Eq(ID, record_id(self.task, key))
 
     def unchanged(self, key: Value, write: UpdateRecord | RemoveRecord) -> Filter:
-        """What a write is guarded by: the record is still what this was decided on."""
+        """The guard of a write: the record is unchanged since the decision."""
         return guarded(record_id(self.task, key), write.on)
 
     async def find(self, keys: tuple[Value, ...], fields: Fields | None = DECIDED_ON) -> tuple[TaskRecord | None, ...]:
-        """The records of these documents, in their order, without their histories; one that cannot be read is set aside, and has
-        failed then.
+        """The records of these documents, in order, without histories. An unreadable one is stored
+        as failed.
         """
         where = _any_of(tuple(self.by_id(key) for key in keys))
         found = _in_order(self.task, keys, await found_of(self.collection, where, len(keys), fields=fields), _record_id)
@@ -145,7 +149,7 @@ class RecordStore:
         return tuple(record for record in read if not isinstance(record, str))
 
     def read(self, found: Document) -> TaskRecord | str:
-        """The record that was found, or why it is none."""
+        """The found record, or why there is none."""
         try:
             record = loaded(found)
             is_mine = matches(self.by_id(needed(found, DOCUMENT)), found, no_clock)
@@ -159,7 +163,9 @@ class RecordStore:
         return await update_one(self.collection, still, *updates, *names) > 0
 
     async def write(self, writes: tuple[RecordWrite, ...]) -> tuple[Sent, ...]:
-        """Write them, those of a kind in one request: what became of each? After the first trouble, no more are known to be written."""
+        """Write them, each kind in one request, and return each result. After an error the rest
+        counts as not written.
+        """
         new = tuple((key, write.record) for key, _, write in writes if isinstance(write, InsertRecord))
         gone = tuple(self.unchanged(key, write) for key, _, write in writes if isinstance(write, RemoveRecord))
         updates = tuple(
@@ -184,17 +190,17 @@ class RecordStore:
         )
 
     async def _insert(self, new: tuple[tuple[Value, TaskRecord], ...]) -> bool:
-        """Insert the first records of documents: was there none of any?"""
+        """Insert the first records of documents; whether none existed."""
         docs = tuple(stored(record, self.task, key) for key, record in new)
         if len(docs) == 1:
             return await insert_new(self.collection, docs[0])
         return await insert_many(self.collection, *docs) == len(docs)
 
     async def update(self, updates: tuple[RecordUpdate, ...]) -> tuple[int, tuple[Sent, ...]]:
-        """Send these: how many were what they were decided on, and what became of each?
+        """Send these; return how many matched, and the result of each.
 
-        Those of runs are sent apart, for a transaction may hold them up: within a time limit, and where that runs out, one after
-        the other.
+        Those of runs have requests of their own with a time limit; after a timeout each is sent
+        alone.
         """
         asked = tuple(
             update_one(
@@ -218,7 +224,7 @@ class RecordStore:
         return matched + more, tuple(marks[each] for each in asked)
 
     async def _sent_in_time(self, of_runs: tuple[UpdateOne, ...]) -> tuple[int, tuple[UpdateOne, ...]]:
-        """Send these within their limit: how many have matched, as far as that is known, and which are held."""
+        """Send these with their limit: how many matched, if known, and which are held."""
         matched, late = await self._tried(of_runs)
         if not late or len(of_runs) == 1:
             return matched, late
@@ -232,7 +238,7 @@ class RecordStore:
         return matched, late
 
     async def _tried(self, updates: tuple[UpdateOne, ...]) -> tuple[int, tuple[UpdateOne, ...]]:
-        """How many have matched; or all of them as late, where the limit runs out."""
+        """How many matched; all count as late after a timeout."""
         try:
             return await send_updates(updates), ()
         except Ambiguous as failure:
@@ -244,13 +250,13 @@ class RecordStore:
 @final
 @attrs.frozen
 class DocumentReader:
-    """The documents that a task follows, as it sees them.
+    """The documents that a task follows.
 
     Attributes:
         task: Its name.
-        collection: Where they are.
-        watched: What is watched of a document.
-        where: Which documents it is for; None for all.
+        collection: Their collection.
+        watched: The watched values of a document.
+        where: Their filter; None for all.
     """
 
     task: str
@@ -260,7 +266,7 @@ class DocumentReader:
 
     @property
     def fields(self) -> Fields | None:
-        """What a look reads of a document, so that nothing else travels; None for all of it."""
+        """The projection of a look; None for whole documents."""
         asked = () if self.where is None else tuple(parts_of(self.where))
         if not self.watched.paths or self.watched.computed or any(isinstance(part, HasOther) for part in asked):
             return None
@@ -269,7 +275,7 @@ class DocumentReader:
         return tuple(Field(name) for name in sorted(names))
 
     async def find(self, keys: tuple[Value, ...]) -> tuple[FoundDocument, ...]:
-        """The documents of these ids, in their order. One that is unreadable makes the reply so, and is found by halves."""
+        """The documents of these ids, in order. Halving finds one that makes the reply unreadable."""
         try:
             return await self._find(keys)
         except Unreadable as failure:
@@ -279,7 +285,7 @@ class DocumentReader:
         return (*await self.find(keys[:half]), *await self.find(keys[half:]))
 
     async def _find(self, keys: tuple[Value, ...]) -> tuple[FoundDocument, ...]:
-        """The documents of these ids, in their order."""
+        """The documents of these ids, in order."""
         where = _any_of(tuple(Eq(_KEY, key) for key in keys))
         found = await found_of(self.collection, where, len(keys), fields=self.fields)
         return _in_order(self.task, keys, found, lambda doc: record_id(self.task, needed(doc, _KEY)))
@@ -298,7 +304,7 @@ class DocumentReader:
 
 
 async def _removed(records: str, which: tuple[Filter, ...]) -> int:
-    """How many were removed, each if it is still what was decided on: so many in a request as a server takes in its stride."""
+    """How many unchanged records were removed, in requests of a size that a server handles easily."""
     total = 0
     for start in range(0, len(which), _REMOVED_MAX):
         some = which[start : start + _REMOVED_MAX]
@@ -318,13 +324,13 @@ async def found_of(
 def _in_order(
     task: str, keys: tuple[Value, ...], found: tuple[Document, ...], of: Callable[[Document], Value]
 ) -> tuple[Document | None, ...]:
-    """What was found of each of these documents.
+    """The found documents, by their ids.
 
     Args:
         task: The name of the task.
         keys: The ids of the documents.
-        found: What was found, in any order.
-        of: The id of the record of the document that it is of, or that it is the record of.
+        found: The found ones, in any order.
+        of: Returns the id of the document that a found one is, or is the record of.
     """
     if len(keys) == 1:
         return found or (None,)
@@ -333,7 +339,7 @@ def _in_order(
 
 
 def _any_of(filters: tuple[Filter, ...]) -> Filter:
-    """Whatever matches one of them."""
+    """Any document that matches one of them."""
     if len(filters) == 1:
         return filters[0]
     equal = tuple(each for each in filters if isinstance(each, Eq))

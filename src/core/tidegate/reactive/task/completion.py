@@ -1,11 +1,12 @@
-"""Writing down how runs have ended, and renewing the leases of those that go on.
+"""Write the ends of runs, and renew the leases of those that go on.
 
-An end that nobody confirms is not given back, for the handler has been called: who lives asks for it again, until somebody tells what
-became of it.
+An end without a reply does not make the record due again, because its handler was called: the
+worker sends it again until it knows the result.
 
-`complete` writes in a transaction, which holds the record until it ends. If its process dies, the server ends it after 60 s, and until
-then any other write of that record waits at the server. A renewal that waits for the transaction of its own handler is not a lost
-lease (`Why.COMPLETING`): nobody else can claim the record.
+`complete` writes in a transaction, which locks the record until it ends. If its process dies, the
+server aborts it after 60 s; until then other writes of that record wait. A renewal that waits for
+the transaction of its own handler is no lost lease (`Why.COMPLETING`): no other worker can claim
+the record.
 """
 
 from __future__ import annotations
@@ -43,9 +44,10 @@ from tidegate.retries.attempt_delays import Pauses, begins, goes_on
 @final
 @attrs.frozen
 class Later:
-    """What a handler answers to be called again after this time, in microseconds or a timedelta: no failure, and no attempt.
+    """The answer of a handler that is to be called again later: neither a failure nor an attempt.
 
-    Invariant: 0 <= after <= LONGEST (`tidegate.retries.backoff`): a store keeps no time that is too far away.
+    Invariant: 0 <= after <= LONGEST (`tidegate.retries.backoff`), in microseconds or as a
+    timedelta.
     """
 
     after: Duration = attrs.field(converter=micros)
@@ -55,12 +57,12 @@ class Later:
 
 
 HandlerAnswer: TypeAlias = str | Later | None
-"""What came of a handler: the text of a failure, a request to be called later, or a success."""
+"""The end of a handler: the text of a failure, a later call, or success."""
 _Ending: TypeAlias = tuple[Value, Claim, TaskRecord | None, HandlerAnswer]
 
 
 def answered(reply: object) -> HandlerAnswer:
-    """What a handler has returned, as its answer: nothing else than these two is taken for a success, or for anything."""
+    """The answer of a handler by its return value. Any other value is not a success."""
     if reply is None or isinstance(reply, Later):
         return reply
     return f"the handler answered {typed(reply)}: None is a success; raise Later(...) to be called again"
@@ -73,7 +75,7 @@ class Completer:
 
     Attributes:
         records: The records.
-        rules, policy, attempts, pauses: As `ReactiveTask` has them.
+        rules, policy, attempts, pauses: As in `ReactiveTask`.
     """
 
     records: RecordStore
@@ -83,30 +85,29 @@ class Completer:
     pauses: Pauses
 
     async def end(self, ended: tuple[tuple[Run, HandlerAnswer], ...]) -> tuple[Why | WhyNot | None, ...]:
-        """Write down how runs have ended.
+        """Write the ends of runs.
 
         Args:
-            ended: The runs, each with what came of its handler (`answered`).
+            ended: Each run with the answer of its handler (`answered`).
 
         Returns:
-            Of each run why its end was written, or why it was not; None where nobody knows: ask again, or the next claim will find
-            out.
+            For each run why its end was written or not; None if unknown: retry, or the next claim
+            finds out.
         """
         runs = tuple((run.key, run.claim, run.record, answer) for run, answer in ended)
         return await self._settled(runs, renews=False)
 
     async def complete(self, run: Run) -> Why | WhyNot:
-        """Write down that a run has succeeded, in the transaction that its handler's own writes are in: of what fails nobody asks
-        again here, for the transaction is over then.
+        """Write the end of one successful run in the handler's own transaction, without retries.
 
         Args:
             run: The run.
 
         Returns:
-            Why its end was written, or why it was not: then the transaction is to be aborted.
+            Why its end was written or not; if not, the transaction must be aborted.
 
         Raises:
-            Failure: Nobody answers, or the store refuses.
+            Failure: No reply, or the store refuses.
         """
         while True:
             found = await find_one(self.records.collection, self.records.by_id(run.key))
@@ -122,14 +123,14 @@ class Completer:
                 return verdict.why  # else it was renewed meanwhile, or is another's
 
     async def renew(self, key: Value, claim: Claim) -> Why | WhyNot | None:
-        """Let the lease of a run go on, while its handler runs.
+        """Renew the lease of a run while its handler runs.
 
         Args:
             key: The document's id.
             claim: The run.
 
         Returns:
-            `Why.RENEWED`; or why not, and then the handler had better stop; None where nobody knows.
+            `Why.RENEWED`, or why not, and the handler should stop; None if unknown.
         """
         (renewed,) = await self.renew_all(((key, claim),))
         return renewed
@@ -137,12 +138,13 @@ class Completer:
     async def renew_all(
         self, runs: tuple[tuple[Value, Claim], ...], completing: tuple[Claim, ...] = ()
     ) -> tuple[Why | WhyNot | None, ...]:
-        """Let the leases of runs go on, as `renew` does; to be renewed twice does no harm.
+        """Renew the leases of runs, as `renew` does. A second renewal does no harm.
 
         Args:
-            runs: The id of the document of each, and the run.
-            completing: Those of the runs whose handlers have asked to complete them in a transaction that is open. Where such a
-                record cannot be written, that transaction holds it, and so nobody else claims it: `Why.COMPLETING`.
+            runs: The document's id of each, and the run.
+            completing: The runs whose handlers complete them in an open transaction. If that
+                transaction
+                holds the record, no other worker can claim it: `Why.COMPLETING`.
         """
         settling = tuple((key, claim, None, None) for key, claim in runs)
         verdicts = await self._settled(tuple(each for each in settling if each[1] not in completing), renews=True)
@@ -158,12 +160,12 @@ class Completer:
     async def _settled(
         self, runs: tuple[_Ending, ...], *, renews: bool, if_held: Why | None = None
     ) -> tuple[Why | WhyNot | None, ...]:
-        """Renew runs, or write down how they have ended: of each why, or why not, or None where nobody knows.
+        """Renew runs or write their ends; for each why it was written or not, None if unknown.
 
         Args:
             runs: The runs.
-            renews: Which of the two.
-            if_held: What is said of those whose records are held; they are not tried again here.
+            renews: Whether to renew.
+            if_held: The result for a record that a transaction holds; it is not retried here.
         """
         settled: tuple[Why | WhyNot | None, ...] = (None,) * len(runs)
         left = tuple(range(len(runs)))
@@ -225,5 +227,5 @@ class Completer:
     def _finalise(
         self, record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, now: Instant
     ) -> UpdateRecord | Leave:
-        """What ends a run."""
+        """The end of a run."""
         return tasks.finalise(record, claim, outcome, rules=self.rules, now=now)

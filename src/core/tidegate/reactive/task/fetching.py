@@ -71,7 +71,9 @@ class Idle(Enum):
 @final
 @attrs.frozen
 class SetAside:
-    """What was due is no record. One that has failed stands in its place now, and says why, so nothing waits behind it."""
+    """The due entry is not a readable record. It is stored as failed with the reason, so it blocks
+    no other.
+    """
 
     record: Value = attrs.field(eq=exactly)
     why: str
@@ -83,13 +85,14 @@ class SetAside:
 @final
 @attrs.frozen
 class Run:
-    """A run that has begun: the handler of this document is to be called under this claim.
+    """A run that has begun: its handler is to be called under this claim.
 
     Attributes:
         key: The document's id.
-        record: Its record, as it was written for the run.
-        claim: What the handler is called under.
-        trouble: Why it has nothing to be called with, so that this is its answer; None where it has.
+        record: Its record, as written for the run.
+        claim: The claim of the run.
+        trouble: Why the handler has no argument, which is the result of the run; None if it has
+            one.
     """
 
     key: Value = attrs.field(eq=exactly)
@@ -102,19 +105,20 @@ class Run:
 
 
 async def dues(records: str, tasks: tuple[str, ...], within: Duration) -> tuple[tuple[str, Duration], ...]:
-    """Of which of these tasks is something due, or will be? One request for all of them, whatever they have that is not due.
+    """Find which of these tasks have due records, or when they will, in one request.
 
     Args:
         records: The collection of their records.
         tasks: Their names.
-        within: In how long it is due at most, in microseconds.
+        within: The furthest due time, in microseconds from now.
 
     Returns:
-        Each of which something is due, and in how long the first of that is: 0 for now. Where more is due than a request finds,
-        it is of those that are due longest.
+        Microseconds until the first due record of each such task, 0 for now. If more records are
+        due
+        than one request finds, it counts those due longest.
 
     Raises:
-        Failure: Nobody answers, or the store refuses.
+        Failure: No reply, or the store refuses.
     """
     check_tuple(tasks, str, "the name of a task")
     check_int(within, "a time in microseconds", 0)
@@ -122,7 +126,8 @@ async def dues(records: str, tasks: tuple[str, ...], within: Duration) -> tuple[
     mine = Eq(TASK, tasks[0]) if len(tasks) == 1 else In(TASK, tasks)
     due = AllOf((mine, Lt(NEXT_RUN_AT, now + -(-within // MILLISECOND) * MILLISECOND)))
     found = await find_all(records, due, limit=FOUND_MAX, fields=(TASK, NEXT_RUN_AT), sort=_LONGEST_DUE)
-    # What is due by a time that may be behind is so a moment ago; what is not yet, a moment sooner. A list of times is matched, too.
+    # The reckoned time may be behind the store's: records found due are due now, others slightly
+    # later.
     times = ((each.held(TASK), each.held(NEXT_RUN_AT)) for each in reversed(found))
     firsts = {task: max(due - now, 0) for task, due in times if isinstance(due, Instant)}
     return tuple((name, firsts[name]) for name in tasks if name in firsts)
@@ -131,12 +136,12 @@ async def dues(records: str, tasks: tuple[str, ...], within: Duration) -> tuple[
 @final
 @attrs.frozen
 class Fetcher:
-    """Takes records of a task for workers.
+    """Claims due records of a task for workers.
 
     Attributes:
         records: The records.
-        documents: The documents that they are of.
-        rules, policy, attempts, pauses: As `ReactiveTask` has them.
+        documents: Their documents.
+        rules, policy, attempts, pauses: As in `ReactiveTask`.
     """
 
     records: RecordStore
@@ -148,18 +153,18 @@ class Fetcher:
 
     @property
     def due(self) -> Filter:
-        """What is due, as the store judges."""
+        """The filter of due records, by the store's clock."""
         return AllOf((Eq(TASK, self.records.task), OlderThan(NEXT_RUN_AT, 0)))
 
     async def take(
         self, worker: str, most: int, factor: int = 1
     ) -> tuple[tuple[Run, ...], tuple[Idle | SetAside, ...]]:
-        """Claim records that are due, and look at their documents: their handlers are to run now.
+        """Claim due records and read their documents; their handlers are to run now.
 
         Args:
-            worker: Who works; another name for each process and each of its lives.
+            worker: The claiming worker; its name differs for each process and each of its lives.
             most: How many at most; 1 <= most <= FOUND_MAX.
-            factor: Among how many times as many they are drawn (`tidegate.retries.contention`), where others look, too.
+            factor: Claims are drawn among this many times `most` (`tidegate.retries.contention`).
 
         Returns:
             The runs that have begun, and why others have not.
@@ -188,17 +193,20 @@ class Fetcher:
         return begun, (*aside, *others, *idle)
 
     async def give_back(self, worker: str, hands: tuple[Run, ...]) -> int:
-        """Give back what is in the name of a worker, and not in its hands: what it has claimed and was not told of. It was no attempt.
+        """Return claimed records that the worker does not run: it missed the reply. This is no
+        attempt.
 
         Args:
-            worker: Who works, as for `take`. None of its looks for this task is under way, and none begins before this has ended.
-            hands: What it runs of this task, and what it has run whose end is to be written.
+            worker: As for `take`. None of its fetches of this task is under way, and none begins
+                before
+                this has ended.
+            hands: Its runs of this task, and those whose end is not written yet.
 
         Returns:
-            How many were given back; they are due.
+            How many were returned; they are due.
 
         Raises:
-            Failure: Nobody answers, or the store refuses.
+            Failure: No reply, or the store refuses.
         """
         check_name(worker, "a worker")
         check_tuple(hands, Run, "a run")
@@ -206,7 +214,7 @@ class Fetcher:
         now = await self.records.now()
         last = now + -(-self.rules.lease // MILLISECOND) * MILLISECOND + 2 * BEHIND
         in_name = (Eq(TASK, self.records.task), Gt(NEXT_RUN_AT, now), Lt(NEXT_RUN_AT, last), Eq(OWNER, worker))
-        # Those whose leases end first, for what is in its hands is renewed.
+        # Earliest end of lease first: the leases of its runs are renewed.
         found = await find_all(
             self.records.collection, AllOf(in_name), limit=FOUND_MAX, fields=DECIDED_ON, sort=_LONGEST_DUE
         )
@@ -228,7 +236,9 @@ class Fetcher:
         return matched
 
     async def _due(self, worker: str, most: int, factor: int) -> tuple[Document, ...] | None:
-        """What is due longest, or what is drawn of it and not taken since: of more, nothing but ids is found. None for nothing."""
+        """The records that are due longest, or a draw among more (then only ids are found); None if
+        empty.
+        """
         where = self.due
         among = min(factor * most, FOUND_MAX)
         if among == most:
@@ -244,7 +254,7 @@ class Fetcher:
     async def _claimed(
         self, due: tuple[KnownRecord, ...], worker: str
     ) -> tuple[tuple[KnownRecord, ...], tuple[Idle, ...]]:
-        """The records that are under a claim of this worker's now, and why others are not."""
+        """The records now under a claim of this worker, and why others are not."""
         if not due:
             return (), ()
         missed, unheard = (Idle.NOT_CLAIMED,) * len(due), (Idle.UNHEARD,) * len(due)
@@ -285,7 +295,7 @@ class Fetcher:
         return mine, (*others, *given_up, *(Idle.HELD,) * held, *missed[: len(claims) - len(mine) - held])
 
     async def held_of(self, claims: tuple[KnownRecord, ...]) -> tuple[KnownRecord, ...] | None:
-        """Those of these claims that were written, as the records are now; None where nobody answers."""
+        """Those of these claims that were written, as records; None without a reply."""
         if not claims:
             return ()
         try:
@@ -294,18 +304,18 @@ class Fetcher:
             return None
         mine: tuple[KnownRecord, ...] = ()
         for (key, claimed), read in zip(claims, found, strict=True):
-            # Nobody else writes this owner and this token.
+            # No other worker writes this owner and this token.
             if read is not None and _claim_of(read) == _claim_of(claimed):
                 mine = (*mine, (key, read))
         return mine
 
     async def begin(self, claimed: tuple[KnownRecord, ...]) -> tuple[tuple[Run, ...], tuple[Idle, ...]]:
-        """Look at the documents, now that the records are claimed: the runs that begin, and why others do not."""
+        """Read the documents of claimed records: the runs that begin, and why others do not."""
         if not claimed:
             return (), ()
         begun: tuple[Run, ...] = ()
         idle: tuple[Idle, ...] = ()
-        # The record that was written for the claim, and its time, are as good as fresh ones; after any trouble they are asked for.
+        # The claimed records and their time are fresh enough; after an error they are read again.
         left: tuple[_Claimed, ...] = tuple((key, tasks.claim_of(record), record) for key, record in claimed)
         known: tuple[TaskRecord | None, ...]
         ending: tuple[Value, ...] = ()  # requests of ours to end these may still arrive, while a handler would run
@@ -326,7 +336,7 @@ class Fetcher:
                 )
                 going = tuple(each for each in looks if isinstance(each, Run))
                 begun = (*begun, *(run for run in going if not is_in(run.key, ending)))
-                # What may still be ended does not run.
+                # A run whose end may still arrive does not begin.
                 held = sum(is_in(run.key, ending) for run in going)
                 idle = (*idle, *(Idle.STALE,) * sum(each is None for each in looks), *(Idle.UNHEARD,) * held)
                 writes = tuple(each for each in looks if isinstance(each, _Beginning))
@@ -347,7 +357,7 @@ class Fetcher:
     def _beginning(
         self, key: Value, claim: tasks.Claim, record: TaskRecord | None, document: FoundDocument, now: Instant
     ) -> Run | _Beginning | None:
-        """What a look at a claimed record comes to: a run, one once this is written, or none."""
+        """The result for one claimed record: a run, one that begins once this is written, or none."""
         verdict = tasks.begin(record, claim, self.documents.seen(document), rules=self.rules, now=now)
         if isinstance(verdict, tasks.Leave):
             return None
@@ -366,7 +376,7 @@ class Fetcher:
 @final
 @attrs.frozen
 class _Beginning:
-    """A run that begins once this is written; none for one that is over then."""
+    """A run that begins once this is written; None if its lease is over by then."""
 
     key: Value = attrs.field(eq=exactly)
     claim: tasks.Claim
@@ -376,12 +386,12 @@ class _Beginning:
 
 
 def _claim_of(record: TaskRecord) -> tuple[str, str | None, int]:
-    """What tells one claim from all others."""
+    """Identifies a claim."""
     return record.id, record.owner, record.token
 
 
 def _as_found(record: TaskRecord, now: Instant) -> Instant:
-    """The time by which a record is claimed that the store has found to be due: it is then, though one that is behind says later."""
+    """The time of a claim: the due time of the record, if the reckoned time is earlier."""
     due = record.next_run_at
     return due if due is not None and 0 < due - now <= BEHIND else now
 
@@ -395,6 +405,6 @@ def _claimed_at(known: KnownRecord) -> Instant:
 def next_attempt(
     policy: backoff.Policy, attempts: int, since: Instant, now: Instant, draw: int = 0
 ) -> tasks.NextAttempt:
-    """What the policy says of a run that failed."""
+    """The policy's verdict on a failed run."""
     verdict = backoff.decide(policy, attempts, since, now, draw)
     return tasks.TryAgain(verdict.at) if isinstance(verdict, backoff.Retry) else tasks.GiveUp()

@@ -59,17 +59,17 @@ from tidegate.reactive.record.task_documents import DIGEST, DOCUMENT, SNAPSHOT, 
 from tidegate.reactive.record.task_records import PROCESSED
 
 LOOKED_AT_MAX: Final = 10_000
-"""How many documents one page is about at most."""
+"""The most documents that one page covers."""
 
 
 @final
 @attrs.frozen(cache_hash=True)
 class PlanPage:
-    """What a store has found.
+    """A page of ids.
 
     Attributes:
         ids: The ids of the documents to look at, in order.
-        after: Up to where the page goes, for the next one; empty where there was nothing left.
+        after: The last id that the page covers; empty if nothing is left.
     """
 
     ids: tuple[Value, ...] = attrs.field(default=(), eq=exactly)
@@ -86,9 +86,10 @@ class PlanPage:
 
 
 def together(pages: tuple[PlanPage, ...]) -> PlanPage:
-    """One page for several tasks, of theirs that begin after one id: it goes as far as the shortest, and has the ids of all.
+    """One page for several tasks, from pages that begin after the same id: as far as the shortest,
+    with the ids of all.
 
-    A page is shorter, or has nothing, where documents have come since it was asked for; those are reported by their changes.
+    A page is shorter or empty if documents were added since; change events report those.
     """
     check_tuple(pages, PlanPage, "a page")
     ends = [page.after for page in pages if page.after]
@@ -100,7 +101,7 @@ def together(pages: tuple[PlanPage, ...]) -> PlanPage:
 
 
 def first_of(page: PlanPage, count: int) -> PlanPage:
-    """So many ids of a page at most: up to the last of these, where there are more."""
+    """At most `most` ids of a page; `after` is the last of them if there are more."""
     check_type(page, PlanPage, "a page")
     check_int(count, "a number of ids", 1)
     ids = page.ids[:count]
@@ -110,18 +111,18 @@ def first_of(page: PlanPage, count: int) -> PlanPage:
 @final
 @attrs.frozen(cache_hash=True)
 class FindChanged(Effect[PlanPage]):
-    """Ask for the documents, of the next ones, that a planner has to look at.
+    """Ask for those of the next documents that a planner must look at.
 
     Invariants: 1 <= limit <= LOOKED_AT_MAX; each computed value has an expression.
 
     Attributes:
-        collection: Where the documents are.
-        records: Where their records are.
+        collection: The collection of the documents.
+        records: The collection of their records.
         task: The name of the task.
-        watched: What is watched of a document.
-        where: Which documents the task is for; None for all.
-        limit: How many documents the page is about at most.
-        after: The id that theirs come after; empty for none.
+        watched: The watched values of a document.
+        where: Filter of the task's documents; None for all.
+        limit: How many documents the page covers at most.
+        after: The id before the page; empty for the start.
     """
 
     collection: str
@@ -149,12 +150,12 @@ class FindOrphaned(Effect[PlanPage]):
     Invariant: 1 <= limit <= LOOKED_AT_MAX.
 
     Attributes:
-        collection: Where the records are.
-        source: Where their documents are, or were.
+        collection: The collection of the records.
+        source: The collection of their documents.
         task: The name of the task.
-        where: Those that do not match are as good as gone; None where all match.
-        limit: How many records the page is about at most.
-        after: The id of a record that theirs come after; empty for none.
+        where: Documents that do not match count as gone; None if all match.
+        limit: How many records the page covers at most.
+        after: The id of the record before the page; empty for the start.
     """
 
     collection: str
@@ -196,22 +197,22 @@ def _shown(after: tuple[Value, ...]) -> str:
 
 
 def of_document(query: FindChanged | FindOrphaned, key: Value, records: tuple[Document, ...]) -> tuple[Document, ...]:
-    """Those of the records that are of this task and of the document of this id, by MongoDB's equality."""
+    """The records of this task and of the document with this id, by MongoDB's equality."""
     check_type(query, (FindChanged, FindOrphaned), "a question of a planner")
     check_tuple(records, Document, "a record")
     return tuple(each for each in records if each.held(TASK) == query.task and equal(each.held(DOCUMENT), key))
 
 
 def must_look(query: FindChanged, doc: Document, records: tuple[Document, ...]) -> bool:
-    """Whether a planner has to look at a document.
+    """Whether a planner must look at a document.
 
     Args:
-        query: What is asked.
+        query: The query.
         doc: The document.
-        records: Its records of the task, one at most but for what others have made.
+        records: Its records of the task; more than one only if other code wrote them.
 
     Raises:
-        Misuse: An argument is of another type.
+        Misuse: An argument has a wrong type.
     """
     check_type(query, FindChanged, "a question of a planner")
     check_type(doc, Document, "a document")
@@ -232,7 +233,7 @@ _PROCESSED: Final = frozenset(status.value for status in PROCESSED)
 
 
 def is_orphaned(query: FindOrphaned, doc: Document | None) -> bool:
-    """Whether the document of a record is gone, or as good as gone."""
+    """Whether the document of a record is gone, or no longer matches."""
     check_type(query, FindOrphaned, "a question of a planner")
     check_type(doc, (Document, NoneType), "a document")
     return doc is None or not _matches(query.where, doc)

@@ -1,8 +1,8 @@
-"""What runs of reactive tasks are to a worker (`tidegate.work.worker`), and what they have come to.
+"""Reactive tasks as queues of a worker (`tidegate.work.worker`).
 
-Each task is a queue of its own and each run has a lease. The tasks whose records are in one collection are a group. The token of
-a run is that of its claim. The programs of the task carry out what the worker commands (`tidegate.reactive.task.fetching`,
-`tidegate.reactive.task.completion`).
+Each task is a queue, and each run has a lease. Tasks whose records share a collection are a group.
+The token of a run is that of its claim. The task's programs execute the worker's commands
+(`tidegate.reactive.task.fetching`, `tidegate.reactive.task.completion`).
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ from tidegate.reactive.task.fetching import Idle, SetAside
 from tidegate.work.vocabulary import InterruptReason, NoAnswer, PollResult, Renewal, Result, Run, WriteReply
 
 _NOTHING: Final = (Idle.NOTHING_DUE, Idle.NOT_CLAIMED, Idle.HELD, Idle.UNHEARD)
-"""Where another was faster, or the store does not answer, the next poll waits as if nothing had been found."""
+"""After a lost race or no reply, the next poll waits as after an empty one."""
 
 
 @final
 @attrs.frozen
 class TaskResults:
-    """What the runs of reactive tasks have come to."""
+    """The results of runs of reactive tasks."""
 
     refused: None = None
 
     def result(self, run: Run, answer: object, why: InterruptReason | None) -> HandlerAnswer:
-        """A handler that has returned although it was interrupted has ended well. A run that was not started is due at once."""
+        """A handler that returns although it was interrupted succeeded. A run that never started is
+        due now.
+        """
         del run
         if isinstance(answer, NoAnswer):
             return Later(0)
@@ -43,25 +45,25 @@ class TaskResults:
 
 
 def run_of(task: str, run: fetching.Run, timeout: Duration | None = None) -> Run:
-    """A run of a task, as a worker has it."""
+    """A run of a task, as the worker's value."""
     check_type(run, fetching.Run, "a run")
     return Run(task, run.claim.id, run.claim.token, timeout, run.trouble, run)
 
 
 def runs_of(runs: tuple[Run, ...]) -> tuple[fetching.Run, ...]:
-    """Runs of a task, as its programs have them."""
+    """Runs of a task, as its programs take them."""
     check_tuple(runs, Run, "a run")
     return tuple(cast("fetching.Run", run.detail) for run in runs)
 
 
 def ends(results: tuple[Result, ...]) -> tuple[tuple[fetching.Run, HandlerAnswer], ...]:
-    """The results of runs, as `Completer.end` has them."""
+    """The results of runs, as `Completer.end` takes them."""
     check_tuple(results, Result, "a result")
     return tuple((cast("fetching.Run", each.run.detail), cast("HandlerAnswer", each.value)) for each in results)
 
 
 def poll_result(task: str, timeout: Duration | None, most: int, reply: tuple[object, ...]) -> PollResult:
-    """What a poll has taken that has asked for so many, by the reply of `Fetcher.take`."""
+    """The result of a poll for `most` runs, from the reply of `Fetcher.take`."""
     check_int(most, "a number of runs", 1)
     check_type(reply, tuple, "runs, and what became of the others")
     runs, others = cast(
@@ -79,7 +81,7 @@ def poll_result(task: str, timeout: Duration | None, most: int, reply: tuple[obj
 
 
 def renewals(verdicts: tuple[Why | WhyNot | None, ...]) -> tuple[Renewal, ...]:
-    """What became of renewals, by the reply of `Completer.renew_all`."""
+    """The renewals, from the reply of `Completer.renew_all`."""
     check_tuple(verdicts, (Why, WhyNot, type(None)), "what became of a renewal")
     return tuple(
         Renewal.UNKNOWN if each is None else Renewal.BUSY if each is Why.COMPLETING
@@ -89,12 +91,13 @@ def renewals(verdicts: tuple[Why | WhyNot | None, ...]) -> tuple[Renewal, ...]:
 
 
 def write_reply(results: tuple[Result, ...], verdicts: tuple[Why | WhyNot | None, ...]) -> WriteReply:
-    """What became of a request to write results, by the reply of `Completer.end`."""
+    """The result of a request to write results, from the reply of `Completer.end`."""
     check_tuple(results, Result, "a result")
     check_tuple(verdicts, (Why, WhyNot, type(None)), "what became of an end")
     check_int(len(verdicts), "the number of verdicts", len(results), len(results))
     left = tuple(each for each, verdict in zip(results, verdicts, strict=True) if verdict is None)
-    # What had ended before has ended by its handler, or by a request without a reply: nobody has told then what follows.
+    # A run that had ended was ended by its handler, or by a request without a reply: what follows
+    # is unknown.
     is_more = Why.RUNS_AGAIN in verdicts or WhyNot.ENDED in verdicts
     later = (each.value for each in results if each not in left)
     return WriteReply(left, is_more, dues=tuple(each.after for each in later if isinstance(each, Later)))
