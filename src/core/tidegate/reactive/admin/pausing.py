@@ -1,18 +1,17 @@
-"""Are handlers of a task begun? One document says so to all processes: {_id, version, paused: [{task, since}]}.
+"""Pause tasks, for all processes: one control document {_id, version, paused: [{task, since}]}.
 
-    pause     no handler of these tasks begins any more; runs that have begun go on, and documents are looked at as before
-    resume    they begin again
-    paused    which tasks are paused, for whoever begins handlers to ask now and then
+    pause     no handler of these tasks begins; runs go on, and documents are still looked at
+    resume    handlers begin again
+    paused    the paused tasks, which processes read periodically
 
-It is changed by compare-and-set on its version. So of two who pause two tasks neither undoes what the other has done, and
-what is late undoes nothing that was answered since: its version is not there any more. Whoever matches nothing, or is not
-answered, reads again.
+Changes are a compare-and-set on the version, so two concurrent commands keep each other's change
+and a late write undoes nothing. After no match or no reply the program reads again.
 
 Law
-    PS1  Whoever is answered that a task is paused, or is not, has found or made it so, and it stays so until another says
-         otherwise.
+    PS1  A caller that is told that a task is paused, or is not, found or made it so, and it stays
+         so until another command.
 
-Known not to work: whoever has asked before a pause begins handlers until he asks again.
+Known not to work: a process that read before a pause begins handlers until it reads again.
 """
 
 from __future__ import annotations
@@ -46,11 +45,11 @@ _ATTEMPTS: Final = 8
 @final
 @attrs.frozen
 class PausedTask:
-    """A task of which no handler is begun.
+    """A paused task.
 
     Attributes:
         task: Its name.
-        since: When that was said, by the store's clock.
+        since: When it was paused, by the store's clock.
     """
 
     task: str
@@ -68,8 +67,8 @@ class Pausing:
 
     Attributes:
         control: The collection of the control document.
-        attempts: How often each is tried; None for any number.
-        pauses: How long it waits in between.
+        attempts: Tries of each; None for any number.
+        pauses: The waits between tries.
     """
 
     control: str = CONTROL
@@ -81,28 +80,28 @@ class Pausing:
         check_attempts(self.attempts, self.pauses)
 
     async def pause(self, *names: str) -> tuple[PausedTask, ...]:
-        """Have no handler of these tasks begin.
+        """Pause these tasks.
 
         Args:
-            names: The tasks, whether anybody knows them or not (`tidegate.reactive.admin.commands` checks that).
+            names: The tasks, known or not (`tidegate.reactive.admin.commands` checks that).
 
         Returns:
-            What is paused now.
+            The tasks that are paused now.
 
         Raises:
-            Failure: Nobody answers, or others have written each time: it is paused, or is not, or will be.
+            Failure: No reply, or others wrote each time: the result is unknown.
         """
         return await self._say(names, is_paused=True)
 
     async def resume(self, *names: str) -> tuple[PausedTask, ...]:
-        """Have handlers of these tasks begin again; otherwise as `pause`."""
+        """Resume these tasks; otherwise as `pause`."""
         return await self._say(names, is_paused=False)
 
     async def paused(self) -> tuple[PausedTask, ...]:
-        """The tasks of which no handler is to begin.
+        """The paused tasks.
 
         Raises:
-            Failure: Nobody answers.
+            Failure: No reply.
         """
         return paused_in(await repeat(partial(find_one, self.control, _KEY), self.attempts, self.pauses))
 
@@ -134,13 +133,13 @@ class Pausing:
 def paused_after(
     paused: tuple[PausedTask, ...], names: tuple[str, ...], now: Instant, *, is_paused: bool
 ) -> tuple[PausedTask, ...]:
-    """What is paused once these are, or are not.
+    """The paused tasks after a command.
 
     Args:
-        paused: What is paused; that stays as it is where nothing else is said of it.
-        names: Of which tasks something is said.
-        now: The time, by the store's clock.
-        is_paused: What is said.
+        paused: The paused tasks; others than the named ones stay.
+        names: The tasks of the command.
+        now: The store's time.
+        is_paused: Whether the command pauses.
     """
     check_tuple(paused, PausedTask, "a paused task")
     check_tuple(names, str, "the name of a task")
@@ -151,10 +150,10 @@ def paused_after(
 
 
 def paused_in(control: Document | None) -> tuple[PausedTask, ...]:
-    """The tasks that the control document names; none where there is none.
+    """The tasks in the control document; none without one.
 
     Raises:
-        Misuse: Something else stands there.
+        Misuse: It holds something else.
     """
     if control is None:
         return ()

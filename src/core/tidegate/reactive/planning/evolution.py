@@ -1,26 +1,27 @@
-"""A task was deployed with another definition: what has to be done over?
+"""Decide what to redo when a task is deployed with another definition.
 
-A definition has two parts. What triggers it (the filter, and what is watched) decides which documents have records; if
-that has changed, every document has to be looked at again, for no event reports those that stood still. What it does
-(the handler, whose version its author raises) decides what becomes of a record; if that has changed, records that are
-over may have to run again.
+A definition has two parts. The trigger (filter and watched values) decides which documents have
+records. After a change of it each document needs a look, because no event reports unchanged
+documents. The handler has a version, which its author raises. After a change, finished records may
+have to run again.
 
-    trigger differs, or there is none     forget that the documents were reconciled, unless the policy leaves them
-    version is higher                     reset what failed, or all that is over, or nothing, as the policy says
-    version is lower                      nothing: this is a rollback, and the higher version is still remembered
+    trigger differs, or there is none   forget that the documents were reconciled, unless the
+                                        policy leaves them
+    version is higher                   reset failed records, all finished ones, or none, by policy
+    version is lower                    nothing: a rollback; the higher version stays stored
 
-The answer is a list of actions. What is remembered comes last: whoever crashes before that begins again, and each action
-may be carried out again.
+The result is a list of actions. The definition is stored last, so a crash before that repeats them;
+each action may be repeated.
 
 Laws
-    RE31 Once all of it is carried out, there is nothing left to do.
-    RE32 After a crash anywhere, all that was not carried out is asked for again.
-    RE33 What is remembered never goes back: its version is the highest there ever was.
-    RE34 Records run again only for a higher version, and only as the policy says; documents are looked at again only for
-         another trigger, or for none.
+    RE31 Once all actions are done, there is nothing left to do.
+    RE32 After a crash anywhere, all actions that were not done are required again.
+    RE33 The stored definition never goes back: its version is the highest so far.
+    RE34 Records run again only for a higher version and by the policy; documents are looked at
+         again only for another trigger, or for none.
 
-Known not to work: a function that is watched (`snapshot.Computed`), or a handler, can change without anybody raising its
-version.
+Known not to work: a watched function (`snapshot.Computed`) or a handler that changes without a
+higher version.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ from tidegate.model.values import check_int, check_type
 from tidegate.reactive.record.task_records import TaskStatus
 
 _UNKNOWN_VERSION: Final = 1
-"""The version of the handler of a task that was never stored."""
+"""The handler version of a task that was never stored."""
 
 
 class OnNewVersion(Enum):
-    """What a new version of a handler means for records that are over."""
+    """The effect of a new handler version on finished records."""
 
     NOTHING = "nothing"
     REPROCESS_FAILED = "reprocess_failed"
@@ -59,11 +60,11 @@ STATUSES: Final[Mapping[OnNewVersion, frozenset[TaskStatus]]] = {
 @final
 @attrs.frozen(kw_only=True)
 class EvolutionPolicy:
-    """What a change of a definition means.
+    """The effects of a changed definition.
 
     Attributes:
-        on_new_version: Which records run again under a higher version of the handler.
-        reconciles: Documents are looked at again when the trigger has changed.
+        on_new_version: Which records run again under a higher handler version.
+        reconciles: Documents are looked at again after a change of the trigger.
     """
 
     on_new_version: OnNewVersion = OnNewVersion.NOTHING
@@ -77,11 +78,12 @@ class EvolutionPolicy:
 @final
 @attrs.frozen
 class Definition:
-    """What a task is, as far as that is stored. Invariant: 0 <= version, and 0 only where none was ever stored.
+    """The stored definition of a task. Invariant: 0 <= version; 0 only if none was stored.
 
     Attributes:
-        trigger: The filter and what is watched (`snapshot.described`), as data; compared exactly.
-        version: Of the handler.
+        trigger: The filter and the watched values (`snapshot.described`), as data; compared
+            exactly.
+        version: The version of the handler.
     """
 
     trigger: Value = attrs.field(eq=exactly)
@@ -98,7 +100,7 @@ class Definition:
 @final
 @attrs.frozen
 class Reprocess:
-    """Reset each record of the task that has one of these statuses (`tasks.reset`)."""
+    """Reset each record of the task with one of these statuses (`tasks.reset`)."""
 
     statuses: frozenset[TaskStatus]
 
@@ -109,7 +111,7 @@ class Reprocess:
 @final
 @attrs.frozen
 class ForgetReconciled:
-    """Forget that the documents of this task were looked at, and from where a look at them would go on."""
+    """Forget that the documents of this task were reconciled, and any position of a scan."""
 
     def __str__(self) -> str:
         return "look at every document again"
@@ -130,18 +132,18 @@ Action: TypeAlias = Reprocess | ForgetReconciled | Remember
 
 
 def evolve(stored: Definition | None, current: Definition, policy: EvolutionPolicy) -> tuple[Action, ...]:
-    """What has to be done now that a task is defined so.
+    """Decide what to do for the current definition of a task.
 
     Args:
-        stored: What was remembered; None for a task that was never stored.
-        current: What is deployed.
-        policy: What a change means.
+        stored: The stored definition; None for a new task.
+        current: The deployed one.
+        policy: The effects of a change.
 
     Returns:
-        The actions, to be carried out in this order, each BEFORE the next; none where nothing has changed.
+        The actions in order, each to be done BEFORE the next; none without a change.
 
     Raises:
-        Misuse: An argument is of another type.
+        Misuse: An argument has a wrong type.
     """
     check_type(stored, (Definition, NoneType), "a definition")
     check_type(current, Definition, "a definition")

@@ -1,22 +1,22 @@
-"""Look at every record of some tasks from time to time: does it still have a document? (`tidegate.reactive.record.orphans`)
+"""Periodically look at every record of some tasks that may lack a document (`record.orphans`).
 
-Whoever leads does that, a day after it was last done: `reconciliation.decide_sweep` says when, by the store's clock and what is
-stored in the record of the stream, and `reconciliation.swept` what is stored at the end:
+The leader sweeps a day after the last sweep: `reconciliation.decide_sweep` decides by the store's
+clock and the stream's record, and `reconciliation.swept` computes what to store at the end:
 
     sweeps: {last, epoch}
 
-    turn             sweep, if it is time, and say when to ask again
-    run              one turn after the other, for as long as the epoch lasts
-    remove_orphans   ask the store, page by page, which records are without a document, and look at those
+    turn             sweep if it is time, and return when to check again
+    run              one turn after the other while the epoch lasts
+    remove_orphans   query the store, page by page, for records without a document; look at them
 
-What is stored is written under the epoch, and only where nothing else was written meanwhile: a write that matches nothing is
-another's turn, or one's own whose reply was lost, which the next turn finds. A sweep that fails, or is interrupted, is begun
-again by the same leader or by the next one; to sweep twice does no harm.
+A write carries the epoch, and takes effect only if nothing else was written meanwhile. A write that
+matches nothing is another leader's turn, or its own with a lost reply; the next turn finds out. A
+sweep that failed or was interrupted starts again; a second sweep does no harm.
 
 Laws
-    SW1  When a sweep is stored as ended, each record that was an orphan when it began has had its look.
-    SW2  What is stored of sweeps is of one leader after the other: its epoch never goes back.
-    SW3  While no interval has passed since a sweep has ended well, none is begun, whoever leads.
+    SW1  When a sweep is stored as ended, each record that was an orphan at its begin had its look.
+    SW2  The stored sweeps are of one leader after the other: their epoch never goes back.
+    SW3  No sweep begins within an interval after a successful one, under any leader.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ _LAST: Final = Field[Instant]("last")
 
 
 def sweeps_of(record: Document) -> Sweeps:
-    """What the record of a stream knows of sweeps.
+    """The sweeps in the record of a stream.
 
     Raises:
-        Misuse: It is no such record.
+        Misuse: The document is no such record.
     """
     check_type(record, Document, "the record of a stream")
     known = record.get(SWEEPS)
@@ -61,24 +61,24 @@ def sweeps_of(record: Document) -> Sweeps:
 
 
 def stored_sweeps(sweeps: Sweeps) -> Put[Document]:
-    """What stores it there."""
+    """The updates that store them."""
     check_type(sweeps, Sweeps, "what is known of sweeps")
     fields = ((_LAST.name, sweeps.last), (EPOCH.name, sweeps.epoch))
     return Put(SWEEPS, Document(tuple((name, value) for name, value in fields if value is not None)))
 
 
 async def remove_orphans(task: ReactiveTask, batch: int = LOOKED_AT_MAX) -> tuple[Value, ...]:
-    """Look at each record of a task that has no document, or none that it is for, as the policy says (`clean_up`).
+    """Look at each record of a task whose document is gone or no longer matches, by the policy.
 
     Args:
         task: The task.
-        batch: About how many records are asked about at once; 1 <= batch <= LOOKED_AT_MAX.
+        batch: About how many records one query covers; 1 <= batch <= LOOKED_AT_MAX.
 
     Returns:
-        The ids of the documents whose look is not known to be written.
+        The ids of the documents whose write is uncertain.
 
     Raises:
-        Failure: Nobody answers, or the store refuses; some of them are looked at.
+        Failure: No reply, or the store refuses; some were looked at.
     """
     left: tuple[Value, ...] = ()
     after: tuple[Value, ...] = ()
@@ -94,7 +94,7 @@ async def remove_orphans(task: ReactiveTask, batch: int = LOOKED_AT_MAX) -> tupl
 @final
 @attrs.frozen
 class Sweeper:
-    """Whoever sweeps for some tasks.
+    """Sweeps for some tasks.
 
     Invariants: the id is not empty; 0 <= interval; 1 <= batch <= LOOKED_AT_MAX; 0 <= pause.
 
@@ -103,8 +103,8 @@ class Sweeper:
         streams: The collection of the record.
         tasks: The tasks.
         interval: From the end of one sweep to the next, in microseconds.
-        batch: About how many records are asked about at once.
-        pause: How long what failed waits before it is tried again, in microseconds.
+        batch: About how many records one query covers.
+        pause: The wait after a failure, in microseconds.
     """
 
     stream: str
@@ -123,10 +123,10 @@ class Sweeper:
         check_int(self.pause, "a duration in microseconds", 0)
 
     async def run(self, epoch: int) -> None:
-        """Sweep from time to time, AFTER the record was taken over, until another epoch has taken it over.
+        """Sweep periodically, AFTER taking the record over, until another epoch takes it over.
 
         Args:
-            epoch: Under which it was taken over; nobody else sweeps under it.
+            epoch: The epoch of this leader; no other process sweeps under it.
 
         Raises:
             Refused: The store refuses for good.
@@ -138,13 +138,13 @@ class Sweeper:
             await Sleep(wait)
 
     async def turn(self, epoch: int) -> Duration | None:
-        """Sweep, if it is time.
+        """Sweep if it is time.
 
         Args:
             epoch: As for `run`.
 
         Returns:
-            After how many microseconds to ask again; None where another epoch has taken over.
+            Microseconds until the next check; None if another epoch has taken over.
 
         Raises:
             Refused: The store refuses for good.
@@ -179,6 +179,6 @@ class Sweeper:
         return self.interval if is_done and is_stored else self.pause
 
     async def _stored(self, epoch: int, known: Document | None, sweeps: Sweeps) -> bool:
-        """Store it under this epoch, if what was known is still stored."""
+        """Store it under this epoch, if the known state is unchanged."""
         still = AllOf((Eq(ID, self.stream), Eq(EPOCH, epoch), Eq(SWEEPS, known)))
         return await update_one(self.streams, still, stored_sweeps(sweeps)) > 0

@@ -76,21 +76,21 @@ _KEY: Final = Field[Value](ID.name)
 
 Names: TypeAlias = frozenset[str]
 Look: TypeAlias = Callable[[str, tuple[Value, ...], Names], Program[tuple[Value, ...]]]
-"""Looks at these documents of a collection for these tasks, and answers those whose look is not known to be written."""
+"""Looks at documents of a collection for these tasks; returns those whose write is uncertain."""
 Sweep: TypeAlias = Callable[[str, Names], Program[tuple[Value, ...]]]
-"""Looks at what is left of documents of a collection that are gone, for these tasks, and answers likewise."""
+"""Looks at the records of deleted documents of a collection, for these tasks; returns likewise."""
 FindNext: TypeAlias = Callable[[tuple[Value, ...], int], Program[PlanPage]]
-"""Asks, of so many documents after an id, which have to be looked at (`ReactiveTask.find_changed`)."""
+"""Returns, of the next documents after an id, those to look at (`ReactiveTask.find_changed`)."""
 
 
 # --- what is stored ---------------------------------------------------------------------------------------------------
 
 
 def progress_of(record: Document) -> Progress:
-    """What the record of a stream knows, as far as it counts in its history.
+    """The progress in the record of the stream, as far as it counts in its history.
 
     Raises:
-        Misuse: It is no such record.
+        Misuse: The document is no such record.
     """
     check_type(record, Document, "the record of a stream")
     history, known = needed(record, HISTORY), record.get(PROGRESS)
@@ -104,7 +104,7 @@ def progress_of(record: Document) -> Progress:
 
 
 def stored_progress(progress: Progress) -> Put[Document]:
-    """What stores it in the record of the stream."""
+    """The updates that store the progress."""
     check_type(progress, Progress, "progress")
     checkpoints = tuple(
         Document(
@@ -132,7 +132,7 @@ def _listed(triggers: frozenset[TaskTrigger]) -> tuple[Document, ...]:
 
 @final
 class _Follows(Enum):
-    """What follows a batch."""
+    """The next step after a batch."""
 
     NEXT = "the next one"
     AGAIN = "the same one, after a pause"
@@ -145,10 +145,11 @@ class ScannedTask:
     """A task that is reconciled.
 
     Attributes:
-        collection: Of its documents.
-        trigger: Its name, which no other task has, and what triggers it.
-        find_next: Asks which documents have to be looked at for it, so that no others travel; None where nobody can say, so
-            that each is looked at for all tasks of its scan.
+        collection: The collection of its documents.
+        trigger: Its unique name, and its trigger.
+        find_next: Finds the documents to look at, so that no others are read; None if the store
+            cannot
+            tell: then all tasks of the scan look at each document.
     """
 
     collection: str
@@ -165,18 +166,18 @@ class ScannedTask:
 @final
 @attrs.frozen
 class Reconciler:
-    """Whoever reconciles tasks over their collections.
+    """Reconciles tasks over their collections.
 
-    Invariants: the id is not empty; no two tasks have one name; 1 <= batch <= FOUND_MAX; 0 <= pause.
+    Invariants: the id is not empty; task names are unique; 1 <= batch <= FOUND_MAX; 0 <= pause.
 
     Attributes:
         stream: The id of the record.
         streams: The collection of the record.
         tasks: The tasks.
         look: Looks at documents.
-        sweep: Looks at what is left of documents that are gone.
-        batch: How many documents are looked at before that is written down, at most.
-        pause: How long what failed waits before it is tried again, in microseconds.
+        sweep: Looks at the records of deleted documents.
+        batch: How many documents are looked at between two writes of progress, at most.
+        pause: The wait after a failure, in microseconds.
     """
 
     stream: str
@@ -198,7 +199,7 @@ class Reconciler:
         check_int(self.pause, "a duration in microseconds", 0)
 
     async def run(self, run: ReconciliationRun) -> None:
-        """Reconcile until everything is, or the epoch or the history of the run is over; what fails is tried again."""
+        """Reconcile until all is done, or the epoch or history of the run ends; retry failures."""
         limit = self.batch
         while True:
             try:
@@ -211,7 +212,7 @@ class Reconciler:
                 await Sleep(self.pause)
 
     async def _batch(self, run: ReconciliationRun, limit: int) -> tuple[_Follows, int]:
-        """Reconcile the next batch of so many documents: what follows it, and about how many is asked then?"""
+        """Reconcile the next batch; return the next step, and the size of the next request."""
         record = await find_one(self.streams, Eq(ID, self.stream))
         if record is None or needed(record, EPOCH) != run.epoch:
             return _Follows.NOTHING, limit
@@ -230,7 +231,7 @@ class Reconciler:
         return (_Follows.NEXT if written else _Follows.NOTHING), limit
 
     async def _scanned(self, scan: Scan, limit: int) -> tuple[PassOutcome, int]:
-        """Look at the next batch, or, where there is none, at what is left of documents that are gone."""
+        """Look at the next batch; without one, at the records of deleted documents."""
         names = frozenset(each.task for each in scan.triggers)
         after = () if scan.after is None else (scan.after.last_id,)
         page, limit = await self._next(scan.collection, names, after, limit)
@@ -240,7 +241,9 @@ class Reconciler:
         return (PassFailed() if await self.sweep(scan.collection, names) else CleanedUp()), limit
 
     async def _next(self, collection: str, names: Names, after: tuple[Value, ...], limit: int) -> tuple[PlanPage, int]:
-        """What of the next documents has to be looked at; each where nobody can say. And about how many is asked then."""
+        """The next documents to look at (all, if the store cannot tell), and the size of the next
+        request.
+        """
         asks = tuple(each.find_next for each in self.tasks if each.trigger.task in names)
         if None not in asks:
             pages: tuple[PlanPage, ...] = ()
@@ -258,7 +261,7 @@ class Reconciler:
         return PlanPage(ids, ids[-1:]), self.batch
 
     def _wider(self, page: PlanPage, limit: int) -> int:
-        """About how many is asked where about so many there was this page: twice as many where few have to be looked at."""
+        """The size of the next request: double if few of a page need a look."""
         return min(2 * limit, LOOKED_AT_MAX) if 2 * len(page.ids) <= self.batch else limit
 
     def _by_collection(self) -> Mapping[str, frozenset[TaskTrigger]]:

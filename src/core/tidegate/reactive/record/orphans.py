@@ -1,26 +1,29 @@
-"""Is this task record of any use still?
+"""Decide whether a task record is still needed.
 
-A record outlives its document, and without a look at it nobody would notice. So from time to time each record is held
-against its document, and one that has been without for long enough is removed. The wait is there because what is deleted
-may come back, and because a record is what an operator reads when something went wrong.
+A record outlives its document, and only a look shows that. So each record is compared with its
+document from time to time, and removed once it has had none for long enough. The wait exists
+because a deleted document may return, and because operators read records after a failure.
 
-    delete_when              goes when its document is
+    delete_when              removed when its document is
     never                    -
     source_gone              gone
     source_gone_or_left      gone, or not matching
 
-What counts is how long nothing has happened to the record: nothing changed, and no run ended. First of all a look has to
-write that the document is gone: while the record keeps a snapshot, a document that comes back with the values in it is no
-change to anybody who looks, so nothing is written that would stop the removal, and work that was never run goes with it.
+The time counts from the last change of the record or end of a run. First a look must write that the
+document is gone. While the record keeps a snapshot, a document that returns with the same values is
+no change, so no write would stop the removal, and work that never ran would be lost.
 
 Laws
-    RE41 What goes has no document that the policy wants it for, and nothing has happened to it for the whole time.
-    RE42 What is held by a lease that lasts does not go.
-    RE43 Where nobody knows of its document, it does not go.
-    RE44 Without any of these reasons it goes, and only as it was when that was decided.
-    RE45 What goes keeps no snapshot, so whatever comes back meanwhile is a change to it: it is written, or seen anew.
+    RE41 A removed record has no document that the policy keeps it for, and nothing happened to it
+         for the whole time.
+    RE42 A record under a lasting lease is not removed.
+    RE43 A record whose document could not be read is not removed.
+    RE44 Without these reasons it is removed, and only if unchanged since the decision.
+    RE45 A removed record keeps no snapshot, so a document that returns meanwhile is a change to it:
+         it is written, or seen as new.
 
-Known not to work: a document that is deleted and made anew between two looks is the same document to its record.
+Known not to work: a document that is deleted and inserted again between two looks is the same
+document to its record.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ DAY: Final[Duration] = 24 * 60 * MINUTE
 
 
 class Source(Enum):
-    """What is known of a record's document."""
+    """The state of a record's document."""
 
     MATCHING = "it matches"
     NOT_MATCHING = "it does not match"
@@ -47,7 +50,7 @@ class Source(Enum):
 
 
 class DeleteWhen(Enum):
-    """When a record is of no use any more."""
+    """When a record is no longer needed."""
 
     NEVER = "never"
     SOURCE_GONE = "source_gone"
@@ -59,17 +62,18 @@ ORPHANED: Final = {
     DeleteWhen.SOURCE_GONE: frozenset({Source.GONE}),
     DeleteWhen.SOURCE_GONE_OR_LEFT: frozenset({Source.GONE, Source.NOT_MATCHING}),
 }
-"""The documents that make a record an orphan."""
+"""The states that make a record an orphan."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class CleanUp:
-    """When records go. Invariant: 0 <= keep_for.
+    """When records are removed. Invariant: 0 <= keep_for.
 
     Attributes:
         delete_when: What makes a record an orphan.
-        keep_for: For how long nothing must have happened to it, in microseconds or a timedelta; it goes when that is exceeded.
+        keep_for: How long nothing must have happened to it, in microseconds or a timedelta; it is
+            removed after that.
     """
 
     delete_when: DeleteWhen = DeleteWhen.SOURCE_GONE
@@ -93,7 +97,7 @@ class WhyKept(Enum):
 @final
 @attrs.frozen
 class RemoveRecord:
-    """Remove the record, if it is still what this was decided on."""
+    """Remove the record, if it is unchanged since the decision."""
 
     on: Guard
 
@@ -104,7 +108,7 @@ class RemoveRecord:
 @final
 @attrs.frozen
 class KeepRecord:
-    """Leave the record as it is."""
+    """Leave the record."""
 
     because: WhyKept
 
@@ -116,20 +120,21 @@ SweepVerdict: TypeAlias = RemoveRecord | KeepRecord
 
 
 def clean_up(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) -> SweepVerdict:
-    """Whether a record goes.
+    """Decide whether a record is removed.
 
     Args:
-        record: The record as it was read, BEFORE its document.
-        source: What is known of its document.
-        policy: When records go.
-        now: The time, by the store's clock.
+        record: The record, read BEFORE its document.
+        source: The state of its document.
+        policy: When records are removed.
+        now: The store's time.
 
     Returns:
-        `RemoveRecord` with what it is guarded by, or `KeepRecord` with the reason; then a look (`tasks.plan`) may have
-        something to write, as where it is `NOT_NOTED`.
+        `RemoveRecord` with its guard, or `KeepRecord` with the reason; then a look (`tasks.plan`)
+        may
+        write, for example for `NOT_NOTED`.
 
     Raises:
-        Misuse: An argument is of another type, or the clocks differ.
+        Misuse: An argument has a wrong type, or the clocks differ.
     """
     check_type(record, TaskRecord, "a record")
     check_type(source, Source, "what is known of a document")
@@ -149,7 +154,7 @@ def clean_up(record: TaskRecord, source: Source, policy: CleanUp, now: Instant) 
 
 
 def last_touched(record: TaskRecord) -> Instant:
-    """When something last happened to a record: it was made, something changed, or a run ended."""
+    """The last event of a record: its insert, a change, or the end of a run."""
     check_type(record, TaskRecord, "a record")
     times = (record.created_at, record.changed_at, record.finalised_at)
     return max((at for at in times if at is not None), key=lambda at: at.at)

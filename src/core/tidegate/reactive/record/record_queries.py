@@ -1,15 +1,16 @@
-"""Which task records does somebody mean, in which order, and how are they shown?
+"""Queries over task records, and how they are listed.
 
-    Query        which records: of which tasks and documents, in which status, due when, failed with what
-    Order        in which order a list has them
-    RecordPage   some of them, and where the next ones begin
+    Query        selects records: tasks, documents, statuses, due times, errors
+    Order        the order of a list
+    RecordPage   some of them, and the start of the next page
 
 Laws
-    RQ1  Of two orders, each has every record once: no record is without a place, whatever stands in its dates.
-    RQ2  Whoever asks page by page, each behind what the page before answers, is shown each record that keeps its place, once.
+    RQ1  Each order has every record exactly once, whatever its dates are.
+    RQ2  Pages, each requested from the end of the one before, show each record that keeps its
+         place once.
 
-A query is a filter of the store (`Query.where`), but for the text of an error, which is looked for in what the store has
-found (`Query.wants`).
+A query is a filter of the store (`Query.where`), except for the text of an error, which is matched
+in the found records (`Query.wants`).
 """
 
 from __future__ import annotations
@@ -58,16 +59,18 @@ from tidegate.reactive.record.task_records import TaskRecord, TaskStatus
 @final
 @attrs.frozen(kw_only=True)
 class Query:
-    """Which records are meant: those to which all of it applies. Nothing is said of them by default, so all are meant.
+    """Selects records that meet all conditions; by default all.
 
     Attributes:
-        tasks: Of one of these tasks; empty for any.
-        statuses: In one of these; empty for any.
-        documents: Of one of the documents of these ids, of any type that MongoDB takes for one; empty for any.
-        error: The text of the last failure has this in it, whatever the case of its letters; None for any.
-        has_error: There is a text of a last failure, or is none; None for both.
-        due_from: Due at this time, or after it, or their lease ends then; what is finished never is. None for any time.
-        due_before: Likewise before this time.
+        tasks: One of these tasks; empty for any.
+        statuses: One of these; empty for any.
+        documents: One of these document ids, of any type MongoDB allows; empty for any.
+        error: The text of the last failure contains this, ignoring case; None for any.
+        has_error: Whether there is a text of a last failure; None for both.
+        due_from: Due, or its lease ends, at or after this time; finished records never are. None
+            for
+            any time.
+        due_before: The same before this time.
     """
 
     tasks: tuple[str, ...] = ()
@@ -97,7 +100,9 @@ class Query:
             _ = None if at is None else Ge(NEXT_RUN_AT, at)  # whether MongoDB keeps it
 
     def where(self, names: tuple[str, ...]) -> Filter:
-        """What the store is asked for, of the records of these tasks; all but the text of an error (`wants`)."""
+        """The filter of the store, for the records of these tasks; without the text of an error
+        (`wants`).
+        """
         parts: list[Filter] = [In(TASK, names)]
         if self.documents:
             parts.append(In(ID, tuple(record_id(name, each) for name in names for each in self.documents)))
@@ -110,7 +115,7 @@ class Query:
         return AllOf(tuple(parts))
 
     def wants(self, record: TaskRecord | None) -> bool:
-        """Whether a record that the store has found is meant; None for what cannot be read."""
+        """Whether a found record is selected; None for an unreadable one."""
         check_type(record, (TaskRecord, NoneType), "a record")
         if self.error is None:
             return True
@@ -118,7 +123,7 @@ class Query:
 
 
 _FIRST: Final = Instant(-62_135_596_800 * SECOND)
-"""The first day of the year 1, which clients and tools can read: before all that anybody means by a time."""
+"""The first day of the year 1, which clients and tools can read: before any meaningful time."""
 _IS_DUE: Final = Ge(NEXT_RUN_AT, _FIRST)
 _IS_DATED: Final = Ge(CHANGED_AT, _FIRST)
 Part: TypeAlias = tuple[Filter, Sort]
@@ -126,20 +131,20 @@ Part: TypeAlias = tuple[Filter, Sort]
 
 @final
 class Order(Enum):
-    """In which order records are listed, as one part after the other: what lacks the date comes last."""
+    """An order of records, as parts that follow each other: records without the date come last."""
 
     NEXT_RUN = (
         (_IS_DUE, (Ascending(NEXT_RUN_AT),)),
         (AllOf((Not(_IS_DUE), _IS_DATED)), (Descending(CHANGED_AT),)),
         (AllOf((Not(_IS_DUE), Not(_IS_DATED))), ()),
     )
-    """What is due first, or whose lease ends first; then what is finished, the last changed one first."""
+    """By due time or end of lease; then finished ones, last changed first."""
     CHANGED = ((_IS_DATED, (Descending(CHANGED_AT),)), (Not(_IS_DATED), ()))
-    """What was last changed, or reset."""
+    """Last changed or reset first."""
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Which records come, and sorted by what."""
+        """The records of a part, and their sort."""
         parts: tuple[Part, ...] = self.value
         return parts
 
@@ -150,12 +155,13 @@ class Order(Enum):
 @final
 @attrs.frozen
 class RecordRow:
-    """A record, as it was read.
+    """A record as read.
 
     Attributes:
         task: Its task.
         document: The id of its document.
-        record: What it says; in a list without its snapshot, its history and its last success. None where it cannot be read.
+        record: The record; in a list without snapshot, history and last success. None if
+            unreadable.
         trouble: Why it cannot be read.
     """
 
@@ -168,11 +174,11 @@ class RecordRow:
 @final
 @attrs.frozen
 class RecordPage:
-    """Some of the records that are asked for, in order.
+    """A page of records in order.
 
     Attributes:
-        rows: The records; none, or fewer than asked for, where the text of an error is looked for.
-        after: Where the next page begins; empty where there are no more.
+        rows: The records; may be fewer than requested, or none, when an error text is matched.
+        after: The start of the next page; empty if there is none.
     """
 
     rows: tuple[RecordRow, ...]
@@ -180,7 +186,7 @@ class RecordPage:
 
 
 def row(doc: Document) -> RecordRow:
-    """What was found, as a row; whatever it holds."""
+    """A found record as a row, whatever it holds."""
     check_type(doc, Document, "a document")
     task, document = str(doc.held(TASK)), doc.get(DOCUMENT)
     try:
@@ -190,7 +196,7 @@ def row(doc: Document) -> RecordRow:
 
 
 def begins_at(order: Order, after: object) -> tuple[int, tuple[Value, ...]]:
-    """In which part of the order a page begins, and behind what.
+    """The part of the order in which a page begins, and the key before it.
 
     Raises:
         Misuse: No page begins there.

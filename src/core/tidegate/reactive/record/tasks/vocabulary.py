@@ -1,7 +1,7 @@
-"""What a decision about a task record is asked with, and what it answers.
+"""Arguments and verdicts of decisions about a task record.
 
-What users make (the rules of a task, what was seen, how a run ended, what a policy says) is checked as it is made. Verdicts,
-and the claims in them, are made by the decisions alone.
+Values from users (rules, observed documents, ends of runs, policy verdicts) are checked when made.
+Only decisions make verdicts, and the claims in them.
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ from tidegate.reactive.record.snapshot import Kept, NotComputed
 from tidegate.reactive.record.task_records import Guard, TaskRecord
 
 ERROR_MAX: Final = 1_000
-"""How many characters of an error's text are kept."""
+"""Characters that are kept of an error's text."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class TaskRules:
-    """How a task is run.
+    """How a task runs.
 
     Invariants: 1 <= lease; 0 <= history_max; 0 <= snapshot_bytes_max.
 
     Attributes:
-        debounce: How long changes wait for each other.
-        lease: How long a claim holds unless it is renewed, in microseconds.
-        resets_on_change: A change ends a failing streak: it counts attempts from the beginning, and waits for no retry.
-        history_max: How many ends of runs are remembered.
-        snapshot_bytes_max: How large a snapshot is kept as it is; of a larger one, its digest is.
+        debounce: How long changes wait for further ones.
+        lease: How long a claim lasts unless renewed, in microseconds.
+        resets_on_change: A change ends a failing streak: attempts count from zero, and no retry
+            delay
+            applies.
+        history_max: How many ends of runs the record keeps.
+        snapshot_bytes_max: The largest snapshot that is kept whole; of a larger one the digest is.
     """
 
     debounce: Debounce = attrs.field(factory=Debounce)
@@ -58,7 +60,7 @@ class TaskRules:
 @final
 @attrs.frozen
 class Matching:
-    """The document is there and matches the filter; this is what is watched of it."""
+    """The document exists and matches the filter, with these watched values."""
 
     snapshot: Document
 
@@ -69,7 +71,7 @@ class Matching:
 @final
 @attrs.frozen
 class NotMatching:
-    """The document is there and does not match the filter."""
+    """The document exists and does not match the filter."""
 
 
 @final
@@ -84,7 +86,7 @@ Seen: TypeAlias = Matching | NotMatching | Gone | NotComputed
 @final
 @attrs.frozen
 class TryAgain:
-    """The retry policy lets it run again, at this instant."""
+    """The retry policy lets it run again at this instant."""
 
     at: Instant
 
@@ -99,8 +101,9 @@ class GiveUp:
 
 
 NextAttempt: TypeAlias = TryAgain | GiveUp
-"""What the policy (`tidegate.retries.backoff`, or another) says of a run that failed: after `claim.attempts` attempts, since
-`claim.failing_since`."""
+"""The policy's verdict (`tidegate.retries.backoff`, or another) on a failed run: after
+`claim.attempts` attempts since `claim.failing_since`.
+"""
 
 
 @final
@@ -110,7 +113,7 @@ class Succeeded:
 
 
 def _kept_text(error: object) -> str:
-    """An error's text as it can be kept."""
+    """The part of an error's text that can be stored."""
     if not isinstance(error, str):
         raise Misuse(f"{typed(error)} is not the text of an error", why="it is of another type")
     return error.encode("utf-8", "replace").decode()[:ERROR_MAX] or "unknown error"
@@ -119,10 +122,10 @@ def _kept_text(error: object) -> str:
 @final
 @attrs.frozen
 class Failed:
-    """The handler failed, and this is what the policy says.
+    """The handler failed, with the policy's verdict.
 
     Attributes:
-        error: The text of the failure. It is cut to `ERROR_MAX` characters that have a UTF-8 form.
+        error: The text of the failure, cut to `ERROR_MAX` characters that UTF-8 can encode.
         retry: Whether it runs again.
     """
 
@@ -136,9 +139,11 @@ class Failed:
 @final
 @attrs.frozen
 class Deferred:
-    """The handler asks to be called later. That is neither a failure nor an attempt; what changes meanwhile does not wait.
+    """The handler asks for a later call: neither a failure nor an attempt. Changes meanwhile do not
+    wait.
 
-    So does a handler that finds another document than it was started with; the next `begin` says what becomes of it.
+    A handler that finds another document than it was started with does the same; the next `begin`
+    decides.
     """
 
     until: Instant
@@ -192,7 +197,7 @@ class WhyNot(Enum):
 @final
 @attrs.frozen
 class InsertRecord:
-    """Write the first record of this document and task, if there is none."""
+    """Insert the first record of this document and task, if there is none."""
 
     record: TaskRecord
     why: Why
@@ -204,7 +209,7 @@ class InsertRecord:
 @final
 @attrs.frozen
 class UpdateRecord:
-    """Write the record, if it is still what it was decided on."""
+    """Write the record, if it is unchanged since the decision."""
 
     on: Guard
     record: TaskRecord
@@ -240,15 +245,15 @@ class Wait:
 @final
 @attrs.frozen
 class Claim:
-    """A run: whoever has this may begin, renew and finalise it, once the record is written.
+    """A run. Its holder may begin, renew and finalise it once the record is written.
 
     Attributes:
-        id: Of the record.
-        owner: Who runs it.
-        token: Which claim of the record it is.
-        snapshot: What it runs with; a digest where the snapshot is too large to be kept.
-        attempts: How many attempts there were since the last reset, this one included.
-        failing_since: When the failing streak began, if there is one.
+        id: The id of the record.
+        owner: The worker that runs it.
+        token: Counts the claims of the record.
+        snapshot: The watched values it runs with; a digest if the snapshot is too large.
+        attempts: Attempts since the last reset, this one included.
+        failing_since: The begin of the failing streak, if there is one.
     """
 
     id: str
@@ -277,11 +282,12 @@ class Claimed:
 @final
 @attrs.frozen
 class Lapsed:
-    """The lease of another run has ended, and the policy has to say whether there is another attempt: claim again with it.
+    """The lease of another run has ended; claim again with the policy's verdict on one more
+    attempt.
 
     Attributes:
-        attempts: How many attempts there were since the last reset, that one included.
-        failing_since: When the failing streak began; now, if it begins with this.
+        attempts: Attempts since the last reset, that one included.
+        failing_since: The begin of the failing streak; now, if it begins with this.
     """
 
     attempts: int
@@ -294,7 +300,7 @@ class Lapsed:
 @final
 @attrs.frozen
 class Go:
-    """The handler runs now, with what was claimed; nothing is written."""
+    """The handler runs now, with the claimed values; nothing is written."""
 
     claim: Claim
 
@@ -305,7 +311,7 @@ class Go:
 @final
 @attrs.frozen
 class Adopt:
-    """The handler runs with what is there now, once the record is written; the claim is this one then."""
+    """The handler runs with the current values, once the record is written, under this claim."""
 
     write: UpdateRecord
     claim: Claim
