@@ -91,11 +91,11 @@ def _history(history: object) -> None:
 @final
 @attrs.frozen(cache_hash=True)
 class TaskTrigger:
-    """A task, and what triggers it.
+    """A task and its trigger.
 
     Attributes:
-        task: Its name, which no other task has.
-        trigger: The filter and what is watched, as in `evolution.Definition`; compared exactly.
+        task: Its unique name.
+        trigger: The filter and the watched values, as in `evolution.Definition`; compared exactly.
     """
 
     task: str
@@ -127,12 +127,12 @@ class Checkpoint:
 @final
 @attrs.frozen
 class Progress:
-    """What is reconciled. Invariant: one checkpoint of a collection at most.
+    """The stored progress. Invariant: at most one checkpoint for each collection.
 
     Attributes:
-        history: The number of the history that all of it is of, and the stored position of the stream as well.
-        reconciled: The tasks that are, with these triggers.
-        checkpoints: Of the collections whose scan was begun.
+        history: The number of its history, which is also that of the stream's stored position.
+        reconciled: The reconciled tasks, with their triggers.
+        checkpoints: Those of collections whose scan has begun.
     """
 
     history: int = 0
@@ -147,7 +147,7 @@ class Progress:
             raise Misuse("a collection has two checkpoints", why="it is scanned once at a time")
 
     def checkpoint(self, collection: str) -> Checkpoint | None:
-        """That of this collection; None where there is none."""
+        """The checkpoint of this collection, if any."""
         return next((each for each in self.checkpoints if each.collection == collection), None)
 
 
@@ -164,12 +164,12 @@ def _check_triggers(triggers: frozenset[TaskTrigger]) -> None:
 @final
 @attrs.frozen
 class Scan:
-    """Plan, for these tasks, each document of the collection.
+    """Plan each document of the collection for these tasks.
 
     Attributes:
         collection: The collection.
-        triggers: The tasks, which are not reconciled. Invariant: there is one.
-        after: The id above which documents are left; None where all are.
+        triggers: The tasks that are not reconciled. Invariant: not empty.
+        after: The id before the remaining documents; None for all.
     """
 
     collection: str
@@ -185,7 +185,9 @@ class Scan:
 @final
 @attrs.frozen
 class BatchPlanned:
-    """The passes over these documents succeeded; they follow the scan's checkpoint, by ascending id. Invariant: one does."""
+    """The passes over these documents, which follow the checkpoint by ascending id, succeeded.
+    Invariant: not empty.
+    """
 
     ids: tuple[Value, ...] = attrs.field(eq=exactly)
 
@@ -200,13 +202,13 @@ class BatchPlanned:
 @final
 @attrs.frozen
 class CleanedUp:
-    """There was no document left, and THEN the orphans of the scan's tasks were removed."""
+    """No document was left, and THEN the orphans of the scan's tasks were removed."""
 
 
 @final
 @attrs.frozen
 class PassFailed:
-    """Reading, planning or removing failed, or some of it."""
+    """Reading, planning or removing failed, at least in part."""
 
 
 PassOutcome: TypeAlias = BatchPlanned | CleanedUp | PassFailed
@@ -216,7 +218,7 @@ _OUTCOMES: Final = (BatchPlanned, CleanedUp, PassFailed)
 @final
 @attrs.frozen
 class WriteProgress:
-    """Store this, if the record is of this epoch and of its history; then ask `scans` for what is left."""
+    """Store this, if the record has this epoch and history; then call `scans` for the rest."""
 
     epoch: int
     progress: Progress
@@ -225,7 +227,7 @@ class WriteProgress:
 @final
 @attrs.frozen
 class ScanAgain:
-    """Write nothing, and try the same scan again after a while."""
+    """Write nothing, and repeat the scan after a pause."""
 
     scan: Scan
 
@@ -233,7 +235,7 @@ class ScanAgain:
 @final
 @attrs.frozen
 class RunSuperseded:
-    """Write nothing: the run is over, for the record is of another history, or its scan is not what is left."""
+    """Write nothing: the run is over, because the record has another history or its scan is done."""
 
 
 ScanVerdict: TypeAlias = WriteProgress | ScanAgain | RunSuperseded
@@ -242,7 +244,7 @@ ScanVerdict: TypeAlias = WriteProgress | ScanAgain | RunSuperseded
 @final
 @attrs.frozen
 class ReconciliationRun:
-    """A reconciliation, as it was asked for (`change_stream.Reconcile`)."""
+    """A requested reconciliation (`change_stream.Reconcile`)."""
 
     epoch: int
     history: int
@@ -253,17 +255,17 @@ class ReconciliationRun:
 
 
 def scans(progress: Progress, triggers: Mapping[str, frozenset[TaskTrigger]]) -> tuple[Scan, ...]:
-    """What is still to be scanned.
+    """Return the remaining scans.
 
     Args:
-        progress: What is stored.
-        triggers: The tasks that are deployed, by collection.
+        progress: The stored progress.
+        triggers: The deployed tasks, by collection.
 
     Returns:
-        One scan for each collection of which a task is not reconciled, by name; none where everything is.
+        One scan for each collection with a task that is not reconciled, by name.
 
     Raises:
-        Misuse: An argument is of another type.
+        Misuse: An argument has a wrong type.
     """
     check_type(progress, Progress, "progress")
     check_type(triggers, Mapping, "tasks by collection")
@@ -280,19 +282,19 @@ def scans(progress: Progress, triggers: Mapping[str, frozenset[TaskTrigger]]) ->
 
 
 def reconcile(run: ReconciliationRun, progress: Progress, scan: Scan, outcome: PassOutcome) -> ScanVerdict:
-    """What is written after a part of a scan.
+    """Decide the write after a part of a scan.
 
     Args:
         run: The run that scans.
-        progress: What is stored, as it was read BEFORE the scan was asked for.
-        scan: What was scanned, one of `scans`.
-        outcome: What came of its next batch, or of its end.
+        progress: The stored progress, read BEFORE the scan was requested.
+        scan: The scan, one of `scans`.
+        outcome: The result of its next batch, or of its end.
 
     Returns:
-        `WriteProgress`, `ScanAgain`, or that the run is `RunSuperseded`.
+        `WriteProgress`, `ScanAgain`, or `RunSuperseded`.
 
     Raises:
-        Misuse: An argument is of another type.
+        Misuse: An argument has a wrong type.
     """
     check_type(run, ReconciliationRun, "a run")
     check_type(progress, Progress, "progress")
@@ -316,14 +318,14 @@ def reconcile(run: ReconciliationRun, progress: Progress, scan: Scan, outcome: P
 
 
 def in_history(progress: Progress, history: int) -> Progress:
-    """What counts of it in a history: all of it in its own, and nothing in another.
+    """The progress as it counts in a history: all of it in its own, nothing in another.
 
     Args:
-        progress: What is stored.
+        progress: The stored progress.
         history: The number of the history.
 
     Raises:
-        Misuse: An argument is of another type.
+        Misuse: An argument has a wrong type.
     """
     check_type(progress, Progress, "progress")
     _history(history)
@@ -331,18 +333,19 @@ def in_history(progress: Progress, history: int) -> Progress:
 
 
 def forgotten_task(progress: Progress, collection: str, task: str) -> Progress:
-    """The same without the flag of this task and the checkpoint of its collection (`evolution.Reconcile`).
+    """The progress without the flag of this task and the checkpoint of its collection
+    (`evolution.Reconcile`).
 
     Args:
-        progress: What is stored.
-        collection: Where the documents of the task are.
+        progress: The stored progress.
+        collection: The collection of the task's documents.
         task: Its name.
 
     Returns:
-        What is stored then, in one write.
+        The new value, for one write.
 
     Raises:
-        Misuse: An argument is of another type.
+        Misuse: An argument has a wrong type.
     """
     check_type(progress, Progress, "progress")
     check_name(collection, "a collection")
@@ -351,14 +354,15 @@ def forgotten_task(progress: Progress, collection: str, task: str) -> Progress:
 
 
 def of_tasks(progress: Progress, names: frozenset[str]) -> Progress:
-    """What is left once somebody begins to follow the changes for these tasks alone, and moves the position for all.
+    """The progress that still counts when a leader follows changes for these tasks only, and moves
+    the position for all.
 
     Args:
-        progress: What is stored.
+        progress: The stored progress.
         names: The names of the tasks.
 
     Raises:
-        Misuse: An argument is of another type.
+        Misuse: An argument has a wrong type.
     """
     check_type(progress, Progress, "progress")
     check_type(names, frozenset, "a set of names")
@@ -383,11 +387,11 @@ def _others(progress: Progress, collection: str) -> tuple[Checkpoint, ...]:
 @final
 @attrs.frozen
 class Sweeps:
-    """What is stored of sweeps for orphans.
+    """The stored state of sweeps for orphans.
 
     Attributes:
-        last: When the last one ended well, by the store's clock; None where none has.
-        epoch: Under which one runs, or has run without writing how it ended; None where none does.
+        last: The end of the last successful sweep, by the store's clock; None without one.
+        epoch: The epoch of a sweep that runs, or ran without writing its end; None without one.
     """
 
     last: Instant | None = None
@@ -402,7 +406,7 @@ class Sweeps:
 @final
 @attrs.frozen
 class BeginSweep:
-    """Store this if nothing else was stored meanwhile, and if it was stored, sweep."""
+    """Store this if nothing else was stored meanwhile, and then sweep."""
 
     sweeps: Sweeps
 
@@ -410,13 +414,13 @@ class BeginSweep:
 @final
 @attrs.frozen
 class SweepLater:
-    """It is not time before this."""
+    """The next sweep is due at this time."""
 
     until: Instant
 
 
 class WhyNoSweep(Enum):
-    """Why nothing is done."""
+    """Why no sweep begins."""
 
     RUNNING = "a sweep of this epoch runs"
     FENCED = "a later epoch has swept, or sweeps"
@@ -437,19 +441,19 @@ class SkipSweep:
 def decide_sweep(
     sweeps: Sweeps, epoch: int, now: Instant, interval: Duration = DAY
 ) -> BeginSweep | SweepLater | SkipSweep:
-    """Whether the leader sweeps.
+    """Decide whether the leader sweeps.
 
     Args:
-        sweeps: What is stored.
+        sweeps: The stored state.
         epoch: The leader's.
-        now: The time, by the store's clock.
+        now: The store's time.
         interval: From the end of one sweep to the next, in microseconds.
 
     Returns:
-        `Begin` with what is stored BEFORE it begins, or why not.
+        `BeginSweep` with the write BEFORE it begins, or why not.
 
     Raises:
-        Misuse: An argument is of another type, or the clocks differ.
+        Misuse: An argument has a wrong type, or the clocks differ.
     """
     check_type(sweeps, Sweeps, "what is stored of sweeps")
     check_int(epoch, "an epoch", 1, INT64_MAX)
@@ -463,19 +467,19 @@ def decide_sweep(
 
 
 def swept(sweeps: Sweeps, epoch: int, now: Instant, *, is_done: bool) -> Sweeps | SkipSweep:
-    """What is stored at the end of a sweep, by compare-and-set.
+    """Compute the write at the end of a sweep, a compare-and-set.
 
     Args:
-        sweeps: What is stored.
+        sweeps: The stored state.
         epoch: The epoch of the sweep.
-        now: The time, by the store's clock.
-        is_done: All of it succeeded. Otherwise it is due again.
+        now: The store's time.
+        is_done: Whether all of it succeeded; if not, it is due again.
 
     Returns:
-        What to store, or why nothing.
+        The new state, or why nothing is written.
 
     Raises:
-        Misuse: An argument is of another type.
+        Misuse: An argument has a wrong type.
     """
     check_type(sweeps, Sweeps, "what is stored of sweeps")
     check_int(epoch, "an epoch", 1, INT64_MAX)

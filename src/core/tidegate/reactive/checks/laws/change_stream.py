@@ -1,7 +1,7 @@
 """The laws of `tidegate.reactive.planning.change_stream`.
 
-A change has happened at a place in the order of its stream, and positions, passes and reads are counted in changes: a
-position of 5 is after the first five, and a pass of 5 saw what they had made of its document.
+Changes are numbered in the order of their stream, and positions, passes and reads are counts of
+changes: position 5 is after the first five, and a pass of 5 saw the effect of five.
 """
 
 from __future__ import annotations
@@ -41,21 +41,23 @@ from tidegate.reactive.planning.change_stream import (
 )
 
 Looks: TypeAlias = Collection[int]
-"""Which changes of a document were looked at."""
+"""The changes of a document that were looked at."""
 
 
 def is_not_lost(happened: int, passed: int, stored: int | None, *, is_scanned: bool) -> bool:
-    """Law CS1: a change has had a pass since, is after the stored position, or is where reconciliation will look."""
+    """Law CS1: a change had a later pass, is after the stored position, or will be reconciled."""
     return happened < passed or (stored is not None and happened >= stored) or is_scanned
 
 
 def has_had_its_pass(happened: int, passed: int) -> bool:
-    """Law CS2: at rest, each change has had a pass after it happened."""
+    """Law CS2: at rest, each change had a pass after it."""
     return happened < passed
 
 
 def asks_for_each_once(changes: tuple[DocumentChange, ...], asked: tuple[Pass, ...]) -> bool:
-    """Law CS3: a batch asks for each document once, in its collection, as its last change has it; in one pass each."""
+    """Law CS3: a batch requests each document once, by collection, as of its last change, in one
+    pass each.
+    """
     names = [(type(each), each.collection) for each in asked]
     ids = [(each.collection, exactly(id_), isinstance(each, HandleDeleted)) for each in asked for id_ in each.ids]
     last = {(each.collection, exactly(each.id)): each.is_gone for each in changes}
@@ -65,7 +67,7 @@ def asks_for_each_once(changes: tuple[DocumentChange, ...], asked: tuple[Pass, .
 
 
 def cleans_up_first(state: StreamState) -> bool:
-    """Law CS3: of each collection what was deleted comes first: no pass is awaited while such a one is left."""
+    """Law CS3: deletions of a collection come first: no pass is requested before them."""
     if not isinstance(state, Consuming) or state.flushing is None:
         return True
     waiting = {each.collection for each in state.flushing.left if isinstance(each, HandleDeleted)}
@@ -73,7 +75,7 @@ def cleans_up_first(state: StreamState) -> bool:
 
 
 def flushes_in_time(consumer: ChangeStreamConsumer, before: StreamState, event: StreamEvent, step: StreamStep) -> bool:
-    """Law CS4: a batch is flushed when it is full, its time is over or the consumer is to stop, and one at a time."""
+    """Law CS4: a batch is flushed when full, timed out or at a stop, and one at a time."""
     after = step.state
     if not isinstance(after, Consuming):
         return True
@@ -87,14 +89,14 @@ def flushes_in_time(consumer: ChangeStreamConsumer, before: StreamState, event: 
     is_over = isinstance(event, TimerFired) and event.command.then == Flush(before.epoch, before.batch)
     received = len(event.page.changes) if isinstance(event, Received) else 0
     is_full = len(before.changes) + received >= consumer.size
-    # the one before it is over with this very step, or there was none
+    # the one before ends with this step, or there was none
     is_alone = known is None or (isinstance(event, (CommandDone, PassLeft)) and known == (event.command,))
     is_again = before.is_left_due or (isinstance(event, TimerFired) and isinstance(event.command.then, Again))
     return is_alone and (is_over or is_full or is_again or before.is_due or not consumer.wait or after.is_stopping)
 
 
 def starts_its_time_once(consumer: ChangeStreamConsumer, before: StreamState, step: StreamStep) -> bool:
-    """Law CS4: the time of a batch begins with its first change, and no later one puts it off."""
+    """Law CS4: the time of a batch counts from its first change."""
     after = step.state
     if not isinstance(after, Consuming):
         return True
@@ -107,12 +109,12 @@ def starts_its_time_once(consumer: ChangeStreamConsumer, before: StreamState, st
 
 
 def may_be_saved(happened: int, passed: int, saved: int, *, is_scanned: bool) -> bool:
-    """Law CS5: no change before a position that is to be saved is waiting for its pass."""
+    """Law CS5: no change before a position to be saved waits for its pass."""
     return is_not_lost(happened, passed, saved, is_scanned=is_scanned)
 
 
 def one_save_is_under_way(state: StreamState) -> bool:
-    """Law CS5: one save is under way, or waits to be tried again."""
+    """Law CS5: one save is under way or waits for its retry."""
     if not isinstance(state, Consuming):
         return True
     return (
@@ -122,12 +124,12 @@ def one_save_is_under_way(state: StreamState) -> bool:
 
 
 def awaits_something(state: StreamState) -> bool:
-    """Law CS6: while it leads, it awaits something."""
+    """Law CS6: a leader always awaits something."""
     return not isinstance(state, Consuming) or bool(state.awaited)
 
 
 def tries_again(before: StreamState, event: StreamEvent, step: StreamStep) -> bool:
-    """Law CS6: what failed, or was left out, is asked for again after a pause, except at the stop."""
+    """Law CS6: a failed or partial request is sent again after a pause, except at the stop."""
     if isinstance(event, PassLeft) and _is_awaited(before, event) and isinstance(step.state, Consuming):
         state = step.state
         asked = any(isinstance(each, StartTimer) and isinstance(each.then, Again) for each in state.awaited)
@@ -139,7 +141,7 @@ def tries_again(before: StreamState, event: StreamEvent, step: StreamStep) -> bo
 
 
 def is_silent_when_over(step: StreamStep) -> bool:
-    """Law CS7: who does not lead emits no command, and who leads emits none under another epoch than its own."""
+    """Law CS7: a follower emits no command, and a leader only under its own epoch."""
     if not isinstance(step.state, Consuming):
         return step.commands == ()
     epochs = {(command.then if isinstance(command, StartTimer) else command).epoch for command in step.commands}
@@ -147,7 +149,7 @@ def is_silent_when_over(step: StreamStep) -> bool:
 
 
 def ignores_what_is_not_awaited(before: StreamState, event: StreamEvent, step: StreamStep) -> bool:
-    """Law CS7: an answer to what is not awaited changes nothing."""
+    """Law CS7: a reply that is not awaited changes nothing."""
     if not isinstance(
         event, (Located, Received, StreamFailed, CommandDone, CommandFailed, PassLeft, Fenced, TimerFired)
     ):
@@ -158,13 +160,14 @@ def ignores_what_is_not_awaited(before: StreamState, event: StreamEvent, step: S
 def reconciles_in_time(
     before: StreamState, event: StreamEvent, step: StreamStep, asked: tuple[Reconcile, ...], stored: tuple[int, bool]
 ) -> bool:
-    """Law CS8: it is asked for once in a history, after a position of that history was stored and the stream was read.
+    """Law CS8: reconciliation is requested once in a history, after its position was stored and the
+    stream was read.
 
     Args:
         before: The state before.
-        event: What happened.
-        step: What followed.
-        asked: What this consumer asked for before.
+        event: The event.
+        step: The step.
+        asked: The earlier requests of this consumer.
         stored: The stored history, and whether a position is stored, while its epoch lasts.
     """
     commands = [command for command in step.commands if isinstance(command, Reconcile)]
@@ -175,7 +178,7 @@ def reconciles_in_time(
 def keeps_the_position(
     consumer: ChangeStreamConsumer, before: StreamState, event: StreamEvent, step: StreamStep
 ) -> bool:
-    """Law CS9: where nothing changes, the position is saved within `idle` nevertheless."""
+    """Law CS9: without changes the position is still saved within `idle`."""
     after = step.state
     if not isinstance(after, Consuming) or after.is_pending or after.is_lost:
         return True
@@ -191,7 +194,7 @@ def keeps_the_position(
 def rests_between_saves(
     consumer: ChangeStreamConsumer, before: StreamState, event: StreamEvent, step: StreamStep
 ) -> bool:
-    """Law CS10: between a save that has succeeded and the next lies `rest`, but for the one at the stop."""
+    """Law CS10: `rest` lies between a successful save and the next one, except at the stop."""
     after = step.state
     if not isinstance(after, Consuming) or after.is_stopping or not consumer.rest:
         return True
@@ -205,26 +208,27 @@ def rests_between_saves(
 
 
 def reads_no_further(step: StreamStep) -> bool:
-    """Law CS11: no page is asked for while a batch is under way."""
+    """Law CS11: no page is requested while a batch is under way."""
     is_under_way = isinstance(step.state, Consuming) and step.state.flushing is not None
     return not is_under_way or not any(isinstance(command, Read) for command in step.commands)
 
 
 def asked_up_to(state: StreamState) -> Position | None:
-    """Up to where everything is in a batch that was begun, or needs none; None where that is not known."""
+    """The position up to which all is in a batch that began, or needs none; None if unknown."""
     if not isinstance(state, Consuming):
         return None
     return state.safe if state.flushing is None else state.flushing.position
 
 
 def is_looked_at_later(happened: int, asked: int, stored: int | None, *, is_scanned: bool) -> bool:
-    """Law CS12: what has changed since a pass under way began is in no batch yet, and is reported again, or is scanned.
+    """Law CS12: a change since a running pass began is in no batch yet, and is reported again or
+    scanned.
 
     Args:
-        happened: The place of the change.
-        asked: Up to where whoever leads has begun batches (`asked_up_to`); 0 where nobody has.
+        happened: The number of the change.
+        asked: The position up to which the leader has begun batches (`asked_up_to`); 0 without one.
         stored: The stored position, if any.
-        is_scanned: Whether it is where reconciliation will look.
+        is_scanned: Whether reconciliation will look at it.
     """
     return is_scanned or (stored is not None and happened >= max(asked, stored))
 
@@ -233,26 +237,28 @@ def is_looked_at_later(happened: int, asked: int, stored: int | None, *, is_scan
 
 
 def each_change_is_looked_at(said: int, seen: Looks) -> bool:
-    """Law CS2: with a leader, and at rest, what a document says has been looked at."""
+    """Law CS2: with a leader, at rest, the document's current values were looked at."""
     return said in seen
 
 
 def a_position_is_a_promise(before: Iterable[tuple[int, Looks]], *, is_reconciled: bool) -> bool:
-    """Law CS1: each change before the stored position has had a look since, or reconciliation will look.
+    """Law CS1: each change before the stored position had a later look, or will be reconciled.
 
     Args:
-        before: Of each change before it: which change of its document it was, and what was seen of that document.
+        before: Of each earlier change its number among the changes of its document, and the last
+            look
+            at that document.
         is_reconciled: Whether reconciliation has looked at everything in this history.
     """
     return not is_reconciled or all(any(each >= number for each in seen) for number, seen in before)
 
 
 def what_is_reconciled_was_looked_at(said: int, seen: Looks, *, is_reconciled: bool, is_reported: bool) -> bool:
-    """Law RJ1: what reconciliation has passed, and no change reports, was looked at.
+    """Law RJ1: a document that reconciliation has passed, and no change reports, was looked at.
 
     Args:
-        said: What the document says.
-        seen: What was seen of it.
+        said: The document's values.
+        seen: The values of its last look.
         is_reconciled: Whether everything was looked at in this history.
         is_reported: Whether a change after the stored position reports it.
     """

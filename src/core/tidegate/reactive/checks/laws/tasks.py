@@ -1,4 +1,6 @@
-"""The laws of `tidegate.reactive.record.tasks`, over single decisions, and over a journal of what was seen and run."""
+"""The laws of `tidegate.reactive.record.tasks`, over decisions, and over a journal of looks and
+runs.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +42,14 @@ from tidegate.reactive.record.tasks import (
 )
 
 TaskVerdict: TypeAlias = PlanVerdict | ClaimVerdict | BeginVerdict
-"""What any of the decisions answers."""
+"""The verdict of any decision."""
 
 _END_A_STREAK: Final = frozenset({Why.SUCCEEDED, Why.LEFT, Why.RESET, Why.CHANGED, Why.LATEST, Why.RUNS_AGAIN})
 _BEGIN_A_STREAK: Final = frozenset({Why.RETRIED, Why.GIVEN_UP, Why.TAKEN_OVER, Why.RUNS_AGAIN})
 
 
 def write_of(verdict: TaskVerdict) -> InsertRecord | UpdateRecord | None:
-    """What the verdict has written, if anything."""
+    """The record that the verdict writes, if any."""
     match verdict:
         case InsertRecord() | UpdateRecord():
             return verdict
@@ -58,7 +60,7 @@ def write_of(verdict: TaskVerdict) -> InsertRecord | UpdateRecord | None:
 
 
 def carried_out(verdict: TaskVerdict, current: TaskRecord | None) -> TaskRecord | None:
-    """The record after a store has carried the verdict out: only on what it was decided on, in one step."""
+    """The record after the store applied the verdict: in one step, and only if unchanged."""
     match write_of(verdict):
         case InsertRecord(record, _) if current is None:
             return record
@@ -72,7 +74,7 @@ def carried_out(verdict: TaskVerdict, current: TaskRecord | None) -> TaskRecord 
 
 
 def no_change_is_lost(before: TaskRecord | None, seen: Seen, verdict: PlanVerdict) -> bool:
-    """Law RE1: what is seen to have changed is due, or will be once its run has ended, with what was seen."""
+    """Law RE1: a seen change is due, now or after the run, with the seen values."""
     write = write_of(verdict)
     if isinstance(seen, NotComputed):
         return write is None
@@ -85,38 +87,38 @@ def no_change_is_lost(before: TaskRecord | None, seen: Seen, verdict: PlanVerdic
 
 
 def forgets_what_cannot_be_computed(seen: Seen, verdict: BeginVerdict) -> bool:
-    """Law RE1, of a run that cannot begin: whatever can be computed later is a change."""
+    """Law RE1, of a run that cannot begin: any value that can be computed later is a change."""
     if not isinstance(seen, NotComputed) or isinstance(verdict, Leave):
         return True
     return isinstance(verdict, CannotRun) and verdict.write.record.snapshot is None
 
 
 def claims_the_latest(before: TaskRecord, verdict: ClaimVerdict) -> bool:
-    """Law RE2, of a claim: it runs with what was last seen."""
+    """Law RE2, of a claim: it runs with the last seen values."""
     return not isinstance(verdict, Claimed) or _same_snapshot(verdict.claim.snapshot, before.snapshot)
 
 
 def begins_with_what_is_there(seen: Seen, verdict: BeginVerdict) -> bool:
-    """Law RE2, of a beginning: the handler runs with what the document says, and only where that is known."""
+    """Law RE2, of a begin: the handler runs with the document's current, known values."""
     if isinstance(verdict, (Go, Adopt)):
         return isinstance(seen, Matching) and not _differs(verdict.claim.snapshot, seen)
     return isinstance(verdict, Leave) or not isinstance(seen, Matching)
 
 
 def runs_again_after_a_change(before: TaskRecord, verdict: UpdateRecord | Leave) -> bool:
-    """Law RE3: the end of a run whose record is dirty leaves it pending, with what was seen last."""
+    """Law RE3: the end of a run whose record is dirty leaves it pending, with the last seen values."""
     if before.status is not TaskStatus.PROCESSING_DIRTY or isinstance(verdict, Leave):
         return True
     return verdict.record.status is TaskStatus.PENDING and _same_snapshot(verdict.record.snapshot, before.snapshot)
 
 
 def stale_runs_change_nothing(before: TaskRecord | None, claim: Claim, verdict: BeginVerdict) -> bool:
-    """Law RE4: only the claim that holds the record is answered with anything but `Leave`."""
+    """Law RE4: only the claim that holds the record gets another verdict than `Leave`."""
     return isinstance(verdict, Leave) == (before is None or not _holds(claim, before))
 
 
 def counts_attempts_at_claim(before: TaskRecord | None, verdict: TaskVerdict) -> bool:
-    """Law RE5: a claim counts one more, and whatever a run comes to, its attempt still counts; a deferral's does not."""
+    """Law RE5: a claim counts one attempt, which stays counted unless the run is deferred."""
     write = write_of(verdict)
     if write is None or before is None:
         return write is None or write.record.attempts == 0
@@ -137,7 +139,9 @@ def counts_attempts_at_claim(before: TaskRecord | None, verdict: TaskVerdict) ->
 
 
 def counts_the_end(before: TaskRecord, outcome: HandlerOutcome, verdict: UpdateRecord | Leave) -> bool:
-    """Law RE5, of the end of a run: a failure counts, a deferral does not, and after a success it is counted anew."""
+    """Law RE5, of the end of a run: a failure counts, a deferral does not, a success resets the
+    count.
+    """
     if isinstance(verdict, Leave):
         return True
     match outcome:
@@ -162,7 +166,7 @@ def what_comes_back_is_another(before: TaskRecord | None, verdict: TaskVerdict) 
 
 
 def is_guarded(before: TaskRecord | None, verdict: TaskVerdict) -> bool:
-    """Law RE7: what is written is guarded by the id, version, owner and token of what it was decided on."""
+    """Law RE7: a write is guarded by the id, version, owner and token that its decision read."""
     write = write_of(verdict)
     if write is None or before is None:
         return write is None or isinstance(write, InsertRecord)
@@ -171,7 +175,7 @@ def is_guarded(before: TaskRecord | None, verdict: TaskVerdict) -> bool:
 
 
 def takes_what_is_due(before: TaskRecord, now: Instant, verdict: ClaimVerdict) -> bool:
-    """Law RE8: what is not due, held or finished is not taken, and what is due is."""
+    """Law RE8: a record is taken if and only if it is due, not held and not finished."""
     is_due = before.next_run_at is not None and now - before.next_run_at >= 0
     return is_due == (not isinstance(verdict, (Wait, Leave)))
 
@@ -179,13 +183,14 @@ def takes_what_is_due(before: TaskRecord, now: Instant, verdict: ClaimVerdict) -
 def claims_as_if_planned_before(
     planned: InsertRecord | UpdateRecord, now: Instant, rules: TaskRules, after: InsertRecord | UpdateRecord
 ) -> bool:
-    """Law RE15: what is due and held by nobody becomes what a claim would make of it, one version earlier; the rest stays.
+    """Law RE15: a due record that no run holds becomes what a claim would make of it, one version
+    earlier; others stay.
 
     Args:
-        planned: What a planner would write.
-        now: When that is.
-        rules: How the task is run.
-        after: What it writes instead.
+        planned: The planner's write.
+        now: Its time.
+        rules: How the task runs.
+        after: The write in its place.
     """
     due_at, record = planned.record.next_run_at, after.record
     if planned.record.owner is not None or due_at is None or now - due_at < 0:
@@ -198,7 +203,9 @@ def claims_as_if_planned_before(
 
 
 def completes_what_left(seen: Seen, verdict: BeginVerdict) -> bool:
-    """Law RE9: what does not match when its handler is about to run is completed, and its snapshot is forgotten."""
+    """Law RE9: a record that does not match when its handler would run is completed, without a
+    snapshot.
+    """
     if isinstance(seen, (Matching, NotComputed)) or isinstance(verdict, Leave):
         return True
     write = write_of(verdict)
@@ -206,7 +213,7 @@ def completes_what_left(seen: Seen, verdict: BeginVerdict) -> bool:
 
 
 def is_due_as_debounced(before: TaskRecord | None, rules: TaskRules, now: Instant, verdict: PlanVerdict) -> bool:
-    """Law RE10: a change is due when its debounce says; where it does not reset, no earlier than a retry."""
+    """Law RE10: a change is due by its debounce; if it does not reset, no earlier than a retry."""
     write = write_of(verdict)
     if write is None or write.why is Why.LOOKED_AT:
         return True
@@ -223,7 +230,9 @@ def is_due_as_debounced(before: TaskRecord | None, rules: TaskRules, now: Instan
 def runs_again_as_debounced(
     before: TaskRecord, rules: TaskRules, outcome: HandlerOutcome, verdict: UpdateRecord | Leave
 ) -> bool:
-    """Law RE10, of the end of a run: what changed meanwhile is due when its debounce says, or at a retry after that."""
+    """Law RE10, of the end of a run: a change during it is due by its debounce, or at a later
+    retry.
+    """
     if isinstance(verdict, Leave) or verdict.why is not Why.RUNS_AGAIN:
         return True
     assert before.waiting_since is not None
@@ -236,7 +245,9 @@ def runs_again_as_debounced(
 
 
 def follows_the_policy(before: TaskRecord, outcome: HandlerOutcome, verdict: UpdateRecord | Leave) -> bool:
-    """Law RE11: a failure is tried again when the policy says, and where it gives up it has failed."""
+    """Law RE11: a failure is retried when the policy says; if the policy gives up, the record has
+    failed.
+    """
     if isinstance(verdict, Leave) or before.status is TaskStatus.PROCESSING_DIRTY:
         return True
     after = verdict.record
@@ -253,7 +264,7 @@ def follows_the_policy(before: TaskRecord, outcome: HandlerOutcome, verdict: Upd
 
 
 def asks_the_policy(before: TaskRecord, lapsed: TryAgain | GiveUp | None, verdict: ClaimVerdict) -> bool:
-    """Law RE11, of a lease that ran out: whether there is another run is the policy's word, unless something changed."""
+    """Law RE11, of an expired lease: the policy decides on another run, unless something changed."""
     if before.status is not TaskStatus.PROCESSING or isinstance(verdict, Wait):
         return not isinstance(verdict, Lapsed)
     if lapsed is None:
@@ -264,7 +275,7 @@ def asks_the_policy(before: TaskRecord, lapsed: TryAgain | GiveUp | None, verdic
 
 
 def keeps_the_streak(before: TaskRecord | None, now: Instant, verdict: TaskVerdict) -> bool:
-    """Law RE12: a streak begins with its first failure, and only what ends it does away with that."""
+    """Law RE12: a streak begins with its first failure and ends only by the events that end it."""
     write = write_of(verdict)
     if write is None:
         return True
@@ -278,7 +289,9 @@ def keeps_the_streak(before: TaskRecord | None, now: Instant, verdict: TaskVerdi
 
 
 def a_failure_is_in_the_streak(before: TaskRecord | None, ended: Ended | None, verdict: TaskVerdict) -> bool:
-    """Law RE12, of a failure: the streak has begun, unless a change or a reset has ended it while it ran."""
+    """Law RE12, of a failure: the streak has begun, unless a change or a reset ended it during the
+    run.
+    """
     write = write_of(verdict)
     if write is None or before is None or before.attempts == 0 or ended not in (Ended.FAILED, Ended.LOST):
         return True
@@ -286,7 +299,7 @@ def a_failure_is_in_the_streak(before: TaskRecord | None, ended: Ended | None, v
 
 
 def a_success_ends_the_streak(outcome: HandlerOutcome, verdict: UpdateRecord | Leave) -> bool:
-    """Law RE12, of a success: no failure is left, and what follows counts anew."""
+    """Law RE12, of a success: no failure is left, and the count starts again."""
     if isinstance(verdict, Leave) or not isinstance(outcome, Succeeded):
         return True
     after = verdict.record
@@ -297,7 +310,7 @@ def a_success_ends_the_streak(outcome: HandlerOutcome, verdict: UpdateRecord | L
 def remembers_the_last_runs(
     before: TaskRecord | None, rules: TaskRules, ended: Ended | None, verdict: TaskVerdict
 ) -> bool:
-    """Law RE13: the history is that before, and the end of this run if it had one, as far as it is remembered."""
+    """Law RE13: the history is the one before plus the end of this run, if any, up to its maximum."""
     write = write_of(verdict)
     if write is None:
         return True
@@ -312,9 +325,10 @@ def remembers_the_last_runs(
 
 
 def is_kept_in_milliseconds(now: Instant, verdict: TaskVerdict) -> bool:
-    """Law RE14: instants are whole milliseconds; what has happened is rounded down, and nothing is due early.
+    """Law RE14: instants are whole milliseconds; past ones are rounded down, and nothing is due
+    early.
 
-    A change may come when the first one has waited for too long already: then both are due since.
+    If the first change has waited too long when another comes, both are due since then.
     """
     write = write_of(verdict)
     if write is None:
@@ -335,7 +349,7 @@ def is_kept_in_milliseconds(now: Instant, verdict: TaskVerdict) -> bool:
 @final
 @attrs.frozen
 class Noticed:
-    """A planner, or a run that began, has written that what is watched is this now."""
+    """A planner, or a run that began, has written these watched values."""
 
     snapshot: Kept
 
@@ -343,7 +357,7 @@ class Noticed:
 @final
 @attrs.frozen
 class Began:
-    """A handler was started under this token, with this."""
+    """A handler was started under this token, with these values."""
 
     token: int
     snapshot: Kept
@@ -352,7 +366,7 @@ class Began:
 @final
 @attrs.frozen
 class Completed:
-    """The run under this token has succeeded, and that was written."""
+    """The success of the run under this token was written."""
 
     token: int
 
@@ -360,16 +374,16 @@ class Completed:
 @final
 @attrs.frozen
 class Left:
-    """It was written that nothing matches."""
+    """It was written that the document does not match."""
 
 
 _Journal: TypeAlias = Sequence[Noticed | Began | Completed | Left]
 
 
 def every_change_was_run(journal: _Journal) -> bool:
-    """Law RE6: once all is quiet, a run that began after the last change, and with it, has succeeded.
+    """Law RE6: at rest, a run that began after the last change, with its values, has succeeded.
 
-    So it is with laws RE1 and RE3; this one holds also where what came back is what was run before.
+    RE1 and RE3 imply this; it also holds if old values return.
     """
     news = [(place, event) for place, event in enumerate(journal) if isinstance(event, (Noticed, Left))]
     place, last = news[-1] if news else (0, Left())
@@ -381,7 +395,7 @@ def every_change_was_run(journal: _Journal) -> bool:
 
 
 def ran_with_the_latest(journal: _Journal, there: Kept | None) -> bool:
-    """Law RE1: once all is quiet, the last run that succeeded began with what is there, if that matches."""
+    """Law RE1: at rest, the last successful run began with the current values, if they match."""
     succeeded = {event.token for event in journal if isinstance(event, Completed)}
     began = [event for event in journal if isinstance(event, Began) and event.token in succeeded]
     return there is None or (bool(began) and _same_snapshot(began[-1].snapshot, there))
@@ -391,7 +405,7 @@ def ran_with_the_latest(journal: _Journal, there: Kept | None) -> bool:
 
 
 def _holds(claim: Claim, record: TaskRecord) -> bool:
-    """Tell whether a claim is the one under which the record is processed."""
+    """Whether the record is processed under this claim."""
     known = (record.id, record.owner, record.token)
     return record.status in PROCESSED and (claim.id, claim.owner, claim.token) == known
 

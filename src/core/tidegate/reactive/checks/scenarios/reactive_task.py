@@ -1,7 +1,9 @@
-"""A reactive task: documents change and go, planners look, workers run, and none of them is certain to live.
+"""A reactive task: documents change and disappear, planners look, workers run; any of them may die.
 
-Somebody edits a document. Its changes stand in a queue until a planner has looked at them (what a change stream and its
-leader do, see `tidegate.reactive.checks.scenarios.change_stream`). Workers wait until something is due, by the store's clock.
+An editor changes documents. The ids wait in a queue until a planner has looked at them (the part of
+change stream and leader, see `tidegate.reactive.checks.scenarios.change_stream`). Workers wait
+until
+a record is due, by the store's clock.
 """
 
 from __future__ import annotations
@@ -75,15 +77,15 @@ ASTRAY: Final = "a lease ends while its handler runs"
 AROUND: Final = "a document is handled while a dead worker's transaction holds the record of another"
 
 QUEUE: Final = Cell["tuple[str, ...]"](("queue",), ())
-"""The ids of documents whose changes no planner has looked at."""
+"""The ids of changed documents without a look."""
 Handled: TypeAlias = tuple[tuple[tuple[str, int], int], ...]
 HANDLED: Final = Cell[Handled](("handled",), ())
-"""For which documents, with which totals, the handler was called, and how often."""
+"""The documents and totals for which the handler was called, with counts."""
 SWEPT: Final = Cell["tuple[str, int] | None"](("swept",), None)
 """The version of an orphan's record that was looked at."""
 
 LEADER: Final = Cell[str](("leader",), "")
-"""Who has begun to lead, and nobody else leads after that; nobody has but whoever led before, at first."""
+"""The leader that took over; at first it is the earlier one."""
 
 Edits: TypeAlias = tuple[Effect[object], ...]
 
@@ -93,18 +95,18 @@ def total(amount: int, key: str = KEY) -> Effect[object]:
 
 
 UNREADABLE: Final = 13
-"""A document with this total stands for one that holds what no program can."""
+"""A document with this total stands for one that no program can read."""
 ONE_CHANGE: Final = (total(2),)
 BACK_AND_FORTH: Final = (total(2), total(1))
-"""Who compares what was at first with what is in the end finds no change."""
+"""Between the first and the last values there is no change."""
 DELETE: Final = delete_one(SOURCE, Eq(ID, KEY))
 INSERT: Final = insert_one(SOURCE, Document.of({"_id": KEY, "total": 3}))
 PENDING: Final = frozenset({TaskStatus.PENDING})
 BEGAN: Final = Call("a transaction began", ("worker 1.0",))
 WHILE_HELD: Final = (BEGAN, total(2), total(2, "y"))
-"""A transaction holds the record of the first to be handled, and then both documents change."""
+"""A transaction holds the record of the first run, and then both documents change."""
 AGAIN: Final = insert_one(SOURCE, Document.of({"_id": KEY, "total": 1}))
-"""What was there at first comes back."""
+"""The first values return."""
 
 
 # --- the world ----------------------------------------------------------------------------------------------------------
@@ -116,31 +118,31 @@ def record(state: World | State, key: str = KEY) -> TaskRecord | None:
 
 @lru_cache(1_000)
 def read(found: Document | None) -> TaskRecord | None:
-    """What laws look at again and again."""
+    """Values that laws read again and again."""
     return None if found is None else loaded(found)
 
 
 def is_due(world: World | State, key: str = KEY) -> bool:
-    """Looks at the document alone: a specimen may leave something there that is not a record."""
+    """Reads the document only: a specimen may leave something there that is no record."""
     found = world.read(document(RECORDS, record_id(NAME, key)))
     due = None if found is None else found.get(NEXT_RUN_AT)
     return due is not None and world.read(CLOCK) - due >= 0
 
 
 def is_of(world: World | State, key: str, name: str) -> bool:
-    """Is the record in the name of this worker?"""
+    """Whether this worker owns the record."""
     found = record(world, key)
     return found is not None and found.owner == name
 
 
 def is_over(state: State, key: str) -> bool:
-    """Has the lease of the last claim ended?"""
+    """Whether the lease of the last claim has ended."""
     found = record(state, key)
     return found is not None and found.claimed_at is not None and state.read(CLOCK) - found.claimed_at >= LEASE
 
 
 def is_orphan(world: World | State, keep_for: Duration, statuses: frozenset[TaskStatus]) -> bool:
-    """Is there a record to sweep?"""
+    """Whether there is a record to sweep."""
     found = record(world)
     if found is None or found.status not in statuses or world.read(document(SOURCE, KEY)) is not None:
         return False
@@ -161,7 +163,9 @@ def handled(world: World, key: str, claim: Claim) -> World:
 
 
 def around(task: ReactiveTask, sweeps: frozenset[TaskStatus] = FINISHED, keys: tuple[str, ...] = (KEY,)) -> Meaning:
-    """Documents, a queue of their changes, a handler that ends at once, and the time when somebody is needed."""
+    """Documents, a queue of their changes, a handler that ends at once, and the time of the next
+    need.
+    """
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         match effect:
@@ -205,13 +209,13 @@ def around(task: ReactiveTask, sweeps: frozenset[TaskStatus] = FINISHED, keys: t
 
 
 def is_unreadable(reply: object) -> bool:
-    """Can nobody read one of these documents?"""
+    """Whether one of these documents is unreadable."""
     found = reply if isinstance(reply, tuple) else (reply,)
     return any(isinstance(doc, Document) and doc[TOTAL] == UNREADABLE for doc in found)
 
 
 def planned(task: ReactiveTask, doc: Document) -> Document:
-    """The record of a document that was seen for the first time."""
+    """The record of a document at its first look."""
     seen = Matching(Document((("total", doc[TOTAL]),)))
     verdict = plan(None, seen, rules=task.rules, now=Instant(0), new_id=f"first of {doc[ID]}")
     assert isinstance(verdict, InsertRecord)
@@ -219,7 +223,7 @@ def planned(task: ReactiveTask, doc: Document) -> Document:
 
 
 def finished(doc: Document) -> Document:
-    """The record of a document that is gone."""
+    """The record of a deleted document."""
     over = attrs.evolve(loaded(doc), status=TaskStatus.COMPLETED, next_run_at=None, snapshot=None, waiting_since=None)
     return stored(over, NAME, KEY)
 
@@ -233,7 +237,7 @@ async def edit(edits: Edits) -> None:
 
 
 async def planner(task: ReactiveTask, life: int) -> None:
-    """Looks at each change at least once: what is not known to be written stays in the queue."""
+    """Looks at each change at least once: ids whose write is uncertain stay in the queue."""
     looks = 0
     while True:
         keys = await Call("changes")
@@ -244,7 +248,7 @@ async def planner(task: ReactiveTask, life: int) -> None:
 
 
 async def replanning(task: ReactiveTask, life: int) -> None:
-    """Looks again at what a pass has left, and at nothing else meanwhile; nothing is new here, so one name of a pass will do."""
+    """Looks again at the ids that a pass has left, under the same request id, as nothing is new."""
     while True:
         keys = await Call("changes")
         assert isinstance(keys, tuple)
@@ -255,7 +259,7 @@ async def replanning(task: ReactiveTask, life: int) -> None:
 
 
 async def asking(task: ReactiveTask, life: int) -> None:
-    """Asks the store what to look at, whenever something has changed, and looks at nothing else."""
+    """After a change, queries the store for documents to look at, and looks only at those."""
     looks = 0
     while True:
         keys = await Call("changes")
@@ -270,7 +274,7 @@ async def asking(task: ReactiveTask, life: int) -> None:
 
 
 async def taking(task: ReactiveTask, life: int) -> None:
-    """Runs what it has planned itself, before it looks at anything else."""
+    """Runs the runs it has claimed before any other look."""
     looks = 0
     while True:
         keys = await Call("changes")
@@ -281,13 +285,13 @@ async def taking(task: ReactiveTask, life: int) -> None:
 
 
 async def leading(task: ReactiveTask, life: int) -> None:
-    """Begins to lead, and looks at what those before have not looked at."""
+    """Begins to lead, and looks at the changes that earlier leaders have left."""
     await Call("lead")
     await planner(task, life)
 
 
 async def last_pass(task: ReactiveTask) -> None:
-    """Of a leader that has not heard of the next one, who will look at the same changes."""
+    """A leader that does not know its successor, which will look at the same changes."""
     keys = await Call("changes")
     assert isinstance(keys, tuple)
     await planned_and_run(task, keys, "last")
@@ -319,20 +323,20 @@ async def renewing(task: ReactiveTask, name: str) -> None:
 
 
 async def edits_first(task: ReactiveTask, name: str) -> None:
-    """Does not work before the document has changed back and forth: the planners look meanwhile."""
+    """Begins after the document has changed back and forth; the planners look meanwhile."""
     await edit(BACK_AND_FORTH)
     await worker(task, name)
 
 
 async def batches(task: ReactiveTask, name: str) -> None:
-    """The first takes whatever is due, the others one at a time."""
+    """The first worker takes all due records, the others one at a time."""
     while True:
         await Call("something is due")
         await task.work_some(name, len(BOTH) if name.startswith("worker 1") else 1)
 
 
 async def dying(task: ReactiveTask, name: str) -> None:
-    """The first worker dies in a transaction in which its run completes; the others begin meanwhile."""
+    """The first worker dies in a transaction that completes its run; the others begin meanwhile."""
     if not name.startswith("worker 1"):
         await BEGAN
         await worker(task, name)
@@ -344,7 +348,7 @@ async def dying(task: ReactiveTask, name: str) -> None:
 
 
 async def in_transaction(program: Program[T], over: Transaction) -> T:
-    """What the program does in a transaction, which begins with its first operation."""
+    """The program's requests in a transaction, which begins with the first of them."""
     reply: object = None
     begins = True
     while True:
@@ -372,7 +376,7 @@ async def sweeper(task: ReactiveTask) -> None:
 
 
 def running(state: State, workers: tuple[str, ...], keys: tuple[str, ...] = (KEY,)) -> Iterator[Claim]:
-    """Under which claims handlers of these documents are called now."""
+    """The claims under which handlers of these documents run now."""
     for name in workers:
         match state.status(name):
             case Asking(Call(_, (key, Claim() as claim))) if key in keys:
@@ -387,7 +391,7 @@ def said(state: State, key: str = KEY) -> int | None:
 
 
 def is_alive(state: State, names: tuple[str, ...]) -> bool:
-    """Is there one who goes on, and is not in user code that never returns?"""
+    """Whether some worker goes on, outside of user code that never returns."""
     return any(isinstance(state.status(name), Asking) and not state.read(stuck(name)) for name in names)
 
 
@@ -421,7 +425,7 @@ def is_cleaned(workers: tuple[str, ...], keep_for: Duration, statuses: frozenset
 
 
 def held(state: State) -> Iterator[tuple[str, str]]:
-    """The ids of records that open transactions hold, each with the process that has begun it."""
+    """The ids of records that open transactions hold, each with its process."""
     for session in state.read(OPEN):
         found = state.read(known(session))
         now = None if found is None else found.current
@@ -430,7 +434,7 @@ def held(state: State) -> Iterator[tuple[str, str]]:
 
 
 def writes(effect: Effect[object], state: State) -> Iterator[tuple[Value, Duration | None]]:
-    """Which records the request updates, as they are committed, and within which time."""
+    """The committed records that the request updates, and its time limit."""
     limit = effect.within if isinstance(effect, (UpdateOne, BulkUpdate)) else None
     for each in effect.updates if isinstance(effect, BulkUpdate) else (effect,):
         if isinstance(each, UpdateOne) and each.collection == RECORDS:
@@ -441,7 +445,7 @@ def writes(effect: Effect[object], state: State) -> Iterator[tuple[Value, Durati
 
 
 def is_unhindered(state: State, names: tuple[str, ...]) -> bool:
-    """Has each write of these that a transaction holds up a limit?"""
+    """Whether each write that a transaction may block has a limit."""
     asked = [status.effect for status in map(state.status, names) if isinstance(status, Asking)]
     limits = [limit for effect in asked for limit in writes(effect, state)]
     return laws.reactive_task.what_waits_has_a_limit(limits, {id_ for id_, _ in held(state)})
@@ -486,7 +490,7 @@ HANDLERS_FAIL: Final = Faults(
 PARTLY: Final = Faults({**FAULTS.kinds, Fault.PARTLY_DONE: lambda effect: isinstance(effect, (BulkUpdate, InsertMany))})
 STALLS: Final = Faults.of(Fault.STALL)
 CRASHES: Final = Faults.of(Fault.CRASH_BEFORE)
-"""Of all that may strike, where more would make a default scope too large."""
+"""The faults that may strike, where more would make a default scope too large."""
 
 
 async def leads() -> bool:
@@ -529,29 +533,34 @@ def reactive_task(
     decide: MustLook = must_look,
     completes: bool = False,
 ) -> Scenario:
-    """Documents, somebody who edits them, a planner and workers.
+    """Documents, an editor, a planner and workers.
 
     Args:
-        made: The programs; a faulty variant of them, perhaps.
-        plans: What the planner does, life by life.
-        works: What a worker does, under the name of its life.
+        made: The programs, perhaps with a planted bug.
+        plans: The planner's programs, life by life.
+        works: A worker's program, by the name of its life.
         summary: One line for people.
-        edits: What is done to the documents.
+        edits: The changes of the documents.
         keys: Their ids.
-        workers: How many there are.
-        rival: What somebody else does who led before; None for nobody.
-        followed: Whether a planner knows that a later pass is certain (`ReactiveTask.followed`); None where nobody says.
+        workers: The number of workers.
+        rival: The program of an earlier leader; None for no other.
+        followed: Whether a planner knows that a later pass is certain (`ReactiveTask.followed`);
+            None
+            if unset.
         budget: How many faults may strike.
-        moves: How often a lease's time may pass.
-        faults: Which may strike planner and workers.
-        host: What may become of the clock of a worker's machine, and how long a worker may stand.
-        gone: Where its record stands if the only document was deleted before: completed, or pending as nobody has noticed yet;
-            None where the document is there.
-        is_new: Nobody has looked at the documents yet, and their ids are in the queue.
+        moves: How often the time of a lease may pass.
+        faults: Those that may strike planner and workers.
+        host: Faults of the clock of a worker's machine, and of stalls.
+        gone: The status of its record if the only document was deleted before: completed, or
+            pending
+            if not noticed yet; None if the document exists.
+        is_new: The documents had no look yet, and their ids are in the queue.
         unreadable: The ids of those that cannot be read at first.
-        sweeps: The records that somebody looks at, too, to remove those of no use; nobody does for none.
-        decide: What the store says is to be looked at, where it is asked.
-        completes: Whether workers write in transactions, which may hold a record until the store ends them.
+        sweeps: The records that a sweeper looks at; none without one.
+        decide: The store's answer to a query for documents to look at.
+        completes: Whether workers write in transactions, which may hold a record until the store
+            ends
+            them.
     """
     task = bill(made) if followed is None else attrs.evolve(bill(made), followed=followed)
     means = planning(around(task, sweeps, keys), decide)
@@ -611,7 +620,9 @@ def reactive_task(
 
 
 def is_handled_around(state: State, keys: tuple[str, ...]) -> bool:
-    """Was the last document handled with its change, while a dead worker's transaction holds the record of the first?"""
+    """Whether the last document was handled with its change while a dead worker's transaction holds
+    the first record.
+    """
     first, last = record_id(NAME, keys[0]), keys[-1]
     is_held = any(id_ == first and not is_alive(state, (owner,)) for id_, owner in held(state))
     handled_with = {(key, with_what) for (key, with_what), _ in state.read(HANDLED)}
@@ -724,7 +735,7 @@ SCENARIOS: Final = (
         thorough=partial(_SAME_AGAIN, workers=1), large=partial(_SAME_AGAIN, budget=2, moves=2)),
     Shipped(
         "reactive_task.to_and_fro", partial(_TO_AND_FRO, moves=0), thorough=_TO_AND_FRO,
-        # One worker: with two, the runs of a total that comes back are those of two changes, and the law counts by total.
+        # One worker: two would run a returning total for two changes, and the law counts by total.
         large=partial(_TO_AND_FRO, edits=(total(2), total(1), total(2)), moves=4)),
     Shipped(
         "reactive_task.renewed", partial(_RENEWED, workers=1, budget=2, faults=Faults.of(Fault.LATE, on=is_write)),

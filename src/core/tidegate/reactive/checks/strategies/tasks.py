@@ -1,4 +1,4 @@
-"""Task records, what is seen of documents, claims that hold and that do not, ends of runs, and how tasks are run."""
+"""Strategies: task records, looks, claims that hold or not, ends of runs, and rules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tidegate.reactive.record.tasks import (
 
 _T = TypeVar("_T")
 
-# A small stock, so that what is seen is now and then what was seen, and a claim now and then holds the record.
+# Few values, so that looks sometimes repeat and claims sometimes hold.
 _DOCUMENTS: Final = tuple(Document((("a", value),)) for value in (0, 0.0, 1, True, "x"))
 _KEPT: Final[tuple[Kept, ...]] = (*_DOCUMENTS, *_DOCUMENTS, *map(digest, _DOCUMENTS))
 _WORKERS: Final = ("w1", "w2")
@@ -52,13 +52,15 @@ _ENOUGH: Final = 48  # bytes: integers of that size are drawn small most of the 
 
 @final
 class _Dice:
-    """Many choices out of one number: a record takes twenty, and to draw each alone takes ten times as long."""
+    """Many choices from one number: a record takes twenty, and drawing each takes ten times as
+    long.
+    """
 
     def __init__(self, number: int) -> None:
         self.number = number
 
     def choose(self, options: Sequence[_T]) -> _T:
-        # The last digit of the number in the base of how many options there are; the other digits are for later choices.
+        # The last digit in the base of the number of options; the others are for later choices.
         self.number, place = divmod(self.number, len(options))
         return options[place]
 
@@ -70,7 +72,7 @@ class _Dice:
 
 
 def times() -> SearchStrategy[Instant]:
-    """Times within five seconds, so that they meet; most of them in whole milliseconds."""
+    """Times within five seconds, so that they coincide; most in whole milliseconds."""
     return _drawn(lambda dice: dice.time() + dice.choose((0, 0, 0, 1, 999)))
 
 
@@ -79,12 +81,12 @@ def _drawn(make: Callable[[_Dice], _T]) -> SearchStrategy[_T]:
 
 
 def snapshots() -> SearchStrategy[Document]:
-    """A few documents, of which some are equal by MongoDB's equality."""
+    """A few documents, some equal by MongoDB's equality."""
     return st.sampled_from(_DOCUMENTS)
 
 
 def task_rules() -> SearchStrategy[TaskRules]:
-    """How tasks are run, with short leases, short histories, and snapshots that are kept or not."""
+    """Rules with short leases, short histories, and small or large snapshot limits."""
     return _drawn(_rules)
 
 
@@ -102,12 +104,12 @@ def _rules(dice: _Dice) -> TaskRules:
 
 
 def seens() -> SearchStrategy[Seen]:
-    """What a look at a document may see; mostly that it matches."""
+    """The results of a look; mostly a match."""
     return st.sampled_from(_SEEN)
 
 
 def retries() -> SearchStrategy[NextAttempt]:
-    """What a policy may say."""
+    """The verdicts of a policy."""
     return _drawn(_retry)
 
 
@@ -116,7 +118,7 @@ def _retry(dice: _Dice) -> NextAttempt:
 
 
 def outcomes() -> SearchStrategy[HandlerOutcome]:
-    """How a run may end."""
+    """The ends of a run."""
     return _drawn(_outcome)
 
 
@@ -131,10 +133,10 @@ def _outcome(dice: _Dice) -> HandlerOutcome:
 
 
 def records(statuses: Sequence[TaskStatus] = tuple(TaskStatus)) -> SearchStrategy[TaskRecord]:
-    """Records that keep the invariants, whether or not any decision leads to them.
+    """Records that keep the invariants, reachable or not.
 
     Args:
-        statuses: Those that are drawn.
+        statuses: Their statuses.
     """
     return _drawn(lambda dice: _record(dice, dice.choose(statuses)))
 
@@ -173,7 +175,7 @@ def claims(record: TaskRecord | None = None) -> SearchStrategy[Claim]:
     """Claims.
 
     Args:
-        record: What most of them hold, or come near to; None for any.
+        record: The record that most of them hold, or nearly hold; None for any.
     """
     return _drawn(lambda dice: _claim(dice, record))
 
@@ -205,15 +207,15 @@ def _claim(dice: _Dice, record: TaskRecord | None) -> Claim:
 @final
 @attrs.frozen(kw_only=True)
 class Situation:
-    """All that a decision may be asked with.
+    """The arguments of a decision.
 
     Attributes:
-        record: What was read; None for nothing.
-        claim: One that mostly holds the record.
-        seen: What the document says.
-        outcome: How the run ended.
-        lapsed: What the policy says of a run whose lease ran out; None where it was not asked.
-        rules: How the task is run.
+        record: The record as read; None for none.
+        claim: A claim that mostly holds the record.
+        seen: The result of the look.
+        outcome: The end of the run.
+        lapsed: The policy's verdict on a run with an expired lease; None if it was not asked.
+        rules: How the task runs.
         now: The time.
     """
 
@@ -227,7 +229,7 @@ class Situation:
 
 
 def situations(statuses: Sequence[TaskStatus] = tuple(TaskStatus)) -> SearchStrategy[Situation]:
-    """Situations, each out of one draw.
+    """Situations, each from one draw.
 
     Args:
         statuses: Those of the record.
@@ -248,19 +250,19 @@ def _situation(dice: _Dice, record: TaskRecord) -> Situation:
 
 
 def guards() -> SearchStrategy[Guard]:
-    """What a write may be guarded by."""
+    """Guards of a write."""
     return records().map(lambda record: record.guard)
 
 
 @st.composite
 def plans(draw: DrawFn) -> PlanVerdict:
-    """What a look may come to."""
+    """Verdicts of a look."""
     record = draw(st.one_of(st.none(), records()))
     return plan(record, draw(seens()), rules=draw(task_rules()), now=draw(times()), new_id="r3")
 
 
 @st.composite
 def claimings(draw: DrawFn) -> ClaimVerdict:
-    """What an attempt to claim may come to."""
+    """Verdicts of a claim."""
     lapsed = draw(st.one_of(st.none(), retries()))
     return claim(draw(records()), worker="w3", rules=draw(task_rules()), now=draw(times()), lapsed=lapsed)

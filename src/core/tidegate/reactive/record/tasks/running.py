@@ -1,4 +1,4 @@
-"""What may a worker do with a record? It claims it, begins its run, renews its lease, and writes down how the run ended."""
+"""The decisions of a worker about a record: claim it, begin its run, renew its lease, finalise it."""
 
 from __future__ import annotations
 
@@ -49,22 +49,24 @@ from tidegate.reactive.record.tasks.vocabulary import (
 def claim(
     record: TaskRecord, *, worker: str, rules: TaskRules, now: Instant, lapsed: NextAttempt | None = None
 ) -> ClaimVerdict:
-    """Whether a worker may run a record now.
+    """Decide whether a worker may run a record now.
 
     Args:
-        record: The record as it was read.
-        worker: Who asks; another name for each process that may run at a time.
-        rules: How the task is run.
-        now: The time, by the store's clock.
-        lapsed: What the policy says of the run whose lease has ended, where the verdict was `Lapsed`. When it would be
-            tried again does not matter: the lease was the wait.
+        record: The record as read.
+        worker: The worker; its name differs for each process that may run at a time.
+        rules: How the task runs.
+        now: The store's time.
+        lapsed: The policy's verdict on the run whose lease has ended, if the verdict was `Lapsed`.
+            Its
+            retry time does not matter: the lease was the wait.
 
     Returns:
-        `Claimed` with what to write and the run that it makes; `Lapsed` where the policy has to be asked; `UpdateRecord`
-        where it gives up; `Wait` for what is not due or held; `Leave` for what is finished.
+        `Claimed` with the write and the run; `Lapsed` if the policy must be asked; `UpdateRecord`
+        if it
+        gives up; `Wait` for a record that is not due or held; `Leave` for a finished one.
 
     Raises:
-        Misuse: An argument is of another type or empty, or the clocks differ.
+        Misuse: An argument has a wrong type or is empty, or the clocks differ.
     """
     check_type(record, TaskRecord, "a record")
     check_type(rules, TaskRules, "the rules of a task")
@@ -110,19 +112,21 @@ def _claimed(on: Guard, record: TaskRecord, *, worker: str, rules: TaskRules, no
 def claim_planned(
     verdict: InsertRecord | UpdateRecord, *, worker: str, rules: TaskRules, now: Instant
 ) -> InsertRecord | UpdateRecord:
-    """What a planner writes that claims what it makes due for a worker beside it: one write, and one version, for both.
+    """A planner's write that also claims the due record for a worker beside it, as one version.
 
     Args:
-        verdict: What is written after a look at a document.
-        worker: Who is to run it, as for `claim`.
-        rules: How the task is run.
-        now: The time of the look, by the store's clock.
+        verdict: The write after a look at a document.
+        worker: Its future owner, as for `claim`.
+        rules: How the task runs.
+        now: The store's time of the look.
 
     Returns:
-        The verdict, with its record under a claim if `claim` would have given it one once it was written, and no run held it.
+        The verdict, with the record under a claim if `claim` would grant one after the write and no
+        run
+        held it.
 
     Raises:
-        Misuse: An argument is of another type or empty, or the clocks differ.
+        Misuse: An argument has a wrong type or is empty, or the clocks differ.
     """
     check_type(verdict, (InsertRecord, UpdateRecord), "what a planner writes")
     if verdict.record.owner is not None:
@@ -134,10 +138,10 @@ def claim_planned(
 
 
 def claim_of(record: TaskRecord) -> Claim:
-    """The claim that a record is processed under.
+    """The claim under which a record is processed.
 
     Raises:
-        Misuse: It is not a record, or it is not processed.
+        Misuse: It is not a record, or not processed.
     """
     check_type(record, TaskRecord, "a record")
     if record.owner is None:
@@ -146,23 +150,26 @@ def claim_of(record: TaskRecord) -> Claim:
 
 
 def begin(record: TaskRecord | None, claim: Claim, seen: Seen, *, rules: TaskRules, now: Instant) -> BeginVerdict:
-    """Whether the handler runs under a claim, now that its document was read.
+    """Decide whether the handler runs under a claim, now that its document was read.
 
     Args:
-        record: The record as it was read, BEFORE the document and AFTER the claim; that which was written for the claim
-            will do. None where there is none any more.
+        record: The record, read BEFORE the document and AFTER the claim; the one written for the
+            claim
+            will do. None if there is none.
         claim: The run.
-        seen: The document as it was read.
-        rules: How the task is run.
-        now: The time, by the store's clock.
+        seen: The document as read.
+        rules: How the task runs.
+        now: The store's time.
 
     Returns:
-        `Go`; `Adopt` with what to write, where there is something newer than what was claimed, and what it then runs
-        with; `UpdateRecord` where it no longer matches, which completes it; `CannotRun` where what is watched cannot be
-        computed; `Leave` for a stale claim.
+        `Go`; `Adopt` with the write and the run for newer values than claimed; `UpdateRecord`,
+        which
+        completes a record that no longer matches; `CannotRun` if a watched value cannot be
+        computed;
+        `Leave` for a stale claim.
 
     Raises:
-        Misuse: An argument is of another type, or the clocks differ.
+        Misuse: An argument has a wrong type, or the clocks differ.
     """
     check_type(seen, (Matching, NotMatching, Gone, NotComputed), "what was seen")
     held = _held(record, claim, rules, now)
@@ -196,20 +203,21 @@ def begin(record: TaskRecord | None, claim: Claim, seen: Seen, *, rules: TaskRul
 
 
 def renew(record: TaskRecord | None, claim: Claim, *, rules: TaskRules, now: Instant) -> UpdateRecord | Leave:
-    """Whether a run may go on.
+    """Decide whether a run may go on.
 
     Args:
-        record: The record as it was read; None where there is none any more.
+        record: The record as read; None if there is none.
         claim: The run.
-        rules: How the task is run.
-        now: The time, by the store's clock.
+        rules: How the task runs.
+        now: The store's time.
 
     Returns:
-        `UpdateRecord` with a lease from now on, never a shorter one; `Leave` for a stale claim: the handler had better stop.
-        A lease that has ended, and that nobody has taken over, is renewed like any other.
+        `UpdateRecord` with a lease from now on, never a shorter one; `Leave` for a stale claim,
+        whose
+        handler should stop. An expired lease that no worker has taken over is renewed too.
 
     Raises:
-        Misuse: An argument is of another type, or the clocks differ.
+        Misuse: An argument has a wrong type, or the clocks differ.
     """
     held = _held(record, claim, rules, now)
     if isinstance(held, Leave):
@@ -222,27 +230,27 @@ def renew(record: TaskRecord | None, claim: Claim, *, rules: TaskRules, now: Ins
 def finalise(
     record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, *, rules: TaskRules, now: Instant
 ) -> UpdateRecord | Leave:
-    """What the end of a run means for its record.
+    """Decide what the end of a run writes.
 
     Args:
-        record: The record as it was read; None where there is none any more.
+        record: The record as read; None if there is none.
         claim: The run.
         outcome: How it ended.
-        rules: How the task is run.
-        now: The time, by the store's clock.
+        rules: How the task runs.
+        now: The store's time.
 
     Returns:
-        `UpdateRecord` with what to write, or `Leave` for a stale claim, which includes one that was finalised already.
+        `UpdateRecord`, or `Leave` for a stale claim, also one that was finalised before.
 
     Raises:
-        Misuse: An argument is of another type, or the clocks differ.
+        Misuse: An argument has a wrong type, or the clocks differ.
     """
     check_type(outcome, (Succeeded, Failed, Deferred), "the end of a run")
     held = _held(record, claim, rules, now)
     if isinstance(held, Leave):
         return held
     over = _over(held, outcome, rules, now)
-    # First of all whether something changed meanwhile: then the end completes nothing and fails nothing (RE3).
+    # A change during the run comes first: the end then completes nothing and fails nothing (RE3).
     if held.status is TaskStatus.PROCESSING_DIRTY:
         again = _pending_again(held, over, outcome, rules)
         counted = 0 if isinstance(outcome, Succeeded) else again.attempts  # a success ends the streak
@@ -261,7 +269,9 @@ def finalise(
 
 
 def _over(held: TaskRecord, outcome: HandlerOutcome, rules: TaskRules, now: Instant) -> TaskRecord:
-    """The record after its run, with what the outcome says of the attempts; completed, unless the caller says more."""
+    """The record after its run, with the outcome's effect on attempts; completed unless the caller
+    changes that.
+    """
     match outcome:
         case Succeeded():
             run = _run(held, Ended.SUCCEEDED, now)
@@ -276,7 +286,7 @@ def _over(held: TaskRecord, outcome: HandlerOutcome, rules: TaskRules, now: Inst
 
 
 def _pending_again(held: TaskRecord, over: TaskRecord, outcome: HandlerOutcome, rules: TaskRules) -> TaskRecord:
-    """The record of what changed while it was processed. A deferral was asked for what was there before."""
+    """The record after a change during its run. A deferral was about the old values."""
     first = held.changed_at if held.waiting_since is None else held.waiting_since
     when = rounded_up(due(rules.debounce, first, held.changed_at))
     match outcome:
@@ -304,7 +314,7 @@ def _held(record: TaskRecord | None, claim: Claim, rules: TaskRules, now: Instan
 
 
 def _ended(record: TaskRecord, run: RunEnd, rules: TaskRules) -> TaskRecord:
-    """The record after a run, completed and one version further, whatever the end."""
+    """The record after a run: completed, next version, whatever the end."""
     history = (*record.history, run)
     return attrs.evolve(
         record,
@@ -328,7 +338,9 @@ def _pending(over: TaskRecord, at: Instant, *, retry_at: Instant | None = None) 
 
 
 def _failing(record: TaskRecord, now: Instant, error: str) -> TaskRecord:
-    """The record with a failure in its streak; without attempts, a change or a reset has ended that while it ran."""
+    """The record with one more failure in its streak; a change or reset during the run has ended
+    the streak (no attempts).
+    """
     if not record.attempts:
         return record
     return attrs.evolve(record, first_error_at=_failing_since(record, now), last_error=error)
