@@ -62,12 +62,12 @@ _ATTEMPTS: Final = 8
 @final
 @attrs.frozen
 class TaskCounts:
-    """How the records of a task stand.
+    """The records of a task by status.
 
     Attributes:
         task: The task.
-        counts: How many have each status, those of none left out, and None of what cannot be read.
-        oldest: When the oldest that is not finished was due; None where all are.
+        counts: The number for each status, 0 included; None counts unreadable ones.
+        oldest: The earliest due time of unfinished records; None without any.
     """
 
     task: str
@@ -76,14 +76,14 @@ class TaskCounts:
 
     @property
     def total(self) -> int:
-        """How many there are."""
+        """The number of records."""
         return sum(count for _, count in self.counts)
 
     def lag(self, now: Instant) -> Duration:
-        """How long the oldest has been due, in microseconds; 0 where none is.
+        """The age of the oldest due record, in microseconds; 0 without one.
 
         Args:
-            now: The time, by the store's clock (`Tally.at`).
+            now: The store's time (`Tally.at`).
         """
         check_type(now, Instant, "the time")
         return 0 if self.oldest is None else max(0, now - self.oldest)
@@ -92,11 +92,11 @@ class TaskCounts:
 @final
 @attrs.frozen
 class Tally:
-    """How the records of all tasks stand.
+    """The records of all tasks.
 
     Attributes:
-        at: The store's time, BEFORE it was counted.
-        tasks: Each task that was asked for, in the order in which the desk has them.
+        at: The store's time BEFORE the count.
+        tasks: Each requested task, in the order of the desk.
     """
 
     at: Instant
@@ -106,14 +106,15 @@ class Tally:
 @final
 @attrs.frozen(kw_only=True)
 class Retried:
-    """What became of the records that a retry meant.
+    """The result of a retry.
 
     Attributes:
-        reset: How many run again.
-        changed: How many another has written since they were read, so that they were not reset.
-        unknown: How many may have been reset, or may be yet: nobody answered, and what is there now does not tell.
-        unreadable: How many hold no record.
-        is_complete: It came to the end; where it is False nobody answered any more, so ask again.
+        reset: Records that run again.
+        changed: Records that another process wrote since they were read; they were not reset.
+        unknown: Records whose write had no reply, where the present record does not show the
+            result.
+        unreadable: Documents that hold no record.
+        is_complete: It reached the end; if False, replies stopped: retry.
     """
 
     reset: int = 0
@@ -138,13 +139,14 @@ class Retried:
 @final
 @attrs.frozen(kw_only=True)
 class Desk:
-    """What is asked of the tasks of one database. Invariants: no two have one name; 1 <= batch <= FOUND_MAX; 1 <= attempts.
+    """Operator commands for the tasks of one database. Invariants: unique names; 1 <= batch <=
+    FOUND_MAX; 1 <= attempts.
 
     Attributes:
-        tasks: The tasks that the application knows there.
-        batch: How many records are reset in one request.
-        attempts: How often each request is tried; None for any number.
-        pauses: How long it waits in between.
+        tasks: The tasks of the application there.
+        batch: Records that one request resets.
+        attempts: Tries of each request; None for any number.
+        pauses: The waits between tries.
     """
 
     tasks: tuple[ReactiveTask, ...]
@@ -165,17 +167,17 @@ class Desk:
     async def list_records(
         self, query: Query, *, order: Order = Order.CHANGED, limit: int = 50, after: tuple[Value, ...] = ()
     ) -> RecordPage:
-        """Records, without their snapshots and histories, page by page.
+        """A page of records, without snapshots and histories.
 
         Args:
-            query: Which.
-            order: In which order.
+            query: Selects the records.
+            order: Their order.
             limit: How many at most; 1 <= limit <= FOUND_MAX.
-            after: Where the page begins: what the page before answers (`RecordPage.after`); empty for the first.
+            after: The end of the previous page (`RecordPage.after`); empty for the first.
 
         Raises:
-            Misuse: There is no such task, or that is not where a page begins.
-            Failure: Nobody answers.
+            Misuse: There is no such task, or no page begins there.
+            Failure: No reply.
         """
         check_type(order, Order, "an order of records")
         check_int(limit, "a number of records", 1, FOUND_MAX)
@@ -198,7 +200,7 @@ class Desk:
     async def _found(
         self, query: Query, collections: _Collections, part: Part, after: tuple[Value, ...], most: int
     ) -> tuple[Document, ...]:
-        """The next ones of a part of the order, of all collections together."""
+        """The next records of a part of the order, over all collections."""
         there, sort = part
         found: tuple[Document, ...] = ()
         for collection, names in collections:
@@ -208,15 +210,15 @@ class Desk:
         return found if len(collections) == 1 else tuple(sorted(found, key=lambda doc: sort_key(doc, sort))[:most])
 
     async def find(self, task: str, document: Value) -> RecordRow | None:
-        """The record of a document, with all that it holds; None where there is none.
+        """The whole record of a document; None if there is none.
 
         Args:
             task: The name of the task.
             document: The id of the document, of any type.
 
         Raises:
-            Misuse: There is no such task, or MongoDB takes no such id.
-            Failure: Nobody answers.
+            Misuse: There is no such task, or MongoDB allows no such id.
+            Failure: No reply.
         """
         ((collection, _),) = self._collections(Query(tasks=(task,)))
         asking = partial(find_one, collection, Eq(ID, record_id(task, document)))
@@ -224,14 +226,15 @@ class Desk:
         return None if found is None else row(found)
 
     async def count(self, query: Query) -> Tally:
-        """How many records stand where, task by task, and since when the oldest is due.
+        """Count records by task and status, with the earliest due time.
 
         Args:
-            query: Which records are counted.
+            query: Selects the records.
 
         Raises:
-            Misuse: There is no such task, or the text of an error is asked for, which the store does not look for.
-            Failure: Nobody answers.
+            Misuse: There is no such task, or the query has an error text, which the store does not
+                match.
+            Failure: No reply.
         """
         collections = self._collections(query)
         if query.error is not None:
@@ -251,17 +254,18 @@ class Desk:
     # --- running again ---
 
     async def retry(self, query: Query) -> Retried:
-        """Have records run again, their attempts counted anew; what is processed runs again once its run has ended.
+        """Run records again with attempts counted from zero; a processed one runs again after its
+        run.
 
         Args:
-            query: Which; all of them where it says nothing.
+            query: Selects the records; an empty one selects all.
 
         Returns:
-            What became of them; nothing but zeros where none is meant.
+            The result; all zeros if nothing is selected.
 
         Raises:
             Misuse: There is no such task.
-            Refused: The store refuses for good; records before that are reset.
+            Refused: The store refuses for good; earlier records are reset.
         """
         retried = Retried()
         for collection, names in self._collections(query):
@@ -282,7 +286,7 @@ class Desk:
         return retried
 
     async def _page(self, collection: str, where: Filter, after: tuple[Value, ...]) -> tuple[Document, ...] | None:
-        """The next records by their ids; None where nobody answers."""
+        """The next records by id; None without a reply."""
         since = await begins(self.pauses)
         attempt = 0
         while True:
@@ -295,7 +299,7 @@ class Desk:
                 continue
 
     async def _reset(self, collection: str, records: tuple[tuple[str, TaskRecord], ...]) -> Retried:
-        """Reset records of different documents, each once at most."""
+        """Reset records of different documents, each at most once."""
         left: tuple[_Write, ...] = ()
         settled = Retried()
         may_be_done = False
@@ -328,27 +332,27 @@ class Desk:
     # --- pausing ---
 
     async def pause(self, *names: str) -> tuple[PausedTask, ...]:
-        """Have no handler of these tasks begin, in any process (`Pausing.pause`).
+        """Pause these tasks in all processes (`Pausing.pause`).
 
         Raises:
             Misuse: There is no such task.
-            Failure: Nobody answers.
+            Failure: No reply.
         """
         _ = self._collections(Query(tasks=names))
         return await self._pausing.pause(*names)
 
     async def resume(self, *names: str) -> tuple[PausedTask, ...]:
-        """Have handlers of these tasks begin again (`Pausing.resume`).
+        """Resume these tasks (`Pausing.resume`).
 
         Raises:
             Misuse: There is no such task.
-            Failure: Nobody answers.
+            Failure: No reply.
         """
         _ = self._collections(Query(tasks=names))
         return await self._pausing.resume(*names)
 
     async def paused(self) -> tuple[PausedTask, ...]:
-        """The tasks that are paused, also those that the application does not know (`Pausing.paused`)."""
+        """The paused tasks, also unknown ones (`Pausing.paused`)."""
         return await self._pausing.paused()
 
     @property
@@ -358,7 +362,7 @@ class Desk:
     # --- which tasks ---
 
     def _collections(self, query: Query) -> _Collections:
-        """The tasks that are meant, by the collection of their records.
+        """The selected tasks, by the collection of their records.
 
         Raises:
             Misuse: There is no such task.
@@ -377,9 +381,9 @@ class Desk:
 
 
 _Collections: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
-"""Collections of records, and the names of the tasks that are meant."""
+"""Collections of records, with the names of the selected tasks."""
 _Write: TypeAlias = tuple[str, TaskRecord, UpdateRecord]
-"""The id of a record, what it was, and what is written."""
+"""The id of a record, its last state, and the write."""
 
 
 def _counts_of(task: str, counts: tuple[RecordCount, ...]) -> TaskCounts:
@@ -398,7 +402,9 @@ def _of(writes: tuple[_Write, ...]) -> Filter:
 
 
 def _told(writes: tuple[_Write, ...], found: tuple[Document, ...]) -> tuple[Retried, tuple[_Write, ...]]:
-    """What became of writes of which nobody knew, by what is there now, and those that were not done so far."""
+    """The results of writes without a reply, from the present records, and the writes not done so
+    far.
+    """
     known = {doc[ID]: row(doc).record for doc in found}
     done = sum(known.get(key) == write.record for key, _, write in writes)
     left = tuple(each for each in writes if (record := known.get(each[0])) is not None and record.guard == each[2].on)

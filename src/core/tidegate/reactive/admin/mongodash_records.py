@@ -1,35 +1,42 @@
-"""What becomes of the task records that mongodash (2.x) has left in a `<source>_tasks` collection?
+"""Import the task records that mongodash (2.x) has left in a `<source>_tasks` collection.
 
-They are read, and never written: each is translated (`translated`), and inserted as a record of ours in another collection,
-unless there is one of that document. So the import may be begun again after anything; once it is through, a marker in the
-control document's collection says so, and nothing is imported any more.
+They are read and never written: each is translated (`translated`) and inserted into another
+collection, unless its document has a record there. So the import can be repeated after any failure.
+At its end a marker beside the control document prevents a second one.
 
     theirs                        ours
-    task, sourceDocId             the id of the record: one of a task and a document, as theirs are by a unique index
-    status                        the same; what is processed there is pending here, and due at once, for nobody runs it
-    attempts                      the same; token: as many, or as many as there are runs in the history
-    nextRunAt                     next_run_at, and retry_at where it follows a failure; of what is finished, none
+    task, sourceDocId             the id of the record: one for each task and document, as their
+                                  unique index ensures
+    status                        the same; a processed one becomes pending and due, as it has no
+                                  worker
+    attempts                      the same; token: as many, or the number of runs in the history
+    nextRunAt                     next_run_at, and retry_at after a failure; none if finished
     dueAt, updatedAt, createdAt   due_at, changed_at, created_at
     startedAt, lastFinalizedAt    claimed_at, finalised_at
     firstErrorAt, lastError       first_error_at, last_error
     lastSuccess                   last_success
-    executionHistory              history, as long as the rules of the task have it
-    lastObservedValues            snapshot: what the task watches, cut out of it; none where a value is computed, which runs again
+    executionHistory              history, up to the maximum of the task's rules
+    lastObservedValues            snapshot: the watched part; none if a value is computed, and then
+                                  it runs again
 
-Who still writes there makes records that nobody would take over. So it is refused while the lease of a leader of mongodash's
-lasts, by the store's time (`lock.expiresAt` in `_mongodash_globals`), while a claim of a worker of theirs does, and where
-something has changed in between: a planner raises `updatedAt`, a worker `startedAt` and `lastFinalizedAt`.
+Records that mongodash still writes would be missed. So the import is refused while the lease of a
+mongodash leader lasts, by the store's time (`lock.expiresAt` in `_mongodash_globals`), while a
+claim of its workers does, and if something changed in between: a planner raises `updatedAt`, a
+worker `startedAt` and `lastFinalizedAt`.
 
 Laws
-    MD1  What was to run there runs here, no later; what was finished is finished, and runs only where what is watched differs.
-    MD2  Each record of theirs is taken over, was there before, or is counted as unreadable; theirs stay as they are.
-    MD3  It is done once: after the marker nothing is inserted. Where there was nothing of the task, none is set.
+    MD1  Pending records run here, no later than there; finished ones are finished, and run only if
+         a watched value differs.
+    MD2  Each of their records is imported, was there before, or counts as unreadable; none is
+         changed.
+    MD3  It is done once: nothing is inserted after the marker. If there were no records of the
+         task, no marker is set.
 
 Known not to work
-    - An instance of mongodash that starts while the records are read, and has written nothing when they are looked at once
-      more: stop it for good before.
-    - What mongodash throttles or pauses is in the memory of its processes.
-    - Of records whose insert had no answer, those that it has taken over are counted as there before.
+    - A mongodash instance that starts during the import and writes only after the second check:
+      stop all of them for good first.
+    - Throttles and pauses of mongodash are in the memory of its processes.
+    - Imported records whose insert had no reply count as there before.
 """
 
 from __future__ import annotations
@@ -73,7 +80,7 @@ from tidegate.retries.idempotent import ATTEMPTS, repeat
 T = TypeVar("T")
 
 GLOBALS: Final = "_mongodash_globals"
-"""The collection in which mongodash keeps the lease of its leader."""
+"""The collection with the lease of mongodash's leader."""
 _META: Final = Eq(ID, "_mongodash_planner_meta")
 _LOCK: Final = Field[Document]("lock")
 _EXPIRES_AT: Final = Field[Value]("expiresAt")
@@ -89,7 +96,7 @@ _LAST_SUCCESS: Final = Field[Value]("lastSuccess")
 _HISTORY: Final = Field[Value]("executionHistory")
 _KEY: Final = Field[Value](ID.name)
 _WRITTEN_AT: Final = (Field[Instant]("updatedAt"), Field[Instant]("startedAt"), Field[Instant]("lastFinalizedAt"))
-"""What a planner of theirs raises, and what workers do."""
+"""The fields that its planner and workers raise."""
 
 _REASONS_MAX: Final = 10
 
@@ -100,13 +107,13 @@ _REASONS_MAX: Final = 10
 @final
 @attrs.frozen
 class Imported:
-    """The records are here; of a dry run, what would be.
+    """The records are imported; or, in a dry run, would be.
 
     Attributes:
-        taken: How many were taken over.
-        there: How many documents had a record here before.
-        unreadable: How many hold no record of theirs.
-        reasons: Which those are, and why: the first ones.
+        taken: Imported records.
+        there: Documents that had a record here before.
+        unreadable: Documents that hold no record of theirs.
+        reasons: The first of those, and why.
         is_dry: Nothing was written.
     """
 
@@ -118,20 +125,20 @@ class Imported:
 
     @property
     def is_nothing(self) -> bool:
-        """Was there no record of the task?"""
+        """Whether there was no record of the task."""
         return not self.taken and not self.there and not self.unreadable
 
 
 @final
 @attrs.frozen
 class ImportedBefore:
-    """It was done before; nothing was written."""
+    """The import was done before; nothing was written."""
 
     at: Instant
 
 
 class StillWritten(Enum):
-    """mongodash still writes there; stop all its instances, and ask again. Nothing was marked as done."""
+    """mongodash still writes there: stop all its instances and repeat. No marker was set."""
 
     LED = "the lease of a leader lasts"
     RUN = "a worker runs one of the records"
@@ -142,7 +149,7 @@ class StillWritten(Enum):
 
 
 def check_not_theirs(records: str, unique: tuple[str, ...]) -> None:
-    """Raise Misuse unless records of ours can stand in a collection.
+    """Raise Misuse unless a collection can hold records of ours.
 
     Args:
         records: The collection.
@@ -166,10 +173,10 @@ def _shared(records: str) -> Misuse:
 
 
 def translated(theirs: Document, task: ReactiveTask, now: Instant) -> TaskRecord:
-    """The record of ours that a record of theirs becomes.
+    """Translate a record of theirs.
 
     Args:
-        theirs: The record, as it was read.
+        theirs: The record as read.
         task: The task of ours.
         now: The store's time.
 
@@ -224,7 +231,7 @@ _OURS: Final = {
 
 
 def _snapshot(observed: Value, task: ReactiveTask) -> Kept | None:
-    """What is watched, as it was observed; None where nobody can tell, so that it counts as changed."""
+    """The watched values as observed there; None if they cannot be told, which counts as a change."""
     if not isinstance(observed, Document) or task.watched.computed:
         return None
     seen = snapshot(observed, task.watched)
@@ -258,7 +265,7 @@ def _runs(held: object) -> tuple[_Run, ...]:
 
 
 def _ended(items: dict[str, Value]) -> _Run | None:
-    """A run of theirs under a token; None for what is none."""
+    """A run of theirs under a token; None if it is none."""
     at, status, error = items.get("at"), items.get("status"), items.get("error")
     if not isinstance(at, Instant) or status not in {"completed", "failed"}:
         return None
@@ -274,16 +281,19 @@ def _ended(items: dict[str, Value]) -> _Run | None:
 @final
 @attrs.frozen(kw_only=True)
 class MongodashImport:
-    """The import of the records of a task. Invariants: 0 <= quiet; 1 <= batch <= FOUND_MAX; ours stand elsewhere.
+    """Imports the records of a task. Invariants: 0 <= quiet; 1 <= batch <= FOUND_MAX; two
+    collections.
 
     Attributes:
-        task: The task of ours that goes on with them.
+        task: The task of ours that continues with them.
         theirs: Their collection.
-        named: The name that the task has there; that of ours unless it is set.
-        quiet: For how long nothing may have changed there, in microseconds; mongodash polls every ten seconds at least.
-        batch: How many records are read and inserted in one request.
-        attempts: How often each request is tried; None for any number.
-        pauses: How long it waits in between.
+        named: The name of the task there; that of ours by default.
+        quiet: How long nothing may have changed there, in microseconds; mongodash polls at least
+            every
+            ten seconds.
+        batch: Records that one request reads and inserts.
+        attempts: Tries of each request; None for any number.
+        pauses: The waits between tries.
     """
 
     task: ReactiveTask
@@ -305,13 +315,13 @@ class MongodashImport:
             raise _shared(self.theirs)
 
     async def take_over(self, *, is_dry: bool = False) -> Imported | ImportedBefore | StillWritten:
-        """Take the records over, once. Whoever gets no answer in the end asks again, which goes on where it was.
+        """Import the records, once. After a failure, repeat it: it continues.
 
         Args:
-            is_dry: Look, and write nothing.
+            is_dry: Write nothing.
 
         Raises:
-            Failure: Nobody answers, or the store refuses.
+            Failure: No reply, or the store refuses.
         """
         marker = f"mongodash {self.theirs} {self.task.name}"
         done = await self._asked(partial(find_one, CONTROL, Eq(ID, marker)))
@@ -365,14 +375,14 @@ class MongodashImport:
         return len(docs) - len(await self._asked(asking))
 
     def _read(self, doc: Document, now: Instant) -> Document | str:
-        """What is inserted for a record of theirs, or why it is none."""
+        """The insert for a record of theirs, or why it is none."""
         try:
             return stored(translated(doc, self.task, now), self.task.name, needed(doc, _SOURCE_ID))
         except Misuse as wrong:
             return f"{show(doc.held(ID))}: {wrong.what}"
 
     async def _last_written(self) -> tuple[tuple[Document, ...], ...]:
-        """The record of which each of the times is the latest, and that time."""
+        """The record with the latest of each of the times, and that time."""
         found: tuple[tuple[Document, ...], ...] = ()
         for field in _WRITTEN_AT:
             sort: Sort = (Descending(field),)

@@ -85,7 +85,7 @@ from tidegate.reactive.task.reactive_task import ReactiveTask
 DEFINITIONS: Final = Field[tuple[Document, ...]]("definitions")
 DEPLOYED: Final = Field[tuple[str, ...]]("deployed")
 RESET_FOR: Final = Field[int]("reset_for")
-"""In a task record: for which version of the handler it was last reset."""
+"""In a task record: the handler version it was last reset for."""
 _TASK: Final = Field[str]("task")
 _TRIGGER: Final = Field[Value]("trigger")
 _SOURCE: Final = Field[Value]("source")
@@ -101,8 +101,8 @@ class Deployment:
 
     Attributes:
         task: The task.
-        version: Of its handler; its author raises it.
-        policy: What a change of its definition means.
+        version: The version of its handler, which its author raises.
+        policy: The effects of a changed definition.
     """
 
     task: ReactiveTask
@@ -116,7 +116,9 @@ class Deployment:
 
     @property
     def definition(self) -> Definition:
-        """What is remembered of it: where its documents and its records are, its filter, what it watches, and its version."""
+        """The stored definition: collections of documents and records, filter, watched values,
+        version.
+        """
         trigger: tuple[tuple[str, Value], ...] = (
             (_SOURCE.name, self.task.source),
             ("records", self.task.records),
@@ -127,7 +129,7 @@ class Deployment:
 
     @property
     def scanned(self) -> ScannedTask:
-        """How it is reconciled: the store is asked, unless a value is computed here only."""
+        """How it is reconciled: by a query, unless a value is computed in this process only."""
         can_ask = all(computed.expression is not None for _, computed in self.task.watched.computed)
         trigger = TaskTrigger(self.task.name, self.definition.trigger)
         return ScannedTask(self.task.source, trigger, self.task.find_changed if can_ask else None)
@@ -136,12 +138,12 @@ class Deployment:
 @final
 @attrs.frozen
 class RememberedTasks:
-    """What the record of a stream knows of tasks.
+    """The tasks in the record of a stream.
 
     Attributes:
-        definitions: By the name of the task, in the order of the names.
-        progress: What is reconciled.
-        deployed: The names of the tasks that were deployed last, in their order.
+        definitions: By task name, sorted.
+        progress: The progress of reconciliation.
+        deployed: The names of the last deployed tasks, sorted.
     """
 
     definitions: tuple[tuple[str, Definition], ...] = ()
@@ -152,7 +154,7 @@ class RememberedTasks:
 @final
 @attrs.frozen
 class Reset:
-    """Each record of this task that has one of these statuses is to be reset, once for this version."""
+    """Reset, once for this version, each record of the task with one of these statuses."""
 
     task: ReactiveTask
     statuses: frozenset[TaskStatus]
@@ -165,24 +167,24 @@ class Reset:
 @final
 @attrs.frozen
 class DeploymentPlan:
-    """What a deployment does: these, and THEN what it knows is stored."""
+    """A deployment: these resets, and THEN the stored state."""
 
     resets: tuple[Reset, ...]
     known: RememberedTasks
 
 
 def decide_deployment(known: RememberedTasks, deployments: tuple[Deployment, ...]) -> DeploymentPlan:
-    """What is to be done now that these are the tasks.
+    """Decide what a deployment does.
 
     Args:
-        known: What is stored.
+        known: The stored state.
         deployments: All tasks of this version of the application that follow the stream.
 
     Returns:
-        The resets, and what is stored when all of them are done.
+        The resets, and the state to store after them.
 
     Raises:
-        Misuse: Two tasks have one name, or an argument is of another type.
+        Misuse: Two tasks have one name, or an argument has a wrong type.
     """
     check_type(known, RememberedTasks, "what is known of tasks")
     check_tuple(deployments, Deployment, "a task that is deployed")
@@ -200,7 +202,8 @@ def decide_deployment(known: RememberedTasks, deployments: tuple[Deployment, ...
                 progress = forgotten_task(progress, each.task.source, name)
             else:
                 definitions[name] = action.definition
-                # Where its policy forgets nothing, what was reconciled stays so for the trigger that it has now, of the same documents.
+                # If the policy forgets nothing, the task stays reconciled with its new trigger, for
+                # the same documents.
                 now = TaskTrigger(name, action.definition.trigger)
                 kept = (each for each in progress.reconciled if each.task != name or _source(each) == _source(now))
                 flags = frozenset(now if flag.task == name else flag for flag in kept)
@@ -210,7 +213,7 @@ def decide_deployment(known: RememberedTasks, deployments: tuple[Deployment, ...
 
 
 def _source(of: TaskTrigger) -> Value:
-    """Whose documents it is for."""
+    """The collections of its documents."""
     return of.trigger.get(_SOURCE) if isinstance(of.trigger, Document) else None
 
 
@@ -219,10 +222,10 @@ def _name(item: tuple[str, Definition]) -> str:
 
 
 def remembered_in(record: Document) -> RememberedTasks:
-    """What the record of a stream knows of tasks.
+    """The tasks in the record of a stream.
 
     Raises:
-        Misuse: It is no such record.
+        Misuse: The document is no such record.
     """
     progress = progress_of(record)
     definitions = {
@@ -233,14 +236,14 @@ def remembered_in(record: Document) -> RememberedTasks:
 
 
 def unplanned(record: Document | None, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Which tasks nobody plans, for whoever leads does not have them.
+    """The tasks that no process plans, because the leader does not have them.
 
     Args:
-        record: That of the stream; None where there is none.
-        names: The tasks of somebody else.
+        record: The record of the stream; None if there is none.
+        names: The tasks of this process.
 
     Returns:
-        Their names; none where nobody has led yet, for nobody can tell then.
+        Their names; none if there was no leader yet.
     """
     check_tuple(names, str, "the name of a task")
     deployed = () if record is None else remembered_in(record).deployed
@@ -248,7 +251,7 @@ def unplanned(record: Document | None, names: tuple[str, ...]) -> tuple[str, ...
 
 
 def stored_tasks(known: RememberedTasks) -> tuple[Put[tuple[Document, ...]], Put[Document], Put[tuple[str, ...]]]:
-    """What stores it in the record of the stream."""
+    """The updates that store it in the record of the stream."""
     check_type(known, RememberedTasks, "what is known of tasks")
     definitions = tuple(
         Document(((_TASK.name, name), (_TRIGGER.name, each.trigger), (VERSION.name, each.version)))
@@ -269,23 +272,23 @@ async def begin_leading(
     batch: int,
     pause: Duration,
 ) -> Elected | None:
-    """Take the record over AFTER its lease was taken, and deploy tasks; BEFORE changes are followed.
+    """Take the record over AFTER its lease was acquired, and deploy; BEFORE changes are followed.
 
     Args:
         streams: The collection of the record.
         stream: Its id.
-        epoch: That of the lease.
+        epoch: The epoch of the lease.
         deployments: All tasks of this version of the application that follow the stream.
         batch: As for `deploy`.
         pause: As for `deploy`.
 
     Returns:
-        What the consumer of changes is told; None where a higher epoch has taken over, before that or meanwhile.
+        The first event of the consumer; None if a higher epoch has taken over, before or meanwhile.
 
     Raises:
         Refused: The store refuses for good.
-        Misuse: What is stored is no record of a stream, or an argument is of another type.
-        Failure: Nobody answers whether the record is taken over; once it is, what fails is tried again.
+        Misuse: The stored document is no record of a stream, or an argument has a wrong type.
+        Failure: No reply to the takeover; later failures are retried.
     """
     elected = await take_over(streams, stream, epoch)
     if elected is None:
@@ -308,19 +311,19 @@ async def deploy(
     batch: int = FOUND_MAX,
     pause: Duration = SECOND,
 ) -> None:
-    """Deploy tasks, AFTER the record was taken over and BEFORE its changes are followed; what fails is tried again.
+    """Deploy tasks, AFTER the takeover and BEFORE changes are followed; failures are retried.
 
     Args:
         streams: The collection of the record.
         stream: Its id.
-        epoch: Under which it was taken over.
+        epoch: The epoch of the takeover.
         deployments: All tasks of this version of the application that follow the stream.
-        batch: How many records are reset in one request; 1 <= batch <= FOUND_MAX.
-        pause: How long what failed waits before it is tried again, in microseconds.
+        batch: Records that one request resets; 1 <= batch <= FOUND_MAX.
+        pause: The wait after a failure, in microseconds.
 
     Raises:
         Refused: Another epoch has taken over, or the store refuses for good.
-        Misuse: Two tasks have one name, or an argument is of another type.
+        Misuse: Two tasks have one name, or an argument has a wrong type.
     """
     check_collection(streams)
     check_name(stream, "a stream")
@@ -356,7 +359,7 @@ _FENCED: Final = "another epoch is stored"
 
 
 def must_be_reset(reset: Reset) -> Filter:
-    """The records that are left, which no write has reset for this version, or for a later one."""
+    """The remaining records, which no write has reset for this version or a later one."""
     check_type(reset, Reset, "a reset")
     statuses = tuple(sorted(each.value for each in reset.statuses))
     is_left = Not(Ge(RESET_FOR, reset.version))
@@ -364,14 +367,15 @@ def must_be_reset(reset: Reset) -> Filter:
 
 
 async def reprocess(reset: Reset, *, batch: int) -> None:
-    """Reset the records of a task for a version of its handler, page by page; to do it again resets what is left.
+    """Reset the records of a task for a handler version, page by page; a repetition resets the
+    rest.
 
     Args:
-        reset: Which ones.
-        batch: How many are reset in one request; 1 <= batch <= FOUND_MAX.
+        reset: The records.
+        batch: Records that one request resets; 1 <= batch <= FOUND_MAX.
 
     Raises:
-        Failure: Nobody answers, or the store refuses; some of them are reset.
+        Failure: No reply, or the store refuses; some are reset.
     """
     left = must_be_reset(reset)
     after: tuple[Value, ...] = ()
@@ -382,8 +386,8 @@ async def reprocess(reset: Reset, *, batch: int) -> None:
             try:
                 await update_many(reset.task.records, AllOf((In(ID, keys), left)), *done)
             except Ambiguous:
-                # One of them may be refused, and of many that is never a no. A bulk takes five times as long, but does all others,
-                # and is `Refused` where nothing else is left.
+                # One of them may be refused, which an update of many does not report. A bulk takes
+                # five times as long, but does all others, and is `Refused` if nothing else is left.
                 each = (AllOf((Eq(ID, key), left)) for key in keys)
                 await bulk_update(*(update_one(reset.task.records, still, *done) for still in each))
         if len(page) < batch:
@@ -392,4 +396,6 @@ async def reprocess(reset: Reset, *, batch: int) -> None:
 
 
 _BY_DOCUMENT: Final = (Ascending(DOCUMENT),)
-"""The index of a task's records has this order (`ReactiveTask.indexes`), so each page is read from where the last one ended."""
+"""The index of a task's records has this order (`ReactiveTask.indexes`), so each page begins where
+the last one ended.
+"""

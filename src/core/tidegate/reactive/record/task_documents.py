@@ -1,27 +1,30 @@
-"""A task record (`tidegate.reactive.record.task_records`) as a document, and back: what the programs read and write.
+"""A task record (`tidegate.reactive.record.task_records`) as a document, and back.
 
-    {_id: "<task>/<document>", task, document, record, version, status, snapshot | digest, next_run_at, ..., history: [...]}
+    {_id: "<task>/<document>", task, document, record, version, status, snapshot | digest,
+    next_run_at, ..., history: [...]}
 
-The id is made of the task and the id of the document, whatever its type (`record_id`), so that there is one record of both,
-whoever inserts it: `bill/x` of the string "x", `bill#7` of the number, `bill#objectId(...)`. In the name of the task `%`,
-`/` and `#` are escaped. `record` is the id of this record's life, which no other one has. A field without a value is left out. A write puts the fields that differ from
-the record that it was decided on, and is guarded by it (`guarded`).
+The id consists of the task and the id of the document of any type (`record_id`), so each pair has
+one record, whichever process inserts it: `bill/x` for the string "x", `bill#7` for the number,
+`bill#objectId(...)`. `%`, `/` and `#` in task names are escaped. `record` is the unique id of this
+record's life. Fields without a value are left out. A write sets the fields that differ from the
+record of its decision, and is guarded by that (`guarded`).
 
-What holds no record is set aside (`set_aside`): one that has failed, and that knows of no snapshot, takes its place, so that
-it is told where failures are, is reset like any other, and runs at the next look. What was there is kept as text.
+A document that holds no record is set aside (`set_aside`): a failed record without a snapshot
+replaces it. So it appears among failures, can be reset, and runs at the next look. The old content
+is kept as text.
 
-These are not the documents of mongodash, which names and forms the same things differently (`docs/lineage.md` has both). Keep
-the two in different collections, though both would name theirs `<source>_tasks`: neither reads the records of the other, and
-where mongodash has made its unique index on `sourceDocId` and `task`, it refuses the second record of each task here.
+mongodash names and stores the same things differently (`docs/lineage.md` has both). Keep the two in
+different collections, although both would use `<source>_tasks`: neither reads the other's records,
+and mongodash's unique index on `sourceDocId` and `task` rejects the second record of each task.
 
 Laws
-    TK1  What was stored is loaded the same, and so is what a write has made of it.
-    TK2  A guard finds the record that it was made of, and none that differs in id, version, owner or token.
-    TK3  Whatever a document holds, it is a record, or `set_aside` makes one of it that has failed.
-    TK4  Two tasks, or two documents, have two ids; ids of documents that MongoDB takes for equal (7, 7.0) make one.
-    TK5  What `RESET` makes of a record that is finished is what `tasks.reset` decides for it, at the store's time.
-    TK6  Of a decision on a record that was read without its history and its last success, the same is written as of one on
-         the whole record: the end of a run is appended, and how many are kept is the server's to see to.
+    TK1  A stored record is loaded equal, also after a write.
+    TK2  A guard finds the record it was made of, and none with another id, version, owner or token.
+    TK3  Any document is a record, or `set_aside` makes a failed one of it.
+    TK4  Two tasks or documents have two ids; ids that MongoDB takes for equal (7, 7.0) make one.
+    TK5  `RESET` makes of a finished record what `tasks.reset` decides, at the store's time.
+    TK6  A decision on a record read without history and last success writes the same as one on the
+         whole record: the end of a run is appended, and the server trims the history.
 """
 
 from __future__ import annotations
@@ -86,26 +89,26 @@ RESET: Final[tuple[Update, ...]] = (
     Add(VERSION, 1), Put(STATUS, TaskStatus.PENDING.value), PutServerTime(NEXT_RUN_AT), PutServerTime(DUE_AT),
     PutServerTime(CHANGED_AT), Put(_ATTEMPTS, 0), Remove(_FIRST_ERROR_AT),
 )  # fmt: skip
-"""What makes a record that is finished run again, for a write of many."""
+"""Runs a finished record again, in a write of many."""
 
 _UNREADABLE: Final = Field[str]("unreadable")
 _TEXT_MAX: Final = 10_000
-"""How many characters are kept of what could not be read."""
+"""Characters that are kept of unreadable content."""
 
 _OWN: Final[Fields] = (
     SNAPSHOT, DIGEST, NEXT_RUN_AT, _WAITING_SINCE, _RETRY_AT, OWNER, _CLAIMED_AT, _FIRST_ERROR_AT, _FINALISED_AT, _LAST_SUCCESS,
     _HISTORY,
 )  # fmt: skip
-"""The fields that a record may be without."""
+"""The optional fields of a record."""
 
 BRIEF: Final[Fields] = (
     TASK, DOCUMENT, RECORD, VERSION, STATUS, NEXT_RUN_AT, DUE_AT, CHANGED_AT, _WAITING_SINCE, _CREATED_AT, _RETRY_AT, _ATTEMPTS,
     _TOKEN, OWNER, _CLAIMED_AT, _FIRST_ERROR_AT, LAST_ERROR, _FINALISED_AT,
 )  # fmt: skip
-"""What a record is loaded from without its snapshot, its history and its last success; to reset it needs no more."""
+"""The fields of a record without snapshot, history and last success, as a reset needs them."""
 
 DECIDED_ON: Final[Fields] = (*BRIEF, SNAPSHOT, DIGEST)
-"""The same with its snapshot; no decision needs more."""
+"""The same with the snapshot, as every decision needs them."""
 
 _ENDED: Final = Field[str]("ended")
 _AT: Final = Field[Instant]("at")
@@ -114,14 +117,14 @@ _ERROR: Final = Field[str]("error")
 
 
 def record_id(task: str, document: Value) -> str:
-    """The id of the document that holds the record of a task and a document.
+    """The id of the record of a task and a document.
 
     Args:
         task: The task's name.
-        document: The id of the document that it follows.
+        document: The id of its document.
 
     Raises:
-        Misuse: The task has no name, or MongoDB takes no such id: an array, or a regular expression.
+        Misuse: The name is empty, or MongoDB allows no such id: an array, or a regular expression.
     """
     check_name(task, "a task")
     if type(document) is int and document in INT64:
@@ -131,12 +134,12 @@ def record_id(task: str, document: Value) -> str:
         raise Misuse(
             f"{shown(document)} is no id of a document", why="MongoDB takes no array and no regular expression"
         )
-    # Strings are kept apart from the texts of other values.
+    # Strings are kept apart from texts of other values.
     return f"{_escaped(task)}/{document}" if isinstance(document, str) else f"{_escaped(task)}#{_text(document)}"
 
 
 def _escaped(task: str) -> str:
-    """The name of a task without what separates it."""
+    """The name of a task with separators escaped."""
     return task.replace("%", "%25").replace("/", "%2F").replace("#", "%23")
 
 
@@ -163,16 +166,16 @@ def _text(value: Value) -> str:
 
 
 _PLACES: Final = 20
-"""An integer of 64 bits has no more."""
+"""A 64-bit integer has no more digits."""
 
 
 def stored(record: TaskRecord, task: str, document: Value) -> Document:
-    """The record as a document, to be inserted.
+    """The record as a document to insert.
 
     Args:
         record: The record.
         task: The task's name.
-        document: The id of the document that it follows.
+        document: The id of its document.
     """
     check_type(record, TaskRecord, "a record")
     own: tuple[tuple[str, Value], ...] = (
@@ -185,15 +188,16 @@ def stored(record: TaskRecord, task: str, document: Value) -> Document:
 
 
 def changes(before: TaskRecord, after: TaskRecord, history_max: int = 0) -> tuple[Update, ...]:
-    """What a write changes, where the record is still what it was decided on: nothing but the fields that differ.
+    """The updates of a write: the fields that differ, if the record is unchanged since the
+    decision.
 
     Args:
-        before: The record as it was read.
-        after: What it is to be.
-        history_max: How many ends of runs are kept, where one more may have ended.
+        before: The record as read.
+        after: The new record.
+        history_max: How many ends of runs are kept, if one more has ended.
 
     Raises:
-        Misuse: None does, or an argument is of another type.
+        Misuse: Nothing differs, or an argument has a wrong type.
     """
     check_type(before, TaskRecord, "a record")
     check_type(after, TaskRecord, "a record")
@@ -218,19 +222,19 @@ def changes(before: TaskRecord, after: TaskRecord, history_max: int = 0) -> tupl
 
 
 def _has_ended(before: tuple[RunEnd, ...], after: tuple[RunEnd, ...], history_max: int) -> bool:
-    """Whether one more run has ended, of whose ends so many are kept."""
+    """Whether one more run has ended, with a history of at most this many."""
     return history_max > 0 and bool(after) and after == (*before, after[-1])[-history_max:]
 
 
 def _fields(record: TaskRecord) -> tuple[tuple[str, Value], ...]:
-    """The fields that a write may change; what is None, or empty, is left out."""
+    """The fields that a write may change; None and empty values are left out."""
     held = ((field.name, of(record), as_value) for field, of, as_value in _CHANGING)
     fields = ((name, None if value is None else as_value(value)) for name, value, as_value in held)
     return tuple((name, value) for name, value in fields if value is not None)
 
 
 def loaded(doc: Document) -> TaskRecord:
-    """The record that a document holds.
+    """The record in a document.
 
     Raises:
         Misuse: It holds none.
@@ -248,30 +252,30 @@ def loaded(doc: Document) -> TaskRecord:
         snapshot=doc.get(SNAPSHOT) if digest is None else Digest(digest),
         last_success=None if last_success is None else _run(last_success),
         history=tuple([_run(run) for run in ends]),
-        # Of which type each is, a record checks.
+        # A record checks their types.
         **cast("Mapping[str, Never]", {name: held.get(name) for name in _AS_THEY_ARE}),
     )
 
 
 def guarded(key: str, on: Guard) -> Filter:
-    """The record under this id, if it still is what was decided on."""
+    """The record under this id, if unchanged since the decision."""
     check_type(on, Guard, "a guard")
     return AllOf((Eq(ID, key), Eq(RECORD, on.id), Eq(VERSION, on.version), Eq(OWNER, on.owner), Eq(_TOKEN, on.token)))
 
 
 def set_aside(doc: Document, why: str, now: Instant) -> tuple[Filter, tuple[Update, ...]]:
-    """What makes a record that has failed of a document that holds none.
+    """The write that makes a failed record of a document that holds none.
 
     Args:
-        doc: The document as it was read.
+        doc: The document as read.
         why: What is wrong with it.
-        now: The time, by the store's clock.
+        now: The store's time.
 
     Returns:
-        The document, if it is still what was read, and the updates of it.
+        The guard (the document is unchanged) and the updates.
 
     Raises:
-        Misuse: An argument is of another type.
+        Misuse: An argument has a wrong type.
     """
     check_type(doc, Document, "a document")
     check_name(why, "what is wrong")
@@ -351,11 +355,11 @@ _CHANGING: Final[tuple[tuple[Field[Value], Callable[[TaskRecord], object], Calla
     (Field("last_success"), attrgetter("last_success"), _run_end),
     (Field("history"), attrgetter("history"), _runs),
 )
-"""The fields that a write may change: what of a record stands there, and as which value; as none where it is not stored."""
+"""The fields that a write may change: their part of the record, as a value; None is not stored."""
 
 _NEEDED: Final[Fields] = (RECORD, VERSION, STATUS, DUE_AT, CHANGED_AT, _CREATED_AT, _ATTEMPTS, _TOKEN)
 _AS_THEY_ARE: Final = tuple(field.name for field, _, as_value in _CHANGING if as_value is _as_it_is)
-"""The fields that hold what the record's attributes of their names do."""
+"""The fields with the names of the record's attributes."""
 
 
 def _run(doc: Document) -> RunEnd:

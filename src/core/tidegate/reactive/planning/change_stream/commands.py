@@ -1,6 +1,7 @@
-"""What a stream of changes reports, and what its consumer asks of the world.
+"""The reports of a change stream, and the commands of its consumer.
 
-Positions, changes and pages come from outside, and check what they are made of. Commands are made by the consumer alone.
+Positions, changes and pages come from outside and check their parts. Only the consumer makes
+commands.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from tidegate.model.instants import Duration, seconds
 from tidegate.model.values import check_name, check_tuple, check_type
 
 CANNOT_RESUME: Final = frozenset({260, 280, 286, 10334})
-"""MongoDB's codes after which a stream never goes on from that position: InvalidResumeToken, ChangeStreamFatalError,
-ChangeStreamHistoryLost, and BSONObjectTooLarge, for the event that is too large is still the next.
+"""MongoDB's codes after which a stream cannot resume there: InvalidResumeToken,
+ChangeStreamFatalError, ChangeStreamHistoryLost, and BSONObjectTooLarge, since the event that is too
+large stays the next.
 
-CappedPositionLost (136) is none: it is said of a cursor that the server has overtaken, or that was opened while it was cutting
-off, and not of the position. Whoever opens another one from there is told the truth of that: 286, or what has happened."""
+CappedPositionLost (136) is none: it is about a cursor that the server has overtaken, or that was
+opened during truncation, not about the position. A new cursor from there gets 286 or the changes.
+"""
 
 
 # --- what the stream reports ------------------------------------------------------------------------------------------
@@ -28,7 +31,7 @@ off, and not of the position. Whoever opens another one from there is told the t
 @final
 @attrs.frozen(cache_hash=True)
 class After:
-    """After the event of this resume token (`startAfter`, which goes on behind an invalidation as well)."""
+    """After the event of this resume token (`startAfter`, which also passes an invalidation)."""
 
     token: Value = attrs.field(eq=exactly)
 
@@ -42,7 +45,7 @@ class After:
 @final
 @attrs.frozen(cache_hash=True)
 class From:
-    """From this time of the cluster on (`startAtOperationTime`)."""
+    """From this cluster time on (`startAtOperationTime`)."""
 
     time: Value = attrs.field(eq=exactly)
 
@@ -60,10 +63,10 @@ POSITIONS: Final = (After, From)
 @final
 @attrs.frozen(cache_hash=True)
 class DocumentChange:
-    """Something happened to a document.
+    """A document changed.
 
     Attributes:
-        collection: Where it is, or was.
+        collection: Its collection.
         id: Its id.
         is_gone: It was deleted.
     """
@@ -84,7 +87,7 @@ class DocumentChange:
 @final
 @attrs.frozen
 class Page:
-    """What a stream reported: these changes, in order, and there are no others before this position."""
+    """A report of the stream: these changes in order, and no others before this position."""
 
     changes: tuple[DocumentChange, ...]
     position: Position
@@ -97,7 +100,7 @@ class Page:
 @final
 @attrs.frozen
 class Broken:
-    """The stream has failed, with this code of the server; None where it gave none."""
+    """The stream failed, with this code of the server; None without one."""
 
     code: int | None
 
@@ -108,7 +111,7 @@ class Broken:
 @final
 @attrs.frozen(cache_hash=True)
 class Locate(Effect[Position]):
-    """Ask where the stream stands now: the server's operation time, read BEFORE anything is looked at."""
+    """Ask for the server's operation time, BEFORE any look."""
 
     epoch: int
 
@@ -119,7 +122,7 @@ class Locate(Effect[Position]):
 @final
 @attrs.frozen(cache_hash=True)
 class Read(Effect["Page | Broken"]):
-    """Read what the stream reports from this position on; reading on from where it was read to needs no new stream."""
+    """Read the stream from this position; continuing from the read position needs no new stream."""
 
     epoch: int
     position: Position
@@ -131,7 +134,7 @@ class Read(Effect["Page | Broken"]):
 @final
 @attrs.frozen(cache_hash=True)
 class HandleDeleted(Effect[None]):
-    """Look at the records of documents that were deleted (`tasks.plan`, `orphans.clean_up`)."""
+    """Look at the records of deleted documents (`tasks.plan`, `orphans.clean_up`)."""
 
     epoch: int
     batch: int
@@ -145,7 +148,7 @@ class HandleDeleted(Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class HandleChanged(Effect[None]):
-    """Look at documents that have changed (`tasks.plan`)."""
+    """Look at changed documents (`tasks.plan`)."""
 
     epoch: int
     batch: int
@@ -159,7 +162,7 @@ class HandleChanged(Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class Save(Effect[None]):
-    """Store the position, if the lease is still of this epoch and the record of this history; refused if it is not."""
+    """Store the position if the lease has this epoch and the record this history; else refused."""
 
     epoch: int
     history: int
@@ -172,10 +175,12 @@ class Save(Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class ResetHistory(Effect[None]):
-    """Begin this history, if the lease is still of this epoch; refused if it is not.
+    """Begin this history if the lease has this epoch; else refused.
 
-    In one write, on a record of an earlier history: store its number, by which nothing counts that reconciliation knows
-    (`reconciliation.in_history`), and remove the position. On a record of this history that has been done, and nothing is written.
+    One write on a record of an earlier history stores the number, which voids all progress of
+    reconciliation (`reconciliation.in_history`), and removes the position. On a record of this
+    history
+    nothing is written.
     """
 
     epoch: int
@@ -188,7 +193,7 @@ class ResetHistory(Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class Reconcile(Effect[None]):
-    """Reconcile what is not reconciled, as a run of its own: until all is, or until the epoch or the history is over."""
+    """Reconcile in a run of its own, until all is done or the epoch or history is over."""
 
     epoch: int
     history: int
@@ -212,7 +217,7 @@ class Flush:
 @final
 @attrs.frozen(cache_hash=True)
 class Again:
-    """It is time to look again at the documents that passes have left out."""
+    """It is time for the documents that passes have left out."""
 
     epoch: int
 
@@ -223,7 +228,7 @@ class Again:
 @final
 @attrs.frozen(cache_hash=True)
 class SaveIdle:
-    """It is time to save the position although nothing changes."""
+    """It is time to save the position without changes."""
 
     epoch: int
 
@@ -238,7 +243,7 @@ Request: TypeAlias = Locate | Read | Pass | Save | ResetHistory
 @final
 @attrs.frozen(cache_hash=True)
 class StartTimer(Effect[None]):
-    """Wait for this duration, in microseconds: then it is time for this."""
+    """Wait for this duration in microseconds, for this purpose."""
 
     then: Request | Flush | Again | SaveIdle
     duration: Duration

@@ -1,4 +1,4 @@
-"""The consumer of a stream of changes: its states, and the step from one to the next (laws CS1 to CS12 of the package)."""
+"""The consumer of a change stream: its states and steps (laws CS1 to CS12 of the package)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Following:
 @final
 @attrs.frozen
 class Flushing:
-    """A batch under way: up to where it was read, and the passes that have not succeeded, in order."""
+    """A batch under way: its read position, and the passes that have not succeeded, in order."""
 
     position: Position
     left: tuple[Pass, ...]
@@ -81,21 +81,21 @@ class Consuming:
     """It leads.
 
     Attributes:
-        epoch: The epoch it leads under.
-        history: That of the stored record.
-        read: Up to where it has read; None until it knows where the stream stands.
-        safe: Up to where everything has had its pass.
-        saved: What is known to be stored.
-        changes: What is collected, the last one of each document.
-        batch: The number of the batch that is collected.
+        epoch: Its epoch.
+        history: The history of the stored record.
+        read: The read position; None until the position of the stream is known.
+        safe: Each change before this position had its pass.
+        saved: The position known to be stored.
+        changes: The collected changes, the last one of each document.
+        batch: The number of the collected batch.
         is_due: The time of that batch is over.
         flushing: The batch under way.
-        left: What passes have left out, the last change of each document; none of them is collected.
-        is_left_due: It is time to look at those again.
-        must_reconcile: A reconciliation has not been asked for yet.
+        left: Changes that passes have left out, the last one of each document; none is collected.
+        is_left_due: It is time for those again.
+        must_reconcile: A reconciliation has not been requested yet.
         is_lost: The history is lost, and the next one has not begun.
         is_stopping: It was asked to stop.
-        awaited: The commands that have not been answered.
+        awaited: The commands without a reply.
     """
 
     epoch: int
@@ -116,7 +116,7 @@ class Consuming:
 
     @property
     def is_pending(self) -> bool:
-        """Tell whether a change that was read waits for its pass."""
+        """Whether a change that was read waits for its pass."""
         return bool(self.changes or self.left) or self.flushing is not None
 
     def __str__(self) -> str:
@@ -138,17 +138,18 @@ StreamStep: TypeAlias = Step[StreamState, StreamCommand]
 
 
 def is_followed(state: StreamState, command: Pass, lease_left: Duration) -> bool:
-    """Law CS12: is whatever changes after this pass began looked at later than now, by this leader or the next one?
+    """Law CS12: whether a later pass, of this leader or the next, is certain for each change since
+    this pass began.
 
-    So what was seen then may be acted on now: whoever finds it changed comes after.
+    If so, the values of this pass may be used now: the later pass finds any change.
 
     Args:
-        state: The consumer, as it is now.
-        command: A pass that it has asked for, at any time.
-        lease_left: How long the lease of its epoch is held, in microseconds; 0 where it is not.
+        state: The present state.
+        command: A pass that it has requested, at any time.
+        lease_left: How long the lease of its epoch lasts, in microseconds; 0 if it does not.
 
     Raises:
-        Misuse: An argument is of another type.
+        Misuse: An argument has a wrong type.
     """
     check_type(state, (Following, Consuming, Stopped), "the state of a consumer")
     check_type(command, (HandleDeleted, HandleChanged), "a pass")
@@ -162,17 +163,18 @@ def is_followed(state: StreamState, command: Pass, lease_left: Duration) -> bool
 @final
 @attrs.frozen(kw_only=True)
 class ChangeStreamConsumer:
-    """One who consumes a change stream while it leads.
+    """Consumes a change stream while it leads.
 
     Invariants: 1 <= size; 0 <= wait, rest, idle; 1 <= pause.
 
     Attributes:
-        size: From how many documents on a batch is full.
-        wait: How long the first change of a batch waits for others, in microseconds; 0 for not at all.
-        rest: How long after a position was stored the next one is, in microseconds: what has changed since is looked at again by the
-            next leader, which finds most of it as it was.
-        idle: How long a position waits for changes to be saved with, in microseconds.
-        pause: How long what failed waits before it is tried again, in microseconds.
+        size: The number of documents that fills a batch.
+        wait: How long the first change of a batch waits for others, in microseconds.
+        rest: The time between two saves of the position, in microseconds. The next leader looks
+            again
+            at changes since the last one, mostly without a result.
+        idle: How long a position is unsaved without changes, in microseconds.
+        pause: The wait after a failure, in microseconds.
     """
 
     size: int = 1_000
@@ -189,17 +191,17 @@ class ChangeStreamConsumer:
         check_int(self.pause, "a duration in microseconds", 1)
 
     def step(self, state: StreamState, event: StreamEvent) -> StreamStep:
-        """What happens to the consumer, and what it asks for then.
+        """Process an event.
 
         Args:
             state: The state before.
-            event: What happened.
+            event: The event.
 
         Returns:
             The state after, and commands in order.
 
         Raises:
-            Misuse: It is not a state or not an event, or something in the event is of another type.
+            Misuse: It is no state or no event, or a part of the event has a wrong type.
         """
         check_event(event)
         match state:
@@ -230,7 +232,7 @@ class ChangeStreamConsumer:
             case LeadershipLost(epoch):
                 return Step(Following(epoch)) if epoch >= state.epoch else Step(state)
             case StopRequested():
-                # What waits for a timer is tried at once, and what would be read from now on is for the next leader.
+                # Paused commands are sent now; changes from now on are for the next leader.
                 kept = frozenset(
                     command for command in state.awaited if isinstance(command, (HandleDeleted, HandleChanged, Save))
                 )
@@ -247,7 +249,8 @@ class ChangeStreamConsumer:
             case Received(_, page):
                 return self._received(state, page)
             case StreamFailed(_, code) if code in CANNOT_RESUME:
-                # What is collected or under way is dropped: the next reconciliation looks at everything.
+                # Collected changes and the batch under way are dropped: the next reconciliation
+                # looks at everything.
                 return self._onward(Consuming(state.epoch, state.history, batch=state.batch + 1, is_lost=True))
             case PassLeft(command, left):
                 return self._left_out(state, command, left)
@@ -265,14 +268,16 @@ class ChangeStreamConsumer:
                 assert_never(event)
 
     def _received(self, state: Consuming, page: Page) -> StreamStep:
-        """The stream could be read, and from a stored position: so now it may be reconciled."""
+        """The stream was read from a stored position: now it can be reconciled."""
         changes, left = apart(collected(state.changes, page.changes), state.left)
         after = attrs.evolve(state, read=page.position, changes=changes, left=left, must_reconcile=False)
         reconcile = (Reconcile(state.epoch, state.history),) if state.must_reconcile else ()
         return self._onward(after, *reconcile)
 
     def _left_out(self, state: Consuming, command: Pass, ids: tuple[Value, ...]) -> StreamStep:
-        """These are in a batch again after a pause, and hold up no other; what is not saved is reported to the next leader."""
+        """These go into a batch again after a pause and block no other; unsaved ones are reported
+        to the next leader.
+        """
         if state.is_stopping:
             return Step(Stopped())
         more = tuple(DocumentChange(command.collection, id_, isinstance(command, HandleDeleted)) for id_ in ids)
@@ -289,24 +294,24 @@ class ChangeStreamConsumer:
         return self._again(state, command, self.pause)
 
     def _again(self, state: Consuming, command: Request, after: Duration) -> StreamStep:
-        """Ask for it again after so long; of saves, for the one that is wanted then."""
+        """Send it again after this time; a save then takes the position of that time."""
         again = StartTimer(command, after)
         return self._onward(attrs.evolve(state, awaited=state.awaited | {again}), again)
 
-    # what follows from a state
+    # consequences of a state
 
     def _onward(self, state: Consuming, *already: StreamCommand) -> StreamStep:
-        """Commands for what is wanted, and neither unanswered nor paused."""
+        """Commands that are needed, and neither awaited nor paused."""
         state = self._flushed(state)
         if state.is_stopping and _is_over(state):
             return Step(Stopped(), already)
-        # A request that waits for its timer is held by that timer: it is not asked for twice.
+        # A request that waits for its timer is not sent twice.
         held = {command.then for command in state.awaited if isinstance(command, StartTimer)} | state.awaited
         commands = tuple(command for command in self._wanted(state) if command not in held)
         return Step(attrs.evolve(state, awaited=state.awaited.union(commands)), already + commands)
 
     def _flushed(self, state: Consuming) -> Consuming:
-        """Begin with the batch that is collected, if it is time for it; at the stop, take what is read for done."""
+        """Begin with the collected batch if it is time; at a stop, treat the read part as done."""
         if state.is_stopping and not state.is_pending:
             return attrs.evolve(state, safe=state.read)
         if state.flushing is not None or state.read is None:
@@ -376,7 +381,7 @@ def _is_over(state: Consuming) -> bool:
 
 
 def _is_saving(state: Consuming) -> bool:
-    """One save at a time, also of those that wait to be tried again, or else the earlier one may be the last; none while it rests."""
+    """One save at a time, retries included, or the earlier could be the last; none during the rest."""
     return any(
         isinstance(command.then if isinstance(command, StartTimer) else command, Save) for command in state.awaited
     )

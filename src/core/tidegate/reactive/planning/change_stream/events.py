@@ -1,6 +1,6 @@
-"""What happens to the consumer of a stream: it is elected, it loses its lease, its commands are answered.
+"""The events of a change stream's consumer: elections, lost leases, replies to commands.
 
-Events check nothing when they are made: `step` looks at each one that it is given (`check_event`).
+Events check nothing when made; `step` checks each one (`check_event`).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from tidegate.reactive.planning.change_stream.commands import (
 @final
 @attrs.frozen
 class Elected:
-    """It leads, under this epoch, and this is what was stored then.
+    """It leads under this epoch, with the stored state of that time.
 
     Attributes:
-        epoch: That of its lease.
-        history: That of the stored record; 0 where there is none.
+        epoch: The epoch of its lease.
+        history: That of the stored record; 0 if there is none.
         position: The stored one, if any.
     """
 
@@ -51,7 +51,7 @@ class Elected:
 @final
 @attrs.frozen
 class LeadershipLost:
-    """It does not lead under this epoch any more, nor under one before it."""
+    """It no longer leads under this epoch or an earlier one."""
 
     epoch: int
 
@@ -65,7 +65,7 @@ class StopRequested:
 @final
 @attrs.frozen
 class Located:
-    """The stream stands here."""
+    """The position of the stream."""
 
     command: Locate
     position: Position
@@ -74,7 +74,7 @@ class Located:
 @final
 @attrs.frozen
 class Received:
-    """The stream reported this."""
+    """A report of the stream."""
 
     command: Read
     page: Page
@@ -83,7 +83,7 @@ class Received:
 @final
 @attrs.frozen
 class StreamFailed:
-    """The stream has failed."""
+    """The stream failed."""
 
     command: Read
     code: int | None
@@ -92,7 +92,7 @@ class StreamFailed:
 @final
 @attrs.frozen
 class CommandDone:
-    """It was done."""
+    """The command was done."""
 
     command: Pass | Save | ResetHistory
 
@@ -100,7 +100,7 @@ class CommandDone:
 @final
 @attrs.frozen
 class CommandFailed:
-    """It was not done, not all of it, or nobody knows."""
+    """The command was not done, done in part, or its result is unknown."""
 
     command: Locate | Pass | Save | ResetHistory
 
@@ -108,7 +108,7 @@ class CommandFailed:
 @final
 @attrs.frozen
 class Fenced:
-    """It was refused: another epoch or history is stored."""
+    """Refused: another epoch or history is stored."""
 
     command: Save | ResetHistory
 
@@ -116,7 +116,7 @@ class Fenced:
 @final
 @attrs.frozen
 class TimerFired:
-    """The time of a wait is over."""
+    """A wait is over."""
 
     command: StartTimer
 
@@ -124,7 +124,9 @@ class TimerFired:
 @final
 @attrs.frozen
 class PassLeft:
-    """A pass has ended, and left out these documents, which could not be written now. Invariant: they are of the pass, one at least."""
+    """A pass has ended without these documents, which could not be written. Invariant: some of its
+    own.
+    """
 
     command: Pass
     left: tuple[Value, ...] = attrs.field(eq=exactly)
@@ -137,7 +139,7 @@ _WRITES = (HandleDeleted, HandleChanged, Save, ResetHistory)
 
 
 def check_event(event: object) -> None:
-    """Raise Misuse unless it is an event of a consumer, made of what it says."""
+    """Raise Misuse unless it is an event of a consumer with parts of the right types."""
     match event:
         case Elected(epoch, history, position):
             check_int(epoch, "an epoch", 1, INT64_MAX)
@@ -177,14 +179,14 @@ def check_event(event: object) -> None:
 
 
 def event_for(command: Effect[object], reply: object) -> StreamEvent | None:
-    """The event that says what became of a command; None for a reconciliation, which nobody waits for.
+    """The event for the reply to a command; None for a reconciliation, which is not awaited.
 
     Args:
         command: The command.
-        reply: What the world answered, a Failure included.
+        reply: The reply, or a Failure.
 
     Raises:
-        Misuse: It is not a command of a consumer, or not an answer to it.
+        Misuse: It is no command of a consumer, or no reply to it.
     """
     match command:
         case Reconcile():
