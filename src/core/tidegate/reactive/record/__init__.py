@@ -1,1 +1,1 @@
-"""What is stored for each task and document."""
+"""The stored record of a task and a document, and the decisions about it."""

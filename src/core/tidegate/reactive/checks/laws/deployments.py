@@ -1,4 +1,4 @@
-"""Laws of `tidegate.reactive.planning.deployments`, over what is remembered, and how often records were made to run again."""
+"""Laws of `tidegate.reactive.planning.deployments`, over stored definitions and resets."""
 
 from __future__ import annotations
 
@@ -8,41 +8,41 @@ from tidegate.reactive.planning.reconciliation import TaskTrigger
 
 
 def what_is_remembered_was_done(version: int, asks: int, runs: Collection[int]) -> bool:
-    """Law DEP1: once a version is remembered that asks for it, each record that was over runs again.
+    """Law DEP1: once a version that requires it is stored, each finished record runs again.
 
     Args:
-        version: What is remembered of the handler.
-        asks: The version for which what is over runs again.
-        runs: How often each record that was over was made to run.
+        version: The stored handler version.
+        asks: The version for which finished records run again.
+        runs: How often each finished record was reset.
     """
     return version < asks or all(each > 0 for each in runs)
 
 
 def runs_again_once(runs: Collection[int]) -> bool:
-    """Law DEP2: each record that was over is made to run again once for a version."""
+    """Law DEP2: each finished record is reset once for a version."""
     return all(each <= 1 for each in runs)
 
 
 def flags_follow_the_position(flags: Collection[TaskTrigger], looked: Collection[TaskTrigger]) -> bool:
-    """Law DEP4: what is reconciled was looked at, too, when the position was moved behind a change.
+    """Law DEP4: a reconciled task also looked at a change when the position was moved past it.
 
     Args:
-        flags: What is reconciled.
-        looked: For which tasks, and by which triggers, the last change before the position was looked at.
+        flags: The reconciled tasks.
+        looked: The tasks and triggers that looked at the last change before the position.
     """
     return {*flags} <= {*looked}
 
 
 def planned_is_what_is_led(planned: Collection[str], led: Collection[str]) -> bool:
-    """Law DEP6: once a leader follows, the tasks that are stored as planned are its own.
+    """Law DEP6: once a leader follows, the tasks stored as planned are its own.
 
     Args:
-        planned: The tasks that are stored.
-        led: The tasks of who leads.
+        planned: The stored tasks.
+        led: The tasks of the leader.
     """
     return {*planned} == {*led}
 
 
 def never_goes_back(before: int, after: int) -> bool:
-    """Law DEP5: the version that is remembered of a handler never goes back."""
+    """Law DEP5: the stored handler version never decreases."""
     return before <= after

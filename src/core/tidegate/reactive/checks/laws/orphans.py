@@ -10,25 +10,27 @@ from tidegate.reactive.record.task_records import PROCESSED, TaskRecord
 def removes_orphans_only(
     record: TaskRecord, source: Source, policy: CleanUp, now: Instant, verdict: SweepVerdict
 ) -> bool:
-    """Law RE41: what goes is an orphan by the policy, and nothing has happened to it for longer than it is kept."""
+    """Law RE41: a removed record is an orphan by the policy, and nothing happened to it for longer
+    than `keep_for`.
+    """
     is_orphan = source in ORPHANED[policy.delete_when]
     return not isinstance(verdict, RemoveRecord) or (is_orphan and _is_untouched(record, policy, now))
 
 
 def leaves_what_is_held(record: TaskRecord, now: Instant, verdict: SweepVerdict) -> bool:
-    """Law RE42: what is held by a lease that lasts does not go."""
+    """Law RE42: a record under a lasting lease is not removed."""
     return not isinstance(verdict, RemoveRecord) or not _is_held(record, now)
 
 
 def leaves_what_is_unknown(source: Source, verdict: SweepVerdict) -> bool:
-    """Law RE43: where nobody knows of its document, it does not go."""
+    """Law RE43: a record whose document could not be read is not removed."""
     return not isinstance(verdict, RemoveRecord) or source is not Source.UNKNOWN
 
 
 def removes_every_orphan(
     record: TaskRecord, source: Source, policy: CleanUp, now: Instant, verdict: SweepVerdict
 ) -> bool:
-    """Law RE44: without a reason to stay it goes, guarded by what that was decided on."""
+    """Law RE44: without a reason to stay it is removed, guarded by what the decision read."""
     is_orphan = source in ORPHANED[policy.delete_when] and record.snapshot is None
     if not is_orphan or _is_held(record, now) or not _is_untouched(record, policy, now):
         return True
@@ -42,7 +44,9 @@ def removes_every_orphan(
 
 
 def removes_what_was_noted(record: TaskRecord, verdict: SweepVerdict) -> bool:
-    """Law RE45: what goes keeps no snapshot, so whatever comes back meanwhile is a change to it."""
+    """Law RE45: a removed record keeps no snapshot, so a document that returns meanwhile is a
+    change to it.
+    """
     return not isinstance(verdict, RemoveRecord) or record.snapshot is None
 
 

@@ -1,4 +1,4 @@
-"""Laws of `tidegate.reactive.task.plan_queries`, over what is to be looked at, what a look would write, and pages."""
+"""Laws of `tidegate.reactive.task.plan_queries`, over required looks, their writes, and pages."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from tidegate.reactive.task.plan_queries import PlanPage
 
 
 def what_is_not_looked_at_is_left(verdict: PlanVerdict, *, must_look: bool) -> bool:
-    """Law PQ1: what need not be looked at is what a look would leave as it is.
+    """Law PQ1: a document that needs no look is one that a look would leave unchanged.
 
     Args:
-        verdict: What a look would write.
-        must_look: What the store says.
+        verdict: The write of a look.
+        must_look: The store's answer.
     """
     return must_look or isinstance(verdict, Leave)
 
 
 def no_more_is_looked_at(verdict: PlanVerdict, *, must_look: bool, can_tell: bool) -> bool:
-    """Law PQ2: what is to be looked at is what a look would write about.
+    """Law PQ2: a look at a returned document would write.
 
     Args:
-        verdict: What a look would write.
-        must_look: What the store says.
-        can_tell: The store knows all that a look knows.
+        verdict: The write of a look.
+        must_look: The store's answer.
+        can_tell: Whether the store knows all that a look reads.
     """
     return not must_look or not can_tell or not isinstance(verdict, Leave)
 
 
 def is_for_all(pages: tuple[PlanPage, ...], page: PlanPage) -> bool:
-    """Law PQ4: one page for several tasks is what one of them has to look at, as far as all of them were asked.
+    """Law PQ4: one page for several tasks has the documents of each, as far as all were queried.
 
     Args:
-        pages: What each was told, after one id; what was told nothing has nothing left.
+        pages: The page of each task, after one id; a task without a page has nothing left.
         page: The one for all.
     """
     if not any(each.after for each in pages):
@@ -43,12 +43,12 @@ def is_for_all(pages: tuple[PlanPage, ...], page: PlanPage) -> bool:
 
 
 def is_cut(page: PlanPage, count: int, first: PlanPage) -> bool:
-    """Law PQ5: of a page that is cut the rest is asked for again, and nothing of what is before it.
+    """Law PQ5: the rest of a cut page is queried again, and nothing before it.
 
     Args:
-        page: The whole.
-        count: How many ids of it there may be at once.
-        first: What is left of it.
+        page: The whole page.
+        count: The most ids at once.
+        first: The cut page.
     """
     if len(page.ids) <= count:
         return first == page

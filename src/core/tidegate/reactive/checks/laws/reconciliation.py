@@ -28,7 +28,9 @@ from tidegate.reactive.planning.reconciliation import (
 
 
 def goes_on_from_its_own_checkpoint(progress: Progress, scan: Scan) -> bool:
-    """Law RL1: a scan goes on from a checkpoint of the very same tasks and triggers, and otherwise from the start."""
+    """Law RL1: a scan resumes from a checkpoint of the very same tasks and triggers, otherwise from
+    the start.
+    """
     own = [each for each in progress.checkpoints if _is_of(each, scan)]
     return scan.after == (own[0] if own else None)
 
@@ -36,7 +38,7 @@ def goes_on_from_its_own_checkpoint(progress: Progress, scan: Scan) -> bool:
 def scans_what_is_not_reconciled(
     progress: Progress, triggers: Mapping[str, frozenset[TaskTrigger]], scans: tuple[Scan, ...]
 ) -> bool:
-    """Law RL6: what is left is scanned, and nothing else: the tasks without a flag for their trigger, by collection."""
+    """Law RL6: exactly the tasks without a flag for their trigger are scanned, by collection."""
     left = {(name, each) for name, several in triggers.items() for each in several}
     asked = [(scan.collection, each) for scan in scans for each in scan.triggers]
     expected = {(name, each) for name, each in left if each not in progress.reconciled}
@@ -44,12 +46,14 @@ def scans_what_is_not_reconciled(
 
 
 def all_was_looked_at(there_before: Collection[object], passed: Collection[object], gone: Collection[object]) -> bool:
-    """Law RL2: a task is flagged when each document that was there when its scan began had its pass for it, or is gone."""
+    """Law RL2: a task is flagged when each document from the begin of its scan had its pass, or is
+    gone.
+    """
     return set(there_before) <= set(passed) | set(gone)
 
 
 def passes_no_failure(progress: Progress, scan: Scan, outcome: PassOutcome, verdict: ScanVerdict) -> bool:
-    """Law RL3: a checkpoint stands at the last document that was planned; a failure writes nothing."""
+    """Law RL3: a checkpoint is the last planned document; a failure writes nothing."""
     match outcome, verdict:
         case _, RunSuperseded():
             return True
@@ -65,7 +69,7 @@ def passes_no_failure(progress: Progress, scan: Scan, outcome: PassOutcome, verd
 
 
 def flags_in_one_write(progress: Progress, scan: Scan, outcome: PassOutcome, verdict: ScanVerdict) -> bool:
-    """Law RL4: flags are set exactly where all has succeeded, and the checkpoint is removed by the same write."""
+    """Law RL4: flags are set exactly if all succeeded, and the same write removes the checkpoint."""
     if not isinstance(verdict, WriteProgress):
         return True
     flagged = verdict.progress.reconciled - progress.reconciled
@@ -75,7 +79,9 @@ def flags_in_one_write(progress: Progress, scan: Scan, outcome: PassOutcome, ver
 
 
 def leaves_others_alone(run: ReconciliationRun, progress: Progress, scan: Scan, verdict: ScanVerdict) -> bool:
-    """Law RL5: nothing is written for another history; the scans of others stay as they are, under the run's epoch."""
+    """Law RL5: nothing is written for another history; other scans stay as they are, under the
+    run's epoch.
+    """
     if not isinstance(verdict, WriteProgress):
         return True
     kept = [each for each in progress.checkpoints if each.collection != scan.collection]
@@ -88,37 +94,39 @@ def leaves_others_alone(run: ReconciliationRun, progress: Progress, scan: Scan, 
 
 
 def goes_on_after_an_interruption(done_before: Collection[object], done_after: Collection[object]) -> bool:
-    """Law RL6: what is before a checkpoint is not done again."""
+    """Law RL6: documents before a checkpoint are not repeated."""
     return not set(done_before) & set(done_after)
 
 
 def counts_in_its_history(stored: Progress, history: int, counted: Progress) -> bool:
-    """Law RL7: in another history than its own, nothing is reconciled, and nothing goes on."""
+    """Law RL7: in another history nothing is reconciled, and no scan resumes."""
     return counted == (stored if stored.history == history else Progress(history))
 
 
 def task_is_forgotten(before: Progress, after: Progress, collection: str, task: str) -> bool:
-    """Law RL7: a task that was forgotten is scanned from the start; others keep their flags and checkpoints."""
+    """Law RL7: a forgotten task is scanned from the start; others keep their flags and checkpoints."""
     others = tuple(each for each in before.checkpoints if each.collection != collection)
     kept = frozenset(each for each in before.reconciled if each.task != task)
     return after == Progress(before.history, kept, others)
 
 
 def keeps_other_tasks(before: Progress, after: Progress, own: Collection[str]) -> bool:
-    """Law RJ2: whoever reconciles these tasks takes no flag of another one away, in one history."""
+    """Law RJ2: reconciling these tasks removes no flag of another one, in one history."""
     others = {each for each in before.reconciled if each.task not in own}
     return before.history != after.history or others <= after.reconciled
 
 
 def only_of_these(before: Progress, names: Collection[str], after: Progress) -> bool:
-    """Law RL10: of what is known, all that is of these tasks alone is left, and nothing else."""
+    """Law RL10: exactly the progress of these tasks alone is left."""
     flags = frozenset(each for each in before.reconciled if each.task in names)
     checkpoints = [each for each in before.checkpoints if {of.task for of in each.triggers} <= {*names}]
     return (after.history, after.reconciled, [*after.checkpoints]) == (before.history, flags, checkpoints)
 
 
 def is_due(sweeps: Sweeps, now: Instant, interval: Duration, verdict: BeginSweep | SweepLater | SkipSweep) -> bool:
-    """Law RL8: a sweep begins an interval after the last one ended, at once where none has or it ended in the future."""
+    """Law RL8: a sweep begins an interval after the last end, and at once without one or with one
+    in the future.
+    """
     last = sweeps.last
     is_time = last is None or now - last >= interval or now - last < 0
     match verdict:
@@ -133,14 +141,14 @@ def is_due(sweeps: Sweeps, now: Instant, interval: Duration, verdict: BeginSweep
 
 
 def one_sweep_runs(before: Sweeps, epoch: int, verdict: BeginSweep | SweepLater | SkipSweep) -> bool:
-    """Law RL9: one sweep runs under an epoch, and none is begun where one of a later epoch runs."""
+    """Law RL9: one sweep runs under an epoch, and none begins while one of a later epoch runs."""
     is_held = before.epoch is not None and before.epoch >= epoch
     is_begun = isinstance(verdict, BeginSweep) and verdict.sweeps == Sweeps(before.last, epoch)
     return isinstance(verdict, SkipSweep) if is_held else is_begun or isinstance(verdict, SweepLater)
 
 
 def ends_its_own_sweep(before: Sweeps, epoch: int, now: Instant, after: Sweeps | SkipSweep, *, is_done: bool) -> bool:
-    """Law RL9: only the epoch that sweeps writes that it ended; a sweep that failed is due again."""
+    """Law RL9: only the sweeping epoch writes the end; a failed sweep is due again."""
     if before.epoch != epoch:
         return isinstance(after, SkipSweep)
     return after == Sweeps(now if is_done else before.last)

@@ -1,8 +1,9 @@
-"""A change stream and those who lead it, one after the other: nothing that changes is missed, whatever is lost.
+"""A change stream under changing leaders: no change is missed, whatever is lost.
 
-Somebody edits documents. A leader consumes the stream of their changes and looks at each; what it saw is kept beside. The
-one who leads may lose that to the other without knowing, may crash, and the store may forget changes that it has not
-reported.
+An editor changes documents. A leader consumes the stream and looks at each change; its looks are
+recorded. It may lose the leadership without knowing, or crash, and the store may forget changes
+that
+it has not reported.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ HANDOVERS: Final = Cell[int]((BUDGET, "handovers"), 0)
 LEADER: Final = Cell[str](("leader",), "")
 Changes: TypeAlias = tuple[tuple[str, int], ...]
 CHANGED: Final = Cell[Changes](("changed",), ())
-"""Each change of the stream: which document, and what it said then."""
+"""Each change of the stream: the document, and its value then."""
 
 
 def place_of(collection: str, key: str) -> str:
@@ -94,7 +95,7 @@ ONE_CHANGE: Final = (total(2),)
 
 
 async def look(collection: str, ids: tuple[str, ...]) -> tuple[str, ...]:
-    """Read each document, and keep what it says; 0 where there is none."""
+    """Read each document and record its value; 0 for a missing one."""
     for key in ids:
         found = await find_one(collection, Eq(ID, key))
         said = 0 if found is None else found[TOTAL]
@@ -116,7 +117,9 @@ async def passed(command: Pass) -> None:
 @final
 @attrs.frozen(eq=False)
 class Election:
-    """Somebody leads, and another one when it is dead, or just so; the one before learns of it any time later."""
+    """One process leads; another takes over after its death or at any time, which the first learns
+    later.
+    """
 
     stream: Stream
     name: str = "election"
@@ -227,7 +230,7 @@ def is_later(stream: Stream, reducers: Mapping[str, ReducerProcess]) -> Law:
 
 
 def asked_up_to(state: Consuming) -> int:
-    """The number of the first change that is in no batch yet."""
+    """The number of the first change in no batch yet."""
     match laws.change_stream.asked_up_to(state):
         case After(int() as last):
             return last + 1
@@ -238,7 +241,7 @@ def asked_up_to(state: Consuming) -> int:
 
 
 def seen_in_passes(machine: Machine, reducer: ReducerProcess) -> Iterator[tuple[Pass, str, int]]:
-    """What passes have seen of a document, and have not kept yet."""
+    """The looks of passes at a document that are not recorded yet."""
     for each in machine.running:
         match each.command, reducer.at(each):
             case (HandleChanged() | HandleDeleted()) as command, Asking(
@@ -269,7 +272,7 @@ def is_looked_at(places: Docs) -> Law:
 
 
 def watched(stream: Stream) -> Meaning:
-    """The meaning of the stream, with all changes that there ever were."""
+    """The semantics of the stream, with all changes so far."""
     means = stream.meaning()
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
@@ -321,25 +324,26 @@ def change_stream(
     others: tuple[str, ...] = (),
     only: str | None = None,
 ) -> Scenario:
-    """Two consumers of one stream, one of whom leads.
+    """Two consumers of one stream, one of which leads.
 
     Args:
-        made: The consumer; a faulty variant of it, perhaps.
+        made: The consumer, perhaps with a planted bug.
         summary: One line for people.
-        edits: What is done to the documents.
+        edits: The changes of the documents.
         docs: The documents: collection and id.
-        handovers: How often the leadership may be lost to the other one.
+        handovers: How often the leadership may pass to the other.
         budget: How many faults may strike: crashes, and those of these kinds.
-        kinds: Which may strike passes, and which of their effects.
+        kinds: Those that may strike passes, and which of their effects.
         forgetful: Whether the store may forget its oldest changes.
-        is_new: Whether nobody has led before; otherwise all was looked at, and the position is stored.
-        size: From how many documents on a batch is full.
+        is_new: Whether there was no leader before; otherwise all was looked at and the position is
+            stored.
+        size: The number of documents that fills a batch.
         wait: How long the first change of a batch waits for others.
-        rest: How long after a position was stored the next one is.
+        rest: The time between two saves of the position.
         save: The program that stores a position.
         reconciles: The program that reconciles.
-        others: Collections that nobody watches, whose changes move the position all the same.
-        only: The only law that is judged; None for all.
+        others: Collections without tasks, whose changes move the position too.
+        only: The only law to judge; None for all.
     """
     stream = Stream(STREAM, tuple(dict.fromkeys(collection for collection, _ in docs)), others)
     means = watched(stream)
@@ -411,7 +415,7 @@ def change_stream(
 
 
 def is_behind_all(stream: Stream, changes: int) -> Law:
-    """Is the position stored that lies behind this number of changes?"""
+    """Whether the position after this number of changes is stored."""
     return lambda state: stored(state, stream)[0] == changes
 
 
@@ -421,7 +425,7 @@ async def edit(edits: tuple[Effect[object], ...]) -> None:
 
 
 async def swept(_: str, __: frozenset[str]) -> tuple[str, ...]:
-    """Look at what is left of a document that is gone."""
+    """Look at the record of a deleted document."""
     return () if await find_one(ORDERS, Eq(ID, "x")) else await look(ORDERS, ("x",))
 
 
@@ -429,7 +433,7 @@ async def swept(_: str, __: frozenset[str]) -> tuple[str, ...]:
 LOST_DURING_A_PASS: Final = partial(
     change_stream, edits=(total(2), total(3)), size=2, wait=SECOND, forgetful=True, is_new=False,
     summary="the store forgets changes while a pass is under way: what has changed since that began is looked at")
-"""A page is under way when a batch begins, for that has waited."""
+"""A page is under way when a batch begins, because the batch waited."""
 _CRASHES: Final = partial(
     change_stream, size=2, wait=SECOND, summary="a leader crashes, and another goes on from what is stored")
 _RESTS: Final = partial(

@@ -1,7 +1,8 @@
-"""A rolling deploy: two versions of an application lead in turn, and a worker runs what is due.
+"""A rolling deploy: two versions of an application lead in turn, and a worker runs due records.
 
-The later version has another trigger and a higher version of the handler for one task, for which all that is over runs again;
-it does not know of the other task. Each leader deploys, looks at one change for its own tasks, and saves the position.
+For one task the later version has another trigger and a higher handler version, for which finished
+records run again; it lacks the other task. Each leader deploys, looks at one change for its own
+tasks, and saves the position.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ NEWER: Final = (Deployment(attrs.evolve(BILL, watched=Projection(("total", "stat
 
 
 class Begins(Protocol):
-    """`begin_leading`, or a faulty variant of it."""
+    """`begin_leading`, perhaps with a planted bug."""
 
     def __call__(
         self, streams: str, stream: str, epoch: int, deployments: tuple[Deployment, ...], *, batch: int, pause: Duration
@@ -90,7 +91,7 @@ def look_of(each: Deployment, change: int) -> str:
 
 
 async def lead(made: Begins, deployed: tuple[Deployment, ...], epochs: tuple[int, ...]) -> None:
-    """Lead under one epoch after the other: in each there is one change."""
+    """Lead under one epoch after the other, with one change in each."""
     for epoch in epochs:
         try:
             if await made(STREAMS, STREAM, epoch, deployed, batch=2, pause=0) is None:
@@ -103,7 +104,7 @@ async def lead(made: Begins, deployed: tuple[Deployment, ...], epochs: tuple[int
 
 
 async def work() -> None:
-    """Run what is due, twice, as far as it is."""
+    """Run due records, twice."""
     for _ in range(2):
         for key in ("x", "y"):
             due = AllOf((Eq(ID, record_id(BILL.name, key)), Eq(STATUS, TaskStatus.PENDING.value)))
@@ -138,7 +139,7 @@ def version(state: State) -> int:
 
 
 def runs(state: State) -> tuple[int, ...]:
-    """How often each record was made to run again."""
+    """How often each record was reset."""
     of_bill = [each for each in contents(state, RECORDS) if each[TASK] == BILL.name]
     return tuple(each[RUNS] + (each[STATUS] == TaskStatus.PENDING.value) for each in of_bill)
 
@@ -195,7 +196,7 @@ def deployments(
     """The scenario.
 
     Args:
-        made: How a version begins to lead; a faulty variant of that, perhaps.
+        made: The program that begins to lead, perhaps with a planted bug.
         summary: One line for people.
         budget: How many faults may strike.
         budgets: How many of a kind.

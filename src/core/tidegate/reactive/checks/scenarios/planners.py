@@ -1,9 +1,10 @@
-"""Two planners see one document for the first time, and each inserts a record under an id of its own.
+"""Two planners see a new document, and each inserts a record under an id of its own.
 
-That is how mongodash names records: nothing but a unique index on task and document keeps them to one. Ours are named after
-task and document (`tidegate.reactive.task.reactive_task`), so whoever shares a collection with mongodash needs the index, too.
-Whoever is refused looks again, for the document may have changed since the other one looked. That the other index refuses
-says here that the record is there, and is a refusal like any other elsewhere (`tidegate.model.programs.insert_new`).
+mongodash names records like that: only a unique index on task and document prevents two. Our ids
+consist of task and document (`tidegate.reactive.task.reactive_task`), so only a collection shared
+with mongodash needs the index. A planner whose insert is refused looks again, because the document
+may have changed since the other look. A refusal by that index means that the record exists; by any
+other it is a refusal (`tidegate.model.programs.insert_new`).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ HAS_REFUSED: Final = seen("refused", empty=False)
 ALONE: Final = "a document has one record of a task"
 
 
-# Records are named after the pass that has made them, and found by task and document.
+# Records are named after the pass that made them, and found by task and document.
 
 
 Insert: TypeAlias = Callable[[RecordStore, tuple[tuple[Value, TaskRecord], ...]], Program[bool]]
@@ -72,7 +73,7 @@ def indexed(insert: Insert = inserted) -> type[ReactiveTask]:
     """The programs, with such records.
 
     Args:
-        insert: What inserts one.
+        insert: The program that inserts one.
     """
     store = variant(
         RecordStore,
@@ -86,18 +87,18 @@ def indexed(insert: Insert = inserted) -> type[ReactiveTask]:
 
 
 async def plan_first(task: ReactiveTask, life: int) -> tuple[Value, ...]:
-    """Look at the document as it is found, changed or not."""
+    """Look at the document, changed or not."""
     return await task.plan_pass((KEY,), f"1.{life}")
 
 
 async def plan_change(task: ReactiveTask, life: int) -> tuple[Value, ...]:
-    """Look at it when it has changed."""
+    """Look at it once it has changed."""
     await Call("changes")
     return await task.plan_pass((KEY,), f"2.{life}")
 
 
 def watched(means: Meaning) -> Meaning:
-    """Keeps in mind that the index has refused somebody."""
+    """Remembers that the index has refused a planner."""
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         for after, reply in means(effect, world, who):
@@ -116,7 +117,7 @@ def is_alone(state: State) -> bool:
 
 
 def is_kept(state: State) -> bool:
-    """Whoever looks at the change, and says that it has written what it means, has."""
+    """A planner that looked at the change and reported its write has written it."""
     has_looked = state.status(PLANNERS[1]) == Returned(())
     return not has_looked or any(each[SNAPSHOT][TOTAL] == said(state) for each in records(state))
 
@@ -132,11 +133,11 @@ def planners(
     """The scenario.
 
     Args:
-        made: The programs, or a faulty variant of them; `indexed` unless it is set.
+        made: The programs, perhaps with a planted bug; `indexed` by default.
         summary: One line for people.
         unique: The indexes.
         budget: How many faults may strike the planners.
-        faults: Which.
+        faults: Those that may strike.
     """
     task = bill(made or indexed())
     means = watched(around(task))

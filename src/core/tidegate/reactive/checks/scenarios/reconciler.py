@@ -1,7 +1,9 @@
-"""Two versions of an application reconcile, one after the other, over two collections; another one asks what has changed.
+"""Two versions of an application reconcile two collections, one after the other; another one
+queries for changes.
 
-The two have another trigger for one task, and the later one does not know of another; the name of a task holds what may stand
-in no name of a field. Whoever asks asks about ever more at once, and comes upon more that has changed than it looks at.
+They have different triggers for one task, and the later one lacks another task, whose name holds
+characters that field names cannot. The third version's queries grow, and find more changed
+documents than it looks at.
 """
 
 from __future__ import annotations
@@ -44,15 +46,15 @@ class Version:
     """A version of an application.
 
     Attributes:
-        tasks: What it reconciles.
-        made: The program; a faulty variant of it, perhaps.
+        tasks: The tasks it reconciles.
+        made: The program, perhaps with a planted bug.
     """
 
     tasks: tuple[ScannedTask, ...]
     made: type[Reconciler] = Reconciler
 
     async def look(self, collection: str, ids: tuple[Value, ...], names: frozenset[str]) -> tuple[Value, ...]:
-        """Keep beside which task has looked, and for which trigger."""
+        """Record which task has looked, and for which trigger."""
         for key in ids:
             for each in self.tasks:
                 if each.trigger.task in names:
@@ -101,7 +103,7 @@ def progress(state: State) -> Progress:
 
 
 def is_looked_at(state: State) -> bool:
-    """Law RJ1: each document was looked at for each task that is reconciled, and for its trigger."""
+    """Law RJ1: each document was looked at for each reconciled task and its trigger."""
     known = progress(state).reconciled
     for collection, key in DOCS:
         looks = state.read(document(LOOKS, place_of(collection, key)))
@@ -131,7 +133,7 @@ def reconciler(
     """The scenario.
 
     Args:
-        made: The program of the later version; a faulty variant of it, perhaps.
+        made: The program of the later version, perhaps with a planted bug.
         summary: One line for people.
         budget: How many faults may strike.
     """
@@ -161,7 +163,7 @@ def reconciler(
 
 CHANGED: Final = Field[bool]("changed")
 KEYS: Final = ("a", "b", "c")
-"""The first of them has not changed, so that both others are asked about at once."""
+"""The first document has not changed, so one query covers both others."""
 
 
 async def changed(after: tuple[Value, ...], limit: int) -> PlanPage:
@@ -173,7 +175,7 @@ ASKING: Final = ScannedTask("orders", BILL.trigger, changed)
 
 
 def is_all_looked_at(state: State) -> bool:
-    """Law RJ1: of what has changed each was looked at once all is reconciled."""
+    """Law RJ1: each changed document was looked at once all is reconciled."""
     looks = [state.read(document(LOOKS, place_of("orders", key))) for key in KEYS[1:]]
     return not progress(state).reconciled or all(each is not None and each[SEEN] for each in looks)
 
@@ -187,7 +189,7 @@ def asking(
     """The scenario.
 
     Args:
-        made: The program; a faulty variant of it, perhaps.
+        made: The program, perhaps with a planted bug.
         summary: One line for people.
         budget: How many faults may strike.
     """

@@ -1,4 +1,6 @@
-"""Nobody confirms the end of a run: its worker, who lives, asks for it again, so that it is written although no lease has ended."""
+"""The end of a run gets no reply: its live worker sends it again, so it is written although no
+lease has ended.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,12 @@ Settle: TypeAlias = Callable[[ReactiveTask, str, Ended], Program[None]]
 
 
 def is_end(effect: Effect[object]) -> bool:
-    """Whether it takes a record out of the name of its worker."""
+    """Whether it takes a record from its worker."""
     return isinstance(effect, UpdateOne) and Remove(OWNER) in effect.updates
 
 
 async def settled(task: ReactiveTask, name: str, ended: Ended) -> None:
-    """Write these ends; what nobody confirms is asked for again, as a worker does (law WK19)."""
+    """Write these ends; those without a reply are sent again, as a worker does (law WK19)."""
     del name
     while ended:
         verdicts = await task.completer.end(ended)
@@ -43,7 +45,7 @@ async def settled(task: ReactiveTask, name: str, ended: Ended) -> None:
 
 
 async def working(settle: Settle, task: ReactiveTask, name: str) -> None:
-    """A worker that asks twice for an end, and then for those that nobody has confirmed."""
+    """A worker that sends ends twice, and then those without a reply."""
     while True:
         await Call("something is due", (name,))
         runs, _ = await task.fetcher.take(name, len(BOTH))
@@ -53,7 +55,7 @@ async def working(settle: Settle, task: ReactiveTask, name: str) -> None:
 
 
 def idle(state: State, workers: tuple[str, ...]) -> Iterator[str]:
-    """The names of those who wait for something to do."""
+    """The names of workers that wait for due records."""
     for each in workers:
         match state.status(each):
             case Asking(Call("something is due", (str() as name,))):
@@ -70,14 +72,14 @@ def unconfirmed(
     workers: int = 2,
     budget: int = 2,
 ) -> Scenario:
-    """The scenario of an end that nobody confirms.
+    """The scenario of an end without a reply.
 
     Args:
-        made: How a worker has ends written; a faulty variant of that, perhaps.
+        made: The worker's program for ends, perhaps with a planted bug.
         summary: One line for people.
         keys: The ids of documents.
-        workers: How many there are.
-        budget: How often what writes an end may be lost, or its reply, or be late.
+        workers: The number of workers.
+        budget: How often the write of an end, or its reply, may be lost or late.
     """
     all_of = reactive_task(
         works=partial(working, made),

@@ -1,4 +1,6 @@
-"""A worker does not hear what it has claimed, or a claim arrives when it asks no more: it finds that in its name, and gives it back."""
+"""A worker misses the reply to a claim, or a claim arrives late: it finds the record under its name
+and returns it.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ LOST: Final = Faults.of(Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE, on=is_write
 
 
 async def working(task: ReactiveTask, name: str) -> None:
-    """A worker that is not told what its first look has claimed. From then on it looks through its name, as others do where a look was
-    not heard.
+    """A worker that misses the reply to its first claim. Afterwards it checks the records under its
+    name, as others do after a missed reply.
     """
     is_told, is_astray = False, False
     while True:
@@ -50,7 +52,7 @@ async def looked_through(task: ReactiveTask, name: str, hands: tuple[Run, ...]) 
 
 
 def idle(state: State, workers: tuple[str, ...]) -> Iterator[str]:
-    """The names of those who wait for something to do."""
+    """The names of workers that wait for due records."""
     for each in workers:
         match state.status(each):
             case Asking(Call("something is due, or in its name", (str() as name, _))):
@@ -69,16 +71,16 @@ def unheard(
     moves: int = 0,
     faults: Faults = LOST,
 ) -> Scenario:
-    """The scenario of a look that is not heard.
+    """The scenario of a missed reply.
 
     Args:
-        made: The programs; a faulty variant of them, perhaps.
+        made: The programs, perhaps with a planted bug.
         summary: One line for people.
         keys: The ids of documents.
-        workers: How many there are.
+        workers: The number of workers.
         budget: How many faults may strike.
-        moves: How often a lease's time may pass.
-        faults: Which may strike.
+        moves: How often the time of a lease may pass.
+        faults: Those that may strike.
     """
     all_of = reactive_task(
         made,
@@ -105,7 +107,7 @@ def unheard(
 
 
 def is_given_back(state: State, keys: tuple[str, ...]) -> bool:
-    """Was one claimed again, although no lease has ended?"""
+    """Whether a record was claimed again although no lease has ended."""
     found = (record(state, key) for key in keys)
     return any(each is not None and each.token > 1 for each in found)
 

@@ -1,4 +1,4 @@
-"""What is reconciled, what is to be, and what comes of it."""
+"""Strategies: progress, tasks to reconcile, and outcomes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _IDS = st.one_of(st.integers(0, 9), st.sampled_from((None, "a", 1.0)))
 
 
 def triggers(collection: str) -> SearchStrategy[frozenset[TaskTrigger]]:
-    """Up to three tasks of a collection, all with one trigger; some triggers differ by a type alone."""
+    """Up to three tasks of a collection with one trigger; some triggers differ only by a type."""
     names = st.lists(st.sampled_from("abc"), unique=True)
     return st.tuples(names, st.sampled_from(_TRIGGERS)).map(
         lambda drawn: frozenset(TaskTrigger(f"{collection}.{name}", drawn[1]) for name in drawn[0])
@@ -48,14 +48,14 @@ def checkpoints(draw: DrawFn, collection: str) -> Checkpoint:
 
 @st.composite
 def progresses(draw: DrawFn) -> Progress:
-    """What is stored: flags of some tasks, and checkpoints of some collections, of these or other tasks."""
+    """Progress: flags of some tasks, and checkpoints of some collections, of these or other tasks."""
     known = [draw(st.one_of(st.none(), checkpoints(each))) for each in COLLECTIONS]
     flags = frozenset[TaskTrigger]().union(*(draw(triggers(each)) for each in COLLECTIONS))
     return Progress(draw(st.integers(0, 2)), flags, tuple(each for each in known if each is not None))
 
 
 def outcomes() -> SearchStrategy[PassOutcome]:
-    """What comes of a batch, or of the end of a scan."""
+    """The outcome of a batch, or of the end of a scan."""
     ids = st.lists(_IDS, min_size=1, max_size=3).map(tuple)
     return st.one_of(ids.map(BatchPlanned), st.just(CleanedUp()), st.just(PassFailed()))
 
@@ -66,6 +66,6 @@ def runs() -> SearchStrategy[ReconciliationRun]:
 
 
 def sweeps() -> SearchStrategy[Sweeps]:
-    """What is stored of sweeps: never, at some time, and whether one runs."""
+    """States of sweeps: never, at some time, and whether one runs."""
     last = st.one_of(st.none(), st.integers(0, 200).map(Instant))
     return st.builds(Sweeps, last, st.one_of(st.none(), st.integers(1, 3)))

@@ -1,4 +1,4 @@
-"""What is watched of a document, and what is kept of it."""
+"""Strategies: watched values of documents, and stored snapshots."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ COMPUTED: Final = (
     Computed(_a_or_none, {"$ifNull": ["$a", "none"]}),
     Computed(_is_alike, {"$eq": ["$a", "$b"]}, version=2),
 )
-"""Computed values whose expression says for MongoDB what the function does."""
+"""Computed values with a MongoDB expression that equals the function."""
 FAILING: Final = Computed(_raises)
 
 
 @st.composite
 def projections(draw: DrawFn) -> Projection:
-    """What may be watched, mostly paths that find something in `documents()`; now and then the whole document."""
+    """Watched values; mostly paths found in `documents()`, sometimes the whole document."""
     paths: list[str] = []
     for names in draw(st.lists(st.lists(field_names(), min_size=1, max_size=3), max_size=4)):
         path = ".".join(names)
@@ -67,7 +67,7 @@ def projections(draw: DrawFn) -> Projection:
 
 @st.composite
 def computed_projections(draw: DrawFn) -> Projection:
-    """What may be watched, now and then with values that are computed."""
+    """Watched values, sometimes computed ones."""
     plain = draw(projections())
     computed = draw(st.lists(st.sampled_from(COMPUTED), max_size=2))
     places = [f"{where}.{index}x" for index, where in enumerate(draw(st.permutations(("x", "y", "z"))))]
@@ -85,13 +85,13 @@ def digests() -> SearchStrategy[Digest]:
 
 
 def kept() -> SearchStrategy[Kept]:
-    """What may be stored of a snapshot."""
+    """Stored snapshots."""
     return st.one_of(documents(), digests())
 
 
 @st.composite
 def verdicts(draw: DrawFn) -> SnapshotVerdict:
-    """What a comparison may say."""
+    """Results of a comparison."""
     before, after = draw(document_pairs())
     patch = difference(before, after)
     return draw(st.sampled_from((Unchanged(), Differs(), Changed(patch) if patch else Unchanged())))

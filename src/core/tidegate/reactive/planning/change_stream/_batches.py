@@ -1,4 +1,4 @@
-"""What is collected of a stream, and the passes that a batch of it is made of."""
+"""The collected changes of a stream, and the passes of a batch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tidegate.reactive.planning.change_stream.commands import DocumentChange, Ha
 
 
 def collected(before: tuple[DocumentChange, ...], more: tuple[DocumentChange, ...]) -> tuple[DocumentChange, ...]:
-    """The last change of each document, which its collection and its id name, in the order in which they were reported."""
+    """The last change of each document (collection and id), in the order of the reports."""
     last: dict[object, DocumentChange] = {}
     for change in (*before, *more):
         key = (change.collection, exactly(change.id))
@@ -19,7 +19,7 @@ def collected(before: tuple[DocumentChange, ...], more: tuple[DocumentChange, ..
 def apart(
     changes: tuple[DocumentChange, ...], left: tuple[DocumentChange, ...]
 ) -> tuple[tuple[DocumentChange, ...], tuple[DocumentChange, ...]]:
-    """The changes of other documents than those that are left, and those that are left, with their last changes."""
+    """The changes of other documents than the left ones, and the left ones with their last changes."""
     if not left:
         return changes, left
     names = {(each.collection, exactly(each.id)) for each in left}
@@ -30,15 +30,17 @@ def apart(
 
 
 def passes(epoch: int, batch: int, changes: tuple[DocumentChange, ...]) -> tuple[Pass, ...]:
-    """What a batch asks for: what was deleted, one pass for each collection, and then what changed.
+    """The passes of a batch: for each collection first the deleted documents, then the changed
+    ones.
 
     Args:
-        epoch: The epoch that it is asked for in.
+        epoch: The epoch of the request.
         batch: The number of the batch.
-        changes: One of each document.
+        changes: One for each document.
 
     Returns:
-        The passes, each to be asked for AFTER those of its collection that stand before it have succeeded (`free`).
+        The passes; each is requested AFTER the earlier ones of its collection have succeeded
+        (`free`).
     """
     gone: dict[str, list[Value]] = {}
     there: dict[str, list[Value]] = {}
@@ -51,5 +53,5 @@ def passes(epoch: int, batch: int, changes: tuple[DocumentChange, ...]) -> tuple
 
 
 def free(left: tuple[Pass, ...]) -> tuple[Pass, ...]:
-    """The passes before which no other pass of their collection stands."""
+    """The passes without an earlier one of their collection."""
     return tuple(each for place, each in enumerate(left) if each.collection not in {e.collection for e in left[:place]})

@@ -1,4 +1,4 @@
-"""When is another run due? What planners decide about the documents that they look at, and what a reset does."""
+"""The decisions of planners about the documents they look at: when is a run due; and resets."""
 
 from __future__ import annotations
 
@@ -29,21 +29,23 @@ from tidegate.reactive.record.tasks.vocabulary import (
 
 
 def plan(record: TaskRecord | None, seen: Seen, *, rules: TaskRules, now: Instant, new_id: str) -> PlanVerdict:
-    """What a look at a document means for its record.
+    """Decide what a look at a document writes.
 
     Args:
-        record: The record as it was read, BEFORE the document; None where there is none.
-        seen: The document as it was read.
-        rules: How the task is run.
-        now: The time, by the store's clock.
-        new_id: The id of a new record, which no record has ever had.
+        record: The record, read BEFORE the document; None if there is none.
+        seen: The document as read.
+        rules: How the task runs.
+        now: The store's time.
+        new_id: The unused id of a new record.
 
     Returns:
-        `InsertRecord` or `UpdateRecord` with what to write, or `Leave`. Where what is watched cannot be computed nothing
-        is written, so that nothing is lost: the snapshot stays, and the next look compares with it. Report it.
+        `InsertRecord` or `UpdateRecord` with the write, or `Leave`. If a watched value cannot be
+        computed, nothing is written and nothing is lost: the snapshot stays, and the next look
+            compares
+        with it. Report it.
 
     Raises:
-        Misuse: An argument is of another type, or the clocks differ.
+        Misuse: An argument has a wrong type, or the clocks differ.
     """
     check_type(record, (TaskRecord, NoneType), "a record")
     check_type(seen, (Matching, NotMatching, Gone, NotComputed), "what was seen")
@@ -103,17 +105,17 @@ def _changed(record: TaskRecord, snapshot: Document | None, rules: TaskRules, no
 
 
 def reset(record: TaskRecord, *, now: Instant) -> UpdateRecord:
-    """What makes a record run again although nothing has changed, its attempts counted anew.
+    """Run a record again without a change, with attempts counted from zero.
 
     Args:
-        record: The record as it was read.
-        now: The time, by the store's clock.
+        record: The record as read.
+        now: The store's time.
 
     Returns:
-        `UpdateRecord` with a record that is due now, or dirty while it is processed.
+        `UpdateRecord` with a record that is due now, or dirty if it is processed.
 
     Raises:
-        Misuse: An argument is of another type, or the clocks differ.
+        Misuse: An argument has a wrong type, or the clocks differ.
     """
     check_type(record, TaskRecord, "a record")
     check_type(now, Instant, "the time")
