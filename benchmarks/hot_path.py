@@ -178,7 +178,7 @@ def noting(name: str, user: ModuleType, calls: Calls) -> dict[str, object]:
 def noted_one(user: str, value: object, calls: Calls) -> object:
     if not isinstance(value, FunctionType):
         return value
-    layer = LAYERS.get(".".join(value.__module__.split(".")[:3]))  # of a package, too
+    layer = LAYERS.get(".".join(value.__module__.split(".")[:4]))
     return value if layer is None else note((user, layer), value, calls)
 
 

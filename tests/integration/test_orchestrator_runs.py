@@ -42,7 +42,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "what is its own and was not told is left": Bug(_liveness.mark_untracked, "    if any(isinstance(each, Poll) for each, _ in state.requests):", "    if True:", ("unheard",), shown_by=("unheard", 127)),
     "a timeout is not kept": Bug(Workers._take, "longest = each.job.deadline or declared.timeout", "longest = None"),
     "who waits keeps its slot": Bug(Workers._waiting, "if waits.number == 1 and not waits.is_over:", "if False:"),
-    "who is cancelled while it wants a slot goes on without one": Bug(Workers._waiting, "await _in_any_case(resumed)", "await resumed", shown_by=("nothing", 29)),
+    "who is cancelled while it wants a slot goes on without one": Bug(Workers._waiting, "await _in_any_case(resumed)", "await resumed", ("kill",), ("kill", 67)),
     "who was interrupted waits for a slot": Bug(worker._resume, "is None]\n    given = {each.run: Slot.WITHOUT for each in wanting if each.why is not None}", "is None or True]\n    given = {}", shown_by=("nothing", 4)),
     "two processes have one name": Bug(connection.life_name, 'return f"', 'return f"one" or f"', ("kill", "closed")),
     "conditions notice one by one": Bug(Evaluator.notice, "await _keep(self, found.occurrences, by)", "bool([await insert_new(self.occurrences, stored_occurrence(each)) for each in found.occurrences])", ("closed",), shown_by=("closed", 5195)),

@@ -54,14 +54,14 @@ pytestmark = pytest.mark.xdist_group("bad input")  # its values are made once, i
 OUTSIDE: Final = frozenset(
     {"sim", "catalogue", "scenarios", "specimens", "strategies", "laws", "__main__"}
     | {
-        "outstanding",
-        "outliving",
+        "pending_requests",
+        "leaked_handlers",
         "kept",
-        "order",
-        "handling",
-        "windowed",
+        "ready_queue",
+        "in_flight_records",
+        "in_flight_windows",
         "commits",
-        "holding",
+        "partition_pause",
         "partition_state",
         "sealed",
     }

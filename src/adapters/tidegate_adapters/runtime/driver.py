@@ -51,7 +51,6 @@ from tidegate.model.operations import Operation, StoreTime
 from tidegate.model.record_counts import CountRecords
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
 from tidegate.model.unawaited import forgotten
-from tidegate.pipeline.effects import PipelineEffect
 from tidegate.reactive.task.plan_queries import FindChanged, FindOrphaned
 from tidegate.retries.attempt_delays import Attempted
 
@@ -81,8 +80,8 @@ ABORT_SECONDS: Final = 1.0
 
 _LOG: Final = logging.getLogger(__name__)
 _STORED: Final = (*get_args(Operation), FindChanged, FindOrphaned, CountRecords, StoreTime)
-_VALUES: Final = frozenset((*_STORED, Now, Sleep, *get_args(PipelineEffect)))
-"""Effects that check their values at construction, or hold only what our own programs put in."""
+_VALUES: Final = frozenset((*_STORED, Now, Sleep))
+"""Effects that check their values at construction."""
 
 
 def run(program: Program[T], handle: Handle | Handlers[object] | Store[object]) -> T:

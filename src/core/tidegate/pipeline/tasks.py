@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import TypeVar
 
 from tidegate.model.errors import shown
-from tidegate.model.values import check_int, check_type
+from tidegate.model.values import check_int, check_type, check_types
 from tidegate.pipeline.effects import TaskSpec
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ def refused_tasks(specs: Sequence[TaskSpec], offsets: Collection[int], live: Col
         live: The ids of the unsettled tasks of the partition, without one that these replace.
     """
     check_type(specs, Sequence, "tasks")
-    check_type(offsets, Collection, "offsets")
+    check_types(offsets, int, "an offset")
     check_type(live, Collection, "ids of tasks")
     for spec in specs:
         check_type(spec, TaskSpec, "a task")

@@ -43,7 +43,7 @@ from tidegate.consumer.offsets.watermark import OffsetTracker, acknowledged, com
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import WALL, Instant
 from tidegate.model.records import Record, Send
-from tidegate.model.values import check_int, check_tuple, check_type
+from tidegate.model.values import check_int, check_tuple, check_type, check_types
 from tidegate.sinks.dead_letters import DeadLetter, RefusedOutput, Undecodable, decode
 
 
@@ -74,9 +74,10 @@ class Selection:
         for names, what in ((self.topics, "topics"), (self.partitions, "partitions"), (self.sinks, "sinks")):
             check_type(names, frozenset, what)
         check_tuple(self.offsets, (tuple,), "a range of offsets")
-        for first, last in self.offsets:
-            check_int(first, "an offset", 0)
-            check_int(last, "the last offset of a range", first)
+        for each in self.offsets:
+            check_int(len(each), "the length of a range of offsets", 2, 2)
+            check_int(each[0], "an offset", 0)
+            check_int(each[1], "the last offset of a range", each[0])
         check_type(self.error, str, "a text of an error")
         for time in (self.since, self.until):
             check_type(time, (Instant, NoneType), "a time")
@@ -85,6 +86,7 @@ class Selection:
 
     def has(self, letter: DeadLetter) -> bool:
         """Whether the letter is meant."""
+        check_type(letter, DeadLetter, "a dead letter")
         record, text = letter.record, f"{letter.error or ''}\n{letter.message or ''}"
         return (
             (not self.topics or record.topic in self.topics)
@@ -186,6 +188,12 @@ def begin(committed: tuple[int, str] | None, start: int, end: int, begun: int = 
         end: One past its last offset.
         begun: The number of letters that the replay has delivered in other partitions.
     """
+    check_type(committed, (tuple, NoneType), "a position and its metadata")
+    if committed is not None:
+        check_int(len(committed), "the length of a position and its metadata", 2, 2)
+        check_int(committed[0], "a position", 0)
+        check_type(committed[1], str, "metadata")
+    check_int(begun, "a number of letters", 0)
     check_int(start, "the start of a log", 0)
     check_int(end, "the end of a log", start)
     position, text = (start, "") if committed is None or committed[0] > end else committed
@@ -195,6 +203,7 @@ def begin(committed: tuple[int, str] | None, start: int, end: int, begun: int = 
 def choose(rules: ReplayRules, letter: DeadLetter | Undecodable) -> Choice:
     """What is done with a letter that is not replayed yet."""
     check_type(rules, ReplayRules, "the rules of a replay")
+    check_type(letter, (DeadLetter, Undecodable), "a dead letter")
     if isinstance(letter, Undecodable):
         return Leave.UNREADABLE
     if not rules.selection.has(letter):
@@ -215,7 +224,9 @@ def plan(
         state: The state before; all earlier plans are settled.
         read: The next records of the dead-letter topic, in the order of their offsets.
     """
+    check_type(rules, ReplayRules, "the rules of a replay")
     check_type(state, ReplayState, "the state of a replay")
+    check_types(read, Record, "a record")
     tracker, begun = state.tracker, state.begun
     choices: list[tuple[int, Choice]] = []
     for stored in read:
@@ -238,6 +249,8 @@ def settle(rules: ReplayRules, state: ReplayState, delivered_: Sequence[int], fa
         failed: The number of failed ones.
     """
     check_type(rules, ReplayRules, "the rules of a replay")
+    check_type(state, ReplayState, "the state of a replay")
+    check_types(delivered_, int, "an offset")
     check_int(failed, "a number of failures", 0)
     tracker = completed(state.tracker, delivered_)
     survey = surveyed(tracker, state.survey)
