@@ -1,7 +1,8 @@
-"""A worker of a group is asked to stop, over the reducer of `tidegate.consumer.worker.worker`: rebalances, refusals, and no time left.
+"""A worker of a group is asked to stop (`tidegate.consumer.worker.worker`): rebalances, refusals,
+timeouts.
 
-Time may be over at any point, so that each deadline comes before and after whatever else happens, and no run depends on
-how long anything takes.
+Any timeout may expire at any point, before and after every other event, so no run depends on
+durations.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from tidegate.sim.world.world import Cell, Meaning, Outcomes, Plain, World, inbo
 
 _TOPIC: Final = "t"
 _STAYS, _STOPS = "a", "b"
-"""The partition is at first that of the one who stops."""
+"""At first the stopping worker owns the partition."""
 
 BEGINS: Final = "once it was asked to stop, nothing is begun"
 BEHIND: Final = "whoever leaves owns nothing, and nothing of it is in flight"
@@ -62,14 +63,14 @@ ANEW: Final = "the next owner begins exactly at what was committed"
 FENCED: Final = "whose name was taken owns and commits nothing from then on, and leaves"
 
 _ASKED: Final = Cell[int](("asked to stop",), 0)
-"""How often."""
+"""The number of requests to stop."""
 _EXCUSED: Final = Cell(("no time is left",), empty=False)
-"""The time to drain is over, or somebody has asked twice; then what is finished may be left uncommitted."""
+"""The drain timed out, or a second request came; then finished records may stay uncommitted."""
 _TAKEN: Final = Cell(("its name was taken",), empty=False)
 
 
 def finished(generation: int) -> Cell[tuple[int, ...]]:
-    """What the one who stops has finished in its generation."""
+    """The records that the stopping worker has finished in its generation."""
     return Cell(("finished", str(generation)), ())
 
 
@@ -78,10 +79,11 @@ def working(
     consumer: type[ConsumerRules] = ConsumerRules,
     partition: type[PartitionRules] = PartitionRules,
 ) -> WorkerRules:
-    """Rules with two executors. Records are handled, and the results delivered; only then are the records processed.
+    """Rules with two executors. Records are handled and their results delivered; then they are
+    done.
 
     Args:
-        worker: The rules of a worker, perhaps of a faulty variant.
+        worker: The rules of a worker, perhaps with a planted bug.
         consumer: Those of its consumer.
         partition: Those of its partitions.
     """
@@ -99,12 +101,12 @@ def _is_at_once(effect: Effect[object]) -> bool:
 
 
 def _never_ends(effect: Effect[object]) -> bool:
-    """User code, or a group that does not answer."""
+    """User code, or a group, that does not answer."""
     return isinstance(effect, (Work, Leave))
 
 
 def _is_unanswered(effect: Effect[object]) -> bool:
-    """Commands that may stay without an answer."""
+    """Commands that may get no answer."""
     return isinstance(effect, (Commit, Leave))
 
 
@@ -118,7 +120,7 @@ FAULTS: Final[Mapping[Fault, Which]] = {
 
 
 def _in_a_group(means: Meaning, coordinator: Coordinator) -> Meaning:
-    """Time passes, members leave, and what the one who stops delivers is remembered as its own."""
+    """Time passes, members leave, and deliveries of the stopping worker are recorded."""
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         match effect:
@@ -146,11 +148,11 @@ def _in_a_group(means: Meaning, coordinator: Coordinator) -> Meaning:
 @final
 @attrs.frozen(eq=False)
 class Signals:
-    """Somebody asks a worker to stop, at any time; and perhaps once more.
+    """A request to a worker to stop, at any time; perhaps a second one.
 
     Attributes:
-        worker: Who is asked.
-        most: How often, at most.
+        worker: The worker.
+        most: How many requests at most.
     """
 
     worker: str
@@ -174,13 +176,13 @@ class Signals:
 @final
 @attrs.frozen(eq=False)
 class Namesake:
-    """Another process comes under the name of a worker, once, at any time, and has all that this one owned.
+    """Another process takes the static name of a worker once, at any time, with all that it owned.
 
-    It goes on as the other worker, which is all that the group knows of it; the one whose name it was hears of it later.
+    The group sees the other worker; the first one learns of it later.
 
     Attributes:
-        worker: Whose name it is.
-        coordinator: Of the group.
+        worker: The worker with that name.
+        coordinator: The coordinator of the group.
     """
 
     worker: str
@@ -203,10 +205,10 @@ class Namesake:
 @final
 @attrs.frozen(eq=False)
 class _Exit:
-    """The process of a worker ends when that is gone. If the group did not learn of its leaving, it finds out.
+    """The process of a worker ends once it has left. If the group missed that, it finds out.
 
     Attributes:
-        worker: Whose.
+        worker: The worker.
     """
 
     worker: str
@@ -239,17 +241,17 @@ def shutdown(
     merge: Merge | None = None,
     namesake: bool = False,
 ) -> Scenario:
-    """Two workers and one partition, which is at first that of the one who is asked to stop.
+    """Two workers and one partition, owned at first by the one that is asked to stop.
 
     Args:
-        rules: What both do; a faulty variant of them, perhaps.
+        rules: The rules of both, perhaps with a planted bug.
         summary: One line for people.
-        records: How many records there are.
-        rebalances: How often the group may rebalance for no reason.
-        budget: How many faults may strike the one who stops.
-        signals: How often it is asked, at most.
-        merge: What is told of the events of a turn, where the one who stops receives several in one.
-        namesake: Whether another takes the name of the one who stops.
+        records: The number of records.
+        rebalances: How often the group may rebalance without a reason.
+        budget: How many faults may strike the stopping worker.
+        signals: How many requests to stop at most.
+        merge: How the stopping worker merges the events of a turn.
+        namesake: Whether another process takes its name.
     """
     coordinator = Coordinator(_TOPIC, lambda consumer, _: consumer)
     means = _in_a_group(broker(records), coordinator)
@@ -364,7 +366,7 @@ def _begins_nothing(before: State, after: State) -> bool:
 
 
 def _saves_what_is_finished(before: State, after: State) -> bool:
-    """As it leaves, unless it was refused."""
+    """When it leaves, unless refused."""
     if phase(after, _STOPS) is not ShutdownPhase.LEAVING or after.read(_EXCUSED):
         return True
     match before.status(_STOPS):
@@ -377,7 +379,7 @@ def _saves_what_is_finished(before: State, after: State) -> bool:
 
 
 def _lets_go_as_fenced(before: State, after: State) -> bool:
-    """In the step in which it hears that its name was taken."""
+    """In the step in which it learns that its name was taken."""
     if not _has_heard(before, after):
         return True
     match before.status(_STOPS), after.status(_STOPS):
@@ -397,7 +399,9 @@ def _is_refusal(event: object) -> bool:
 
 
 def _begins_anew(before: State, after: State) -> bool:
-    """Whoever hears of an assignment that is over already, for its name was taken, owns nothing."""
+    """A worker whose assignment is over when it learns of it, because its name was taken, owns
+    nothing.
+    """
     for name in (_STAYS, _STOPS):
         worker, then = _worker_of(before.status(name)), _worker_of(after.status(name))
         if worker is None or then is None or worker.consumer.partitions:

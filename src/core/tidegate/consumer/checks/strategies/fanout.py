@@ -1,8 +1,9 @@
-"""What user code asks for, events of windows, and courses of an assignment in which anything may come late or twice.
+"""Strategies: requests of user code, window events, and courses in which any report may be late or
+repeated.
 
-Random events alone hardly ever fit together. So a `Player` remembers what a machine has asked for and answers that, in any
-order, and in between it says again what it has said before, and what nobody has asked for. A `Move` is what it does next,
-and small moves are simple ones.
+Random events hardly ever fit together. So a `Player` remembers the requests of a machine and
+answers them in any order; in between it repeats reports and makes unrequested ones. A `Move` is its
+next action; small moves are simple.
 """
 
 from __future__ import annotations
@@ -43,25 +44,29 @@ from tidegate.consumer.fanout import (
 )
 
 FIRST: Final = 10
-"""The first offset that a player has fetched."""
+"""The first offset that a player fetches."""
 
 _Question: TypeAlias = Arrange | Start | Judge | DeliverTasks | DeliverRecords | DeliverWindow
-"""What a machine asks for."""
+"""The requests of a machine."""
 
 _Shape: TypeAlias = tuple[tuple[tuple[int, ...], int], ...]
-"""For each task, where its records lie among those that it may list, and whether its result is given: 1 good, 2 bad."""
+"""For each task the positions of its records among the allowed ones, and its given result: 1 good,
+2 bad.
+"""
 
 
 @final
 @attrs.frozen
 class Move:
-    """What a player does next.
+    """The next action of a player.
 
     Attributes:
-        kind: 0 answers, 1 answers all that is alike, 2 opens a window, 3 says something again, 4 says something unasked.
-        pick: Which of the things that it may answer, say again, or say.
-        is_bad: Whether it is bad news.
-        shape: What user code asks for, where it is asked.
+        kind: 0 answers, 1 answers all alike, 2 opens a window, 3 repeats a report, 4 makes an
+            unrequested
+            one.
+        pick: Which of the possible answers or reports.
+        is_bad: Whether it is a failure.
+        shape: The tasks of an arrange request.
     """
 
     kind: int
@@ -72,13 +77,13 @@ class Move:
 
 @attrs.define
 class Player:
-    """Who gets what a machine asks for, and reports what became of that.
+    """Gets the requests of a machine and reports results.
 
     Attributes:
         elsewhere: Whether tasks may list records of other windows.
-        asked: What is not answered yet.
-        said: What was reported.
-        offsets: Of each window, its records.
+        asked: Requests without an answer.
+        said: The reports so far.
+        offsets: The records of each window.
         fetched: The next offset to fetch.
     """
 
@@ -95,7 +100,7 @@ class Player:
         return event
 
     def receives(self, outputs: Sequence[Output]) -> None:
-        """Remember what is asked for, one task or record at a time."""
+        """Remember requests, one task or record at a time."""
         for output in outputs:
             match output:
                 case Arrange(window, offsets):
@@ -127,7 +132,7 @@ class Player:
         return self.answer(move, question, alike)
 
     def opened(self, move: Move) -> FanoutEvent:
-        """A window of the next records; now and then one of them was fetched before, or comes twice."""
+        """A window of the next records; sometimes one was fetched before or appears twice."""
         count = 1 + move.pick % 3
         new = tuple(range(self.fetched, self.fetched + count))
         self.fetched += count + move.is_bad
@@ -163,7 +168,9 @@ class Player:
                 assert_never(question)
 
     def tasks(self, window: int, shape: _Shape) -> Tasks:
-        """The tasks of that shape; they list records of the window first, then those of others, then what never came."""
+        """The tasks of that shape: they list records of the window first, then of others, then
+        unknown ones.
+        """
         own = self.offsets[window]
         others = [offset for other, offsets in self.offsets.items() if other != window for offset in offsets]
         known = (*own, *reversed(others), FIRST - 1) if self.elsewhere else (*own, FIRST - 1)
@@ -204,7 +211,7 @@ def _is_alike(one: _Question, other: _Question) -> bool:
 
 
 def rules() -> SearchStrategy[Rules]:
-    """Rules with and without something to deliver at each level, and few retries and generations."""
+    """Rules with and without a delivery at each level, and few retries and generations."""
     small = st.integers(0, 2)
     flag = st.booleans()
     return st.builds(Rules, small, small, task_delivery=flag, record_delivery=flag, window_delivery=flag)
@@ -212,11 +219,11 @@ def rules() -> SearchStrategy[Rules]:
 
 @st.composite
 def tasks(draw: DrawFn, offsets: SearchStrategy[int]) -> Tasks:
-    """Tasks for none, one or several records, some of them with their result.
+    """Tasks for no, one or several records, some with their result.
 
     Args:
-        draw: What Hypothesis hands in.
-        offsets: Where the offsets of their records come from.
+        draw: The function of Hypothesis.
+        offsets: The source of their offsets.
     """
     listed = draw(st.lists(st.lists(offsets, max_size=3).map(tuple), max_size=4))
     given = [draw(st.sampled_from((0, 0, 1, 2))) for _ in listed]
@@ -228,19 +235,19 @@ def tasks(draw: DrawFn, offsets: SearchStrategy[int]) -> Tasks:
 
 
 def moves() -> SearchStrategy[Move]:
-    """What a player does next; mostly it answers."""
+    """The next move of a player; mostly an answer."""
     return st.binary(min_size=_MOVE_BYTES, max_size=_MOVE_BYTES).map(move)
 
 
 def courses() -> SearchStrategy[list[Move]]:
-    """What a player does, one after another: long enough for a task to be tried again, replaced, and settled."""
+    """A course of moves, long enough for a task to be retried, replaced and settled."""
     return st.binary(min_size=15 * _MOVE_BYTES, max_size=45 * _MOVE_BYTES).map(
         lambda drawn: [move(drawn[at : at + _MOVE_BYTES]) for at in range(0, len(drawn), _MOVE_BYTES)]
     )
 
 
 def move(drawn: bytes) -> Move:
-    """The move that these bytes stand for. To draw bytes is a hundred times cheaper than to draw each part."""
+    """The move for these bytes. Drawing bytes is a hundred times cheaper than drawing each part."""
     kind, pick, some, *rest = drawn.ljust(_MOVE_BYTES, b"\0")
     lists = [tuple(rest[at : at + 3]) for at in range(0, len(rest), 3)]
     shape = tuple(
@@ -256,28 +263,28 @@ _GIVEN: Final = (0, 0, 1, 0, 0, 2, 0)
 
 
 def tallies() -> SearchStrategy[Tally]:
-    """Tallies of a few tasks."""
+    """Counts of a few tasks."""
     few = st.integers(0, 4)
     return st.tuples(few, few, few, few).map(lambda drawn: Tally(sum(drawn), *drawn[1:]))
 
 
 @st.composite
 def events(draw: DrawFn) -> FanoutEvent:
-    """Whatever may be reported, of windows and tasks that may be there or not."""
+    """Any reports, of existing and missing windows and tasks."""
     return Player().unasked(draw(moves()))
 
 
 def statuses() -> SearchStrategy[RecordStatus]:
-    """How records of the first windows may be doing."""
+    """The states of records of the first windows."""
     return st.builds(RecordStatus, st.integers(0, 3), st.sampled_from(Waits), tallies())
 
 
 @st.composite
 def steps(draw: DrawFn, under: Rules) -> list[FanoutStep]:
-    """The steps of a course, one after another.
+    """The steps of a course.
 
     Args:
-        draw: What Hypothesis hands in.
+        draw: The function of Hypothesis.
         under: The rules.
     """
     player, state, done = Player(), Fanout(), list[FanoutStep]()
@@ -289,7 +296,7 @@ def steps(draw: DrawFn, under: Rules) -> list[FanoutStep]:
 
 
 def fanouts(under: Rules) -> SearchStrategy[Fanout]:
-    """States that a course leads to.
+    """States that a course reaches.
 
     Args:
         under: The rules.
@@ -298,7 +305,7 @@ def fanouts(under: Rules) -> SearchStrategy[Fanout]:
 
 
 def outputs(under: Rules) -> SearchStrategy[Output]:
-    """What follows in a course.
+    """The results of a course's steps.
 
     Args:
         under: The rules.

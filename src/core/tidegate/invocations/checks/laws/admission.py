@@ -40,33 +40,35 @@ def no_more_are_registered(records: Iterable[StatusRecord]) -> bool:
 
 
 def answered_by_who_waits(verdict: RegistrationVerdict, waiting: Collection[str]) -> bool:
-    """Law AD9: whoever knows the records of those who have a place is admitted only if none of them waits to run.
+    """Law AD9: a call that knows the records of the slots' holders is admitted only if none of them
+    waits to run.
 
     Args:
-        verdict: What a call is told.
-        waiting: The ids of those who have a place, and wait.
+        verdict: The verdict for the call.
+        waiting: The ids of holders that wait.
     """
     return not (waiting and isinstance(verdict, Admitted))
 
 
 def leaves_nothing_behind(key: str, answered_by: str, left: Collection[str]) -> bool:
-    """Law IR4: who is answered by one that was there before it came has stored nothing.
+    """Law IR4: a call that gets an earlier invocation has stored nothing.
 
     Args:
         key: The id made for the call.
-        answered_by: What it is told: its own id, or that of another.
-        left: The ids of what is stored, of any kind.
+        answered_by: The id in its answer: its own or another.
+        left: The ids of all stored documents.
     """
     return key == answered_by or key not in left
 
 
 def refused_by_those_who_hold(verdict: _AdmissionVerdict, holding: Collection[str], at_most: int) -> bool:
-    """Law AD3: who knows the records of those who have a place is refused only if enough of them do hold it.
+    """Law AD3: a call that knows the holders' records is refused only if enough of them hold a
+    slot.
 
     Args:
-        verdict: What was decided when all records were known.
-        holding: The others that hold a place, by their records.
-        at_most: How many places there are.
+        verdict: The verdict with all records known.
+        holding: The others that hold a slot, by their records.
+        at_most: The number of slots.
     """
     match verdict:
         case Ask():
@@ -78,12 +80,16 @@ def refused_by_those_who_hold(verdict: _AdmissionVerdict, holding: Collection[st
 
 
 def asking_again_changes_nothing(again: _AdmissionVerdict) -> bool:
-    """Law AD4: who was admitted and asks again, at the same version, gets that answer, and nothing changes."""
+    """Law AD4: an admitted call that asks again at the same version gets the same answer, without a
+    change.
+    """
     return again == AlreadyAdmitted()
 
 
 def has_a_way_on(table: StatusTable, record: StatusRecord, verdict: NoFreePlace) -> bool:
-    """Law AD5: who is refused has a legal way on, open to anybody; it may be picked up again in the end, or it ends."""
+    """Law AD5: a refused invocation has a legal transition open to any runner, and may be picked up
+    again or ends.
+    """
     moved = decide_transition(table, record, verdict.target, None)
     if not isinstance(moved, Accepted):
         return False
@@ -96,7 +102,7 @@ def has_a_way_on(table: StatusTable, record: StatusRecord, verdict: NoFreePlace)
 def share_exactly_if_they_exclude_each_other(
     rule: Rule, call: Call, other: Call, ids: tuple[str | None, str | None]
 ) -> bool:
-    """Law AD6: two calls have one document of places exactly if they exclude each other by the rule."""
+    """Law AD6: two calls share a slot document exactly if they exclude each other by the rule."""
     if rule.control is Control.DISABLED:
         return ids == (None, None)
     agree = {
@@ -110,7 +116,7 @@ def share_exactly_if_they_exclude_each_other(
 def takes_away_one_place(
     before: Reservation, place: Place, held: Mapping[Place, bool], answer: Released | StillHeld | NotThere
 ) -> bool:
-    """Law AD7: a release takes away the place that it names, at its version, and only one that is held no more."""
+    """Law AD7: a release removes the named slot at its version, and only if it is no longer held."""
     match answer:
         case Released(after):
             return (
@@ -125,7 +131,7 @@ def takes_away_one_place(
 
 
 def no_place_goes_back(before: Reservation, verdict: _AdmissionVerdict) -> bool:
-    """Law AD8: a place gives way to none of an earlier version of its own invocation."""
+    """Law AD8: a slot yields to no earlier version of its own invocation."""
     if not isinstance(verdict, Admitted):
         return True
     versions = {place.invocation: place.version for place in before.places}

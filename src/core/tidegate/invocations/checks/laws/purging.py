@@ -1,4 +1,4 @@
-"""Laws of `tidegate.invocations.upkeep.pruning`, over records as they were and as they are."""
+"""Laws of `tidegate.invocations.upkeep.pruning`, over records before and after a step."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from tidegate.model.documents import Document
 
 
 def what_goes_is_over(before: Document, after: Document | None) -> bool:
-    """Law PG1: what goes had ended, and triggers had heard of it.
+    """Law PG1: a removed record had ended, and triggers had read its end.
 
     Args:
         before: A record.
-        after: The same record a step later; None where it is gone.
+        after: The record a step later; None if removed.
     """
     return after is not None or (INVOCATION[before[STATUS]].final and not before.get(NOTICE))
 
 
 def what_is_gone_stays_so(before: Document | None, after: Document | None, *, was_there: bool) -> bool:
-    """Law PG2: what was removed is not made again.
+    """Law PG2: a removed record is not made again.
 
     Args:
-        before: The record; None where there is none.
-        after: The same a step later.
-        was_there: Whether there was one before that.
+        before: The record; None if there is none.
+        after: The record a step later.
+        was_there: Whether there was one before.
     """
     return not was_there or before is not None or after is None
 
 
 def nothing_is_left(records: Collection[Document], calls: Collection[Document]) -> bool:
-    """Law PG3: at rest, nothing is left of what was to go.
+    """Law PG3: at rest, nothing is left of the records to remove.
 
     Args:
-        records: Those of what ended long enough ago.
-        calls: Theirs.
+        records: Those that ended long enough ago.
+        calls: Their calls.
     """
     return not records and not calls
 
 
 def no_named_upload_goes(named: Collection[str], uploads: Collection[str]) -> bool:
-    """Law PG4: each upload that an invocation refers to is there.
+    """Law PG4: each referenced upload exists.
 
     Args:
-        named: Those that invocations refer to.
-        uploads: Those that are there.
+        named: The uploads that invocations reference.
+        uploads: The existing ones.
     """
     return {*named} <= {*uploads}
 
@@ -55,22 +55,22 @@ def no_named_upload_goes(named: Collection[str], uploads: Collection[str]) -> bo
 def nobody_loses_a_place(
     purpose: Purpose, before: Reservation, after: Reservation, records: Mapping[str, StatusRecord | None]
 ) -> bool:
-    """Law PG5: a place that is held stays.
+    """Law PG5: a held slot stays.
 
     Args:
-        purpose: What the places are for.
+        purpose: The purpose of the slots.
         before: Those of a set.
-        after: The same a step later.
-        records: Those of who has the places; None for one that is missing.
+        after: Those a step later.
+        records: The records of their holders; None for a missing one.
     """
     lost = (place for place in before.places if place not in after.places)
     return not any(is_held(purpose, place, records.get(place.invocation)) for place in lost)
 
 
 def no_empty_set_is_left(places: Collection[Reservation]) -> bool:
-    """Law PG6: at rest, after a sweep, somebody is in each set that has a document.
+    """Law PG6: at rest, after a sweep, no slot document is empty.
 
     Args:
-        places: Those of all documents.
+        places: The slots of all documents.
     """
     return all(each.places for each in places)

@@ -1,4 +1,4 @@
-"""Laws of `tidegate.invocations.limits.rate_limit` and `tidegate.invocations.limits.rate_limiting`, over what was admitted when."""
+"""Laws of `tidegate.invocations.limits.rate_limit` and `.rate_limiting`, over admissions and times."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tidegate.model.instants import Duration, Instant
 
 
 def fits(rate: Rate, admitted: Sequence[tuple[Instant, int]]) -> bool:
-    """Laws GC1 and MT1: in any time no more than a burst, and one for each interval.
+    """Laws GC1 and MT1: in any period at most a burst, and one for each interval.
 
     Args:
         rate: The rate.
-        admitted: When so many were, in order.
+        admitted: Times and numbers of admissions, in order.
     """
     burst = rate.room // rate.interval
     for start, (since, _) in enumerate(admitted):
@@ -26,14 +26,14 @@ def fits(rate: Rate, admitted: Sequence[tuple[Instant, int]]) -> bool:
 
 
 def is_full(rate: Rate, admitted: Sequence[tuple[Instant, int]], now: Instant, wanted: int, found: Admission) -> bool:
-    """Law GC2: one more would break GC1, or nobody else waits.
+    """Law GC2: one more would break GC1, or no more were requested.
 
     Args:
         rate: The rate.
-        admitted: When so many were, in order, before.
-        now: When it is asked.
-        wanted: By how many.
-        found: What that came to.
+        admitted: Earlier admissions, in order.
+        now: The time of the request.
+        wanted: The requested number.
+        found: The verdict.
     """
     return found.admitted == wanted or not fits(rate, (*admitted, (now, found.admitted + 1)))
 
@@ -43,9 +43,9 @@ def stands_in_line(rate: Rate, before: Meter, now: Instant, found: Admission) ->
 
     Args:
         rate: The rate.
-        before: What was kept.
-        now: When it was asked.
-        found: What that came to.
+        before: The meter before.
+        now: The time of the request.
+        found: The verdict.
     """
     soonest = found.meter.free_at + rate.interval + -rate.room
     line: Sequence[Duration] = [each - now for each in (*found.dues, found.meter.line_at)]
@@ -56,10 +56,10 @@ def stands_in_line(rate: Rate, before: Meter, now: Instant, found: Admission) ->
 
 
 def is_counted(told: int, admitted: int) -> bool:
-    """Law MT2: what was told to be admitted was counted.
+    """Law MT2: each admission that a caller got was counted.
 
     Args:
-        told: How many were told so.
-        admitted: How many the meter has.
+        told: How many callers were admitted.
+        admitted: The count of the meter.
     """
     return told <= admitted

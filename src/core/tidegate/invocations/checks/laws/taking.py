@@ -1,4 +1,6 @@
-"""The laws of `tidegate.invocations.queue.fetching` as predicates: over what runners were told, and the versions of records."""
+"""The laws of `tidegate.invocations.queue.fetching`, over the runs of runners and versions of
+records.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,12 @@ from tidegate.invocations.record.invocation import INVOCATION, RUNNING
 
 
 def no_version_runs_twice(told: Mapping[str, Iterable[tuple[str, int]]], made: Mapping[str, Sequence[Version]]) -> bool:
-    """Law TA1: no two runners run an invocation at one version, and what is told to run is running, of that runner.
+    """Law TA1: no two runners run an invocation at one version, and each run is running under its
+    runner.
 
     Args:
-        told: What each runner was told to run: the id and the version.
-        made: Of each invocation, the versions that were made.
+        told: The runs of each runner: id and version.
+        made: The versions of each invocation.
     """
     runs = [run for each in told.values() for run in each]
     return len(runs) == len(set(runs)) and all(
@@ -27,7 +30,7 @@ def no_version_runs_twice(told: Mapping[str, Iterable[tuple[str, int]]], made: M
 
 
 def is_told(runner: str, told: Iterable[tuple[str, int]], made: Mapping[str, Sequence[Version]]) -> bool:
-    """Law TA2: what a runner has taken is told to it, if it does not crash."""
+    """Law TA2: a runner learns of each claim unless it crashes."""
     mine = {
         (key, version.record.version)
         for key, versions in made.items()
@@ -38,32 +41,33 @@ def is_told(runner: str, told: Iterable[tuple[str, int]], made: Mapping[str, Seq
 
 
 def is_known(told: Iterable[tuple[str, int]], owned: Iterable[tuple[str, int]]) -> bool:
-    """Law HD4 of `tidegate.invocations.worker.heartbeat`: what is in the name of a runner that lives and beats is known to it.
+    """Law HD4 of `tidegate.invocations.worker.heartbeat`: a live runner that beats knows each run
+    under its name.
 
     Args:
-        told: What it was told to run: the id and the version.
-        owned: What is in its name after its beats.
+        told: Its known runs: id and version.
+        owned: The runs under its name after its heartbeats.
     """
     return {*owned} <= {*told}
 
 
 def is_in_order(taken: Sequence[tuple[int, int]], left: Iterable[tuple[int, int]]) -> bool:
-    """Law TA3: of one tenant, the more urgent is taken first, and of equal ones what is due longest.
+    """Law TA3: within a tenant higher priority is claimed first, then longer due.
 
     Args:
-        taken: Priority and due instant of what was taken, in that order.
-        left: Of what was due, too.
+        taken: Priority and due time of the claimed ones, in order.
+        left: Those of other due ones.
     """
     urgent = [(-priority, due) for priority, due in taken]
     return urgent == sorted(urgent) and all(urgent[-1] <= (-priority, due) for priority, due in left if urgent)
 
 
 def turns_go_round(waiting: frozenset[str | None], turns: Sequence[frozenset[str | None]]) -> bool:
-    """Law TA4: between two turns of a tenant each other one that has something due has had its turn.
+    """Law TA4: between two turns of a tenant each other one with due invocations has its turn.
 
     Args:
-        waiting: Who has something due all the while.
-        turns: Whose invocations each look has taken.
+        waiting: The tenants that have due invocations all the time.
+        turns: The tenants of each fetch.
     """
     for whose in waiting:
         had = [at for at, turn in enumerate(turns) if whose in turn]
@@ -74,10 +78,10 @@ def turns_go_round(waiting: frozenset[str | None], turns: Sequence[frozenset[str
 
 
 def waits_as_it_did(made: Sequence[Version], is_due: bool) -> bool:
-    """Law TA9: who does not run is available, and due now or later.
+    """Law TA9: an invocation that does not run is available, and has a due time.
 
     Args:
-        made: The versions of its record that were made.
-        is_due: Whether it has a due.
+        made: The versions of its record.
+        is_due: Whether it has a due time.
     """
     return is_due is INVOCATION[made[-1].record.status].available

@@ -1,4 +1,4 @@
-"""Laws of `tidegate.invocations.queue.results`, over what was told, and the records as they are."""
+"""Laws of `tidegate.invocations.queue.results`, over results and the present records."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from tidegate.model.documents import Document
 
 
 def what_is_told_is_so(answers: Iterable[Awaited], records: Mapping[str, Document | None]) -> bool:
-    """Law WT1: what has ended is told as its record has it, and what is absent has no record.
+    """Law WT1: the result of an ended invocation is that of its record; an absent one has no
+    record.
 
     Args:
-        answers: What was told.
-        records: The records as they are, then or later.
+        answers: The results.
+        records: The records, then or later.
     """
     for answer in answers:
         record = records[answer.key]
@@ -27,10 +28,10 @@ def what_is_told_is_so(answers: Iterable[Awaited], records: Mapping[str, Documen
 
 
 def nobody_waits_for_what_has_ended(records: Iterable[Document], *, is_waiting: bool) -> bool:
-    """Law WT2: at rest, somebody waits only while something is not final.
+    """Law WT2: at rest, a caller waits only while some invocation is not final.
 
     Args:
-        records: What was waited for.
-        is_waiting: Whether somebody still waits.
+        records: The awaited records.
+        is_waiting: Whether a caller still waits.
     """
     return not is_waiting or not all(INVOCATION[record[STATUS]].final for record in records)

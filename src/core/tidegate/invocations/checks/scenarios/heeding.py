@@ -1,4 +1,6 @@
-"""A runner does not hear what it has taken, as where the store refuses the look that is to tell; its beats find that in its name."""
+"""A runner misses the reply to a claim, for example because the store refuses it; its heartbeats
+find the run under its name.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ Heed = Callable[[str, str, tuple[Run, ...], tuple[UntrackedRun, ...]], Program[H
 
 
 async def take_and_beat(taker: Taker, heed: Heed, looks: tuple[bool, ...], beats: int) -> tuple[TakenRun, ...]:
-    """What a runner is told to run, which does not hear of some of its looks; between them it beats until it is answered so often."""
+    """The runs of a runner that misses some replies; between fetches it sends heartbeats until so
+    many are answered.
+    """
     runs: tuple[TakenRun, ...] = ()
     for is_heard in looks:
         taken = await taker.take(1)
@@ -60,7 +64,7 @@ async def take_and_beat(taker: Taker, heed: Heed, looks: tuple[bool, ...], beats
 
 
 def is_found(keys: tuple[str, ...], state: State) -> bool:
-    """As TA2 has it, of a runner that may have heard late."""
+    """Law TA2, for a runner that may learn late."""
     runner = RUNNERS[0]
     if not isinstance(state.status(runner), Returned):
         return True
@@ -68,12 +72,12 @@ def is_found(keys: tuple[str, ...], state: State) -> bool:
 
 
 def is_kept(keys: tuple[str, ...], state: State) -> bool:
-    """Nobody but its runner takes it away here, so it is as it was told."""
+    """Only its runner removes it here, so it is unchanged."""
     return {*told(state, RUNNERS[0])} <= {*owned(state, RUNNERS[0], keys)}
 
 
 def owned(state: State, runner: str, keys: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
-    """What is in the name of a runner now."""
+    """The runs under a runner's name now."""
     records = {key: made(state, key)[-1].record for key in keys}
     return tuple((key, record.version) for key, record in records.items() if record.owner == runner)
 
@@ -87,15 +91,15 @@ def unheard(
     budget: int = 1,
     faults: Faults = LIMITED_FAULTS,
 ) -> Scenario:
-    """The scenario of a look that is not heard.
+    """The scenario of a missed reply.
 
     Args:
-        heed: What a beat does.
+        heed: The program of a heartbeat.
         summary: One line for people.
-        looks: Of each look of the runner whether it hears what that has taken.
-        beats: How many are answered: two for what is found, and two again each time that it cannot be given back.
+        looks: For each fetch of the runner whether it gets the reply.
+        beats: How many are answered: two for a found run, and two more for each failed return.
         budget: How many faults may strike.
-        faults: Which.
+        faults: Those that may strike.
     """
     keys = KEYS[:2]
     takers = [Taker(runner=each, queues=("default",), tasks=(TASK,), records=RECORDS, attempts=2) for each in RUNNERS]

@@ -1,6 +1,7 @@
-"""Two runners ask how many of a set may begin, while time passes: no more do than the rate lets through.
+"""Two runners ask how many of a set may begin while time passes; no more begin than the rate
+allows.
 
-In a second scenario, their meter goes meanwhile, once it says nothing.
+In a second scenario the empty meter is removed meanwhile.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ SWEPT_FAULTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.DROPPED, Fault.LOST_RE
 
 
 async def asks(metering: Metering, times: int) -> int:
-    """How many may begin, of as many as are asked for so often."""
+    """How many may begin, of repeated requests for as many."""
     told = 0
     for _ in range(times):
         answer = await metering.run()
@@ -55,12 +56,12 @@ def asking(metering: Metering, times: int) -> Birth:
 
 
 def written(doc: Document) -> Document:
-    """Of each version, when it was written, and how many were admitted by then."""
+    """The time of each version, and the number admitted by then."""
     return Document(((ID.name, SET), (WRITTEN_AT.name, doc[WRITTEN_AT]), (ADMITTED.name, doc[ADMITTED])))
 
 
 def admitted(state: State) -> tuple[tuple[Instant, int], ...]:
-    """When so many were admitted."""
+    """The times of admissions."""
     found: tuple[tuple[Instant, int], ...] = ()
     before = 0
     for each in state.read(journal(METERS, SET)):
@@ -91,23 +92,23 @@ def metering(
     host: Host = HOST,
     sweep: type[Purging] | None = None,
 ) -> Scenario:
-    """The scenario, for our program or faulty variants of it.
+    """The scenario.
 
     Args:
-        made: The program; a faulty variant of it, perhaps.
+        made: The program, perhaps with a planted bug.
         summary: One line for people.
-        wanted: For how many each asks.
-        times: How often.
+        wanted: The number in each request.
+        times: The number of requests.
         moves: How often the clock of the store may move.
         budget: How many faults may strike.
-        faults: Which.
-        host: By how much the clocks of their machines may be wrong.
-        sweep: What removes meters that say nothing; None if nobody does.
+        faults: Those that may strike.
+        host: How wrong the machines' clocks may be.
+        sweep: The program that removes empty meters, if any.
     """
     command = made(key=SET, rate=RATE, wanted=wanted, meters=METERS, attempts=2, pauses=Pauses(Fixed(0)))
     meaning = journaled(METERS, SET, written)
     purging = (sweep or Purging)(meter_age=QUANTUM, meters=METERS)
-    # One that was written before: who makes one anew comes to that version again.
+    # An earlier one: a new meter reaches that version again.
     meter = new_meter(SET, Instant(0)).put(VERSION, 2 if sweep else 1)
     return Scenario(
         name="metering",

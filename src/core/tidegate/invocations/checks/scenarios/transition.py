@@ -1,9 +1,8 @@
 """Three runners on one record: two share a runner id, and the third recovers the record.
 
 The runners claim it, run it, and succeed or retry, as user code decides. The third takes it from
-any
-owner and reroutes it. Each request may meet each network fault; processes crash and restart with
-new ids. By default one fault strikes per run; only the thorough scope explores two.
+any owner and reroutes it. Each request may meet each network fault; processes crash and restart
+with new ids. By default one fault strikes per run; only the thorough scope explores two.
 """
 
 from __future__ import annotations
