@@ -1,4 +1,4 @@
-"""Partitions and their consumers in a state of the simulator: what `tidegate.laws` judges there, and the goals."""
+"""Partitions and consumers in a state of the simulator: inputs for `tidegate.laws`, and the goals."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ALL: Final = "at rest every record is processed and committed"
 
 
 def taken(partition: int) -> Cell[int]:
-    """The first offset of which anybody was handed the record, where the group does not begin at the beginning."""
+    """The first offset whose record any member got, if the group does not begin at offset 0."""
     return Cell(("taken", str(partition)), 0)
 
 
@@ -80,7 +80,7 @@ def never_falls(before: State, after: State) -> bool:
 
 
 def _works(machine: Machine, number: int) -> tuple[Work, ...]:
-    """What user code is asked for of a partition."""
+    """The requests to user code for a partition."""
     return tuple(
         command for command in machine.commands if isinstance(command, Work) and command.partition.partition == number
     )
@@ -109,7 +109,7 @@ def is_bounded(name: str, running_max: int) -> Law:
 
 
 def _in_work(state: State, name: str) -> Iterator[tuple[Owned, Work, int]]:
-    """What user code is asked for in this generation, record by record, and the partition that asks."""
+    """The requests to user code in this generation, record by record, and their partition."""
     machine = state.status(name)
     if isinstance(machine, Machine) and isinstance(machine.state, Owned):
         for command in machine.commands:
@@ -119,7 +119,7 @@ def _in_work(state: State, name: str) -> Iterator[tuple[Owned, Work, int]]:
 
 
 def is_in_turn(name: str, ordering: Ordering, records: int) -> Law:
-    """Where all records of the partition are one line, or those of a key; the task of a window has all that are in it."""
+    """Whether the partition, or a key, is one line; a window's task then has all of its records."""
 
     def line(offset: int, work: Work) -> tuple[int, ...]:
         together = () if isinstance(work.request, Handle) else work.offsets
@@ -133,7 +133,7 @@ def is_in_turn(name: str, ordering: Ordering, records: int) -> Law:
 
 
 def runs_nothing_diverted(name: str) -> Law:
-    """Where all records of the partition have one key."""
+    """Whether all records of the partition have one key."""
     return lambda state: all(
         laws.partition.is_not_run(offset, work.request, (offset,) if part.order.closed else ())
         for part, work, offset in _in_work(state, name)
@@ -160,17 +160,17 @@ def is_closed(state: State, name: str) -> bool:
 
 
 def _entries_of(state: State, number: int) -> Entries:
-    """What the log of the partition holds; nothing where records are but counted."""
+    """The log of the partition; nothing if records are only counted."""
     return state.read(log(number))
 
 
 def _holes(state: State, number: int) -> frozenset[int]:
-    """The offsets at which there is nothing."""
+    """The offsets without a record."""
     return frozenset(at for at, entry in enumerate(_entries_of(state, number)) if isinstance(entry, Hole))
 
 
 def is_done(state: State, number: int, records: int) -> bool:
-    """The position that is committed lies behind the last record, and what is a hole needs no work."""
+    """The committed position is past the last record; holes need no work."""
     none = _holes(state, number)
     if entries := _entries_of(state, number):
         records = 1 + max(at for at in range(len(entries)) if at not in none)
@@ -181,7 +181,9 @@ def is_done(state: State, number: int, records: int) -> bool:
 
 
 def stands_still(state: State, name: str, *, may_be_refused: bool) -> bool:
-    """A failure stands; or a commit was refused, so that it believes that the group has moved on."""
+    """A failure is final; or a commit was refused, so the member believes that the group has moved
+    on.
+    """
     match state.status(name):
         case Machine(Owned(_, _, Phase.STOPPED)):
             return True
@@ -194,13 +196,13 @@ def stands_still(state: State, name: str, *, may_be_refused: bool) -> bool:
 
 
 def is_stuck(state: State, name: str) -> bool:
-    """User code never ends, and nobody gives up: then the group waits for it."""
+    """User code never ends and is not abandoned: then the group waits for it."""
     machine = state.status(name)
     return isinstance(machine, Machine) and bool(machine.stuck)
 
 
 def crosses_a_hole(state: State) -> bool:
-    """Is a position committed behind an offset at which compaction has removed a record that nobody had fetched?"""
+    """Whether a position is committed past a record that compaction removed before any fetch."""
     return any(
         at < state.read(committed(number)) and at not in state.read(processed(number))
         for number in NUMBERS
@@ -210,7 +212,7 @@ def crosses_a_hole(state: State) -> bool:
 
 
 def is_removed_in_work(state: State) -> bool:
-    """Has compaction removed a record that somebody had fetched?"""
+    """Whether compaction removed a fetched record."""
     return any(
         entry is Hole.COMPACTED and at in state.read(processed(number))
         for number in NUMBERS
@@ -233,7 +235,7 @@ def pauses_and_resumes(polling: Polling) -> Mapping[str, Law]:
 
 
 def is_held(state: State) -> bool:
-    """Is a partition held on its own account?"""
+    """Whether a partition is paused by its own limits."""
     for consumer in CONSUMERS:
         for number in NUMBERS:
             match state.status(f"{consumer}.{number}"):
@@ -245,7 +247,7 @@ def is_held(state: State) -> bool:
 
 
 def _owned(state: State) -> Iterator[tuple[int, Machine, Owned]]:
-    """Which partitions are owned, and how they do."""
+    """The owned partitions and their states."""
     for consumer in CONSUMERS:
         for number in NUMBERS:
             match state.status(f"{consumer}.{number}"):
@@ -256,24 +258,24 @@ def _owned(state: State) -> Iterator[tuple[int, Machine, Owned]]:
 
 
 def is_dead_lettered(state: State) -> bool:
-    """Is a delivery that failed to be answered for?"""
+    """Whether a failed delivery needs a verdict."""
     return any(is_answer(command) for _, machine, _ in _owned(state) for command in machine.commands)
 
 
 def is_tried_again(state: State) -> bool:
-    """Is a record or a window in work, or about to be, that has failed before?"""
+    """Whether a record or window that failed before is in work, or about to be."""
     works = [part.work for _, _, part in _owned(state)]
     again = [work.deviations if isinstance(work, Handling) else work.backing_off for work in works]
     return any(each.attempt > 1 for those in again for each in those)
 
 
 def is_unanswered(state: State) -> bool:
-    """Has a partition stopped, for nobody could answer for a failure?"""
+    """Whether a partition has stopped because a failure got no verdict."""
     return any(part.phase is Phase.STOPPED for _, _, part in _owned(state))
 
 
 def goes_on_behind_a_failure(state: State) -> bool:
-    """Is a record of another key done behind one that has failed?"""
+    """Whether a record of another key is done behind a failed one."""
     for number, _, part in _owned(state):
         done = state.read(processed(number))
         if part.failed and any(offset > part.failed[0] for offset in done):
@@ -282,7 +284,7 @@ def goes_on_behind_a_failure(state: State) -> bool:
 
 
 def holds_back(state: State) -> bool:
-    """Is a record open behind one of its key that has failed?"""
+    """Whether a record is open behind a failed one of its key."""
     return any(
         waiting > failed and KEYS[waiting] == KEYS[failed]
         for _, _, part in _owned(state)
@@ -292,7 +294,7 @@ def holds_back(state: State) -> bool:
 
 
 def is_parked(state: State) -> bool:
-    """Waits a record for its time at its first attempt?"""
+    """Whether a record waits for its time at its first attempt."""
     return any(
         each.attempt == 1
         for _, _, part in _owned(state)
@@ -302,14 +304,14 @@ def is_parked(state: State) -> bool:
 
 
 def is_answer(effect: Effect[object]) -> bool:
-    """It answers for failures: a dead letter, say."""
+    """It settles failures, for example by a dead letter."""
     return (
         isinstance(effect, Work) and isinstance(effect.request, DeliverRecords) and bool(effect.request.to_dead_letter)
     )
 
 
 def planned(polling: Polling, machine: object, numbers: tuple[int, ...]) -> Plan[TopicPartition]:
-    """What a client that has paused these is to do now."""
+    """The next action of a client that has paused these."""
     if not isinstance(machine, Machine) or not isinstance(machine.state, ConsumerState):
         return Plan()
     return polling(machine.state, [TopicPartition(TOPIC, number) for number in numbers])

@@ -1,9 +1,10 @@
-"""A partition that is consumed moves between two members, while its answers and its position are committed together.
+"""A partition moves between two members, while results and position are committed in one
+transaction.
 
-Whoever loses the partition is not asked: it goes on as long as it has not heard of it (`EVICTED`), which is the worst that a
-group does. Of Kafka there is what transactions are about: one producer with its epochs, a transaction that is open or being
-committed, and what a reader with `read_committed` sees. Of what is being committed the answers and the position become visible
-one after the other, as the marks of a transaction are written to the partitions of a log.
+The old owner is not asked: it goes on until it learns of the move (`EVICTED`), the worst case of a
+group. Of Kafka there is what matters to transactions: one producer with epochs, a transaction that
+is open or being committed, and a reader with `read_committed`. The results and the position of a
+commit become visible one after the other, as the markers are written to the partitions.
 """
 
 from __future__ import annotations
@@ -70,13 +71,13 @@ EARLY: Final = attrs.evolve(RIGHT, metadata_max=0)
 @final
 @attrs.frozen
 class Transaction:
-    """What is open, or being committed.
+    """The transaction that is open or being committed.
 
     Attributes:
-        epoch: Under which it was begun.
-        answers: The records whose answers are in it.
-        position: What is, if anything, and its metadata.
-        is_committing: Whether it is decided that it is committed.
+        epoch: The epoch that began it.
+        answers: The records whose results are in it.
+        position: Its position and metadata, if any.
+        is_committing: Whether the commit is decided.
     """
 
     epoch: int
@@ -88,16 +89,16 @@ class Transaction:
 EPOCH: Final = Cell[int](("transactions", "epoch"), 0)
 OPEN: Final = Cell[Transaction | None](("transactions", "open"), None)
 SEEN: Final = Cell[tuple[int, ...]](("transactions", "seen"), ())
-"""The records whose answers a reader with `read_committed` sees, each as often as it does."""
+"""The records whose results a reader with `read_committed` sees, with repetitions."""
 OWNER: Final = Cell[str](("transactions", "owner"), "")
 METADATA: Final = Cell[str](("metadata", "0"), "")
 
 
 def kafka(records: int) -> Meaning:
-    """What the commands of a member mean.
+    """The semantics of a member's commands.
 
     Args:
-        records: How many there are.
+        records: The number of records.
     """
     others = broker(records)
 
@@ -141,7 +142,7 @@ def kafka(records: int) -> Meaning:
 @final
 @attrs.frozen(eq=False)
 class Committing:
-    """What is decided becomes visible, the answers and the position one after the other."""
+    """A decided commit becomes visible, results and position one after the other."""
 
     name: str = "transaction coordinator"
     place: None = None
@@ -167,7 +168,7 @@ class Committing:
 @final
 @attrs.frozen(eq=False)
 class Moves:
-    """The group moves the partition: at once, whatever its owner does, who hears of it some time."""
+    """The group moves the partition at once; its owner learns of it some time later."""
 
     name: str = "coordinator"
     place: None = None
@@ -200,7 +201,7 @@ def given(world: World, member: str) -> World:
 @final
 @attrs.frozen(cache_hash=True)
 class TakeOver(Effect["Tenure"]):
-    """Take the partition over, in the so-manieth life of it."""
+    """Take the partition over, in this life of it."""
 
     life: int
 
@@ -211,7 +212,7 @@ class TakeOver(Effect["Tenure"]):
 @final
 @attrs.frozen(cache_hash=True)
 class CommitTogether(Effect["Together"]):
-    """Commit this together with these answers."""
+    """Commit the position together with these results."""
 
     commit: Commit
     answers: tuple[int, ...]
@@ -224,7 +225,7 @@ class CommitTogether(Effect["Together"]):
 @final
 @attrs.frozen(cache_hash=True)
 class AwaitOwnership(Effect[None]):
-    """Wait until the group says that the partition is one's own."""
+    """Wait until the group assigns the partition."""
 
     def __str__(self) -> str:
         return "wait for word of the group"
@@ -242,7 +243,7 @@ class Given:
 @final
 @attrs.frozen
 class TakenOver:
-    """What has come of taking it over."""
+    """The result of the takeover."""
 
     life: int
     reply: Tenure | Failure
@@ -254,7 +255,7 @@ class TakenOver:
 @final
 @attrs.frozen
 class Ended:
-    """What has come of a commit."""
+    """The result of a commit."""
 
     command: CommitTogether
     together: Together
@@ -266,13 +267,13 @@ class Ended:
 @final
 @attrs.frozen
 class Member:
-    """What a member knows of the partition.
+    """A member's state.
 
     Attributes:
-        life: How often it was taken over.
+        life: The number of takeovers.
         part: The partition.
-        tenure: What is committed, while it is its own.
-        answered: The records whose answers wait.
+        tenure: What is committed, while it owns the partition.
+        answered: The records whose results wait.
         committing: The commit under way.
     """
 
@@ -298,10 +299,10 @@ class Membership:
     """The reducer of a member.
 
     Attributes:
-        rules: Of the partition.
+        rules: Those of the partition.
         end: One past the last record.
-        answers_due: Which answers go into a transaction.
-        takes_over_again: Whether it does so where it was fenced and the partition is its own.
+        answers_due: Selects the results for a transaction.
+        takes_over_again: Whether a fenced member that still owns the partition takes it over again.
     """
 
     rules: PartitionRules
@@ -342,12 +343,12 @@ class Membership:
         return Step(Member(life), (*gone.commands, *self.under_way(member), TakeOver(life)))
 
     def under_way(self, member: Member) -> tuple[Cancel, ...]:
-        """What is asked in a life that is over, taken back."""
+        """Requests of an earlier life, cancelled."""
         asked = (TakeOver(member.life), *(() if member.committing is None else (member.committing,)), AwaitOwnership())
         return tuple(map(Cancel, asked))
 
     def told(self, member: Member, event: Event) -> Step[Member, Effect[object]]:
-        """With its partition told of this."""
+        """The state after this event of its partition."""
         done = self.rules.step(member.part, event)
         after = attrs.evolve(member, part=done.state)
         commands: list[Effect[object]] = []
@@ -387,7 +388,7 @@ def seen(state: State) -> tuple[int, ...]:
 
 
 def covered(state: State, records: int) -> tuple[int, ...]:
-    """What the committed position and its metadata cover."""
+    """The offsets that the committed position and metadata cover."""
     position = state.read(committed(0))
     beyond = done_offsets(decoded(state.read(METADATA), position=position, end=records).tracker)
     return tuple(sorted({*range(position), *beyond}))
@@ -421,7 +422,7 @@ def never_falls(before: State, after: State) -> bool:
 
 
 def is_zombie(state: State, name: str) -> bool:
-    """It goes on as the owner of what is another's."""
+    """It goes on as owner of a partition that is another's."""
     machine = state.status(name)
     return (
         isinstance(machine, Machine)
@@ -459,15 +460,15 @@ def transactions(
     """Two members, one of which is assigned the partition.
 
     Args:
-        made: The programs; a faulty variant of them, perhaps.
-        rules: What each does with the partition.
+        made: The programs, perhaps with a planted bug.
+        rules: The rules of the partition.
         summary: One line for people.
-        records: How many the partition has.
+        records: The number of records.
         budget: How many faults may strike: moves, crashes, and those of these kinds.
-        kinds: What may strike requests.
-        budgets: How many of a kind may.
-        means: What Kafka does, or a faulty variant of that.
-        takes_over_again: Whether it takes over again what is still its own.
+        kinds: Those that may strike requests.
+        budgets: How many of a kind.
+        means: The semantics of Kafka, perhaps with a planted bug.
+        takes_over_again: Whether a member takes over again what it still owns.
     """
     meaning = means(records)
     take_over: _Taking = made.take_over
@@ -524,7 +525,7 @@ def transactions(
 
 
 async def attempted(take_over: _Taking) -> Tenure | Failure:
-    """What has come of it, a failure as a value."""
+    """The result, a failure as a value."""
     try:
         return await take_over(PARTITION)
     except Failure as failure:
@@ -533,7 +534,7 @@ async def attempted(take_over: _Taking) -> Tenure | Failure:
 
 
 def _half(state: State) -> tuple[int, int] | None:
-    """Which half of what is being committed is still to be seen: the answers, the position."""
+    """The part of a commit that is not visible yet: the results, or the position."""
     now = state.read(OPEN)
     return (int(bool(now.answers)), int(now.position is not None)) if now is not None and now.is_committing else None
 

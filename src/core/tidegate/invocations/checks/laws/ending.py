@@ -1,4 +1,4 @@
-"""Laws of `tidegate.invocations.queue.completion`, over a record as it is, and what was told of its runs."""
+"""Laws of `tidegate.invocations.queue.completion`, over a record and the answers about its runs."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tidegate.model.reading import needed
 
 
 def result_is_of_the_granted(record: Document, granted: Iterable[Value]) -> bool:
-    """Law EN1: a record that has succeeded holds the one result that was granted, and no other record holds a result.
+    """Law EN1: a succeeded record holds the one granted result; other records hold none.
 
     Args:
         record: The record.
-        granted: The results, or names of uploads, of the runs whose request has made its last version.
+        granted: The results, or upload names, of runs whose request made its last version.
     """
     held = [exactly(record.held(field)) for field in (RESULT, RESULT_PAYLOAD) if record.has(field)]
     return held == [exactly(each) for each in granted] and bool(held) is (record[STATUS] == SUCCESS)
 
 
 def available_is_due(record: Document) -> bool:
-    """Law EN2: what is available has a due instant, and what is not has none.
+    """Law EN2: a record has a due time exactly if it is available.
 
     Args:
         record: The record.
@@ -32,19 +32,19 @@ def available_is_due(record: Document) -> bool:
 
 
 def as_often_as_allowed(record: Document, tries: int, attempts_max: int | None) -> bool:
-    """Law EN3: after as many tries as are allowed there is none to come; and what failed says with what.
+    """Law EN3: after the allowed attempts none follows, and a failed record has its error.
 
     Args:
-        record: The record after a run has failed.
+        record: The record after a failed run.
         tries: How many runs have begun.
-        attempts_max: How many are allowed; None for any number.
+        attempts_max: The allowed number; None for any.
     """
     is_over = attempts_max is not None and tries >= attempts_max
     return record.has(ERROR) and (record[STATUS] != RETRY or not is_over)
 
 
 def versions_are_noticed(record: Document, listened: Collection[int]) -> bool:
-    """Law EN4: the notices are the versions that were made for listeners.
+    """Law EN4: the notices are the versions made for listeners.
 
     Args:
         record: The record.
@@ -55,12 +55,12 @@ def versions_are_noticed(record: Document, listened: Collection[int]) -> bool:
 
 
 def a_try_is_due_after_the_delay(due: Instant, failed: Instant, least: Duration, most: Duration) -> bool:
-    """Law EN5: the next try is due after the delay, less what jitter may take away.
+    """Law EN5: the next attempt is due after the delay, less the jitter.
 
     Args:
-        due: When it is due.
-        failed: When the run had failed, at the earliest.
-        least: The delay without the jitter's part, in microseconds.
-        most: The delay, and how long its write may have taken.
+        due: Its due time.
+        failed: The earliest time of the failure.
+        least: The delay without jitter, in microseconds.
+        most: The delay plus the time that its write may have taken.
     """
     return least <= due - failed <= most

@@ -15,7 +15,7 @@ STEPS_MAX: Final = 2
 
 
 def carried_out(step: Move, record: StatusRecord) -> StatusRecord:
-    """The record after the step: as it was, if it is no longer the one expected."""
+    """The record after the step, if it was still the expected one."""
     verdict = decide_transition(INVOCATION, record, step.target, None)
     if record != step.expected or not isinstance(verdict, Accepted):
         return record
@@ -23,7 +23,9 @@ def carried_out(step: Move, record: StatusRecord) -> StatusRecord:
 
 
 def step_is_legal(verdict: RecoveryVerdict) -> bool:
-    """Law RC1: each step proposed is legal by the table, for anybody, on the record that it was decided on."""
+    """Law RC1: each proposed step is legal by the table for any runner, on the record of its
+    decision.
+    """
     if not isinstance(verdict, Move):
         return True
     return isinstance(decide_transition(INVOCATION, verdict.expected, verdict.target, None), Accepted)
@@ -32,9 +34,9 @@ def step_is_legal(verdict: RecoveryVerdict) -> bool:
 def living_owners_are_spared(
     item: Item, membership: Membership, now: Instant, pending_max: Duration, verdict: RecoveryVerdict
 ) -> bool:
-    """Law RC2: nothing is taken from an owner that is alive, unless it has been pending for `pending_max`.
+    """Law RC2: nothing is taken from a live owner, unless it was pending for `pending_max`.
 
-    An owner that was never seen may be alive as long as a silent one, from when it came to own the item.
+    An owner that was never seen may live as long as a silent one, counted from its claim.
     """
     owner, age = item.record.owner, now - item.changed
     if not isinstance(verdict, Move) or owner is None or not INVOCATION[item.record.status].requires_owner:
@@ -46,19 +48,19 @@ def living_owners_are_spared(
 
 
 def until_is_exact(verdict: InHand, just_before: RecoveryVerdict, then: RecoveryVerdict) -> bool:
-    """Law RC3: what is left alone until an instant is acted upon at that instant, and at none before it."""
+    """Law RC3: an item left alone until an instant is acted upon at that instant, not before."""
     return just_before == verdict and isinstance(then, Move)
 
 
 def path_is_short(path: Sequence[RecoveryVerdict]) -> bool:
-    """Law RC4: two steps at most lead to the queue; the last one does."""
+    """Law RC4: at most two steps lead to the queue."""
     last = path[-1] if path else None
     frees = isinstance(last, Move) and last.frees
     return len(path) <= STEPS_MAX and frees and all(isinstance(step, Move) for step in path)
 
 
 def is_free(item: Item, membership: Membership, now: Instant) -> bool:
-    """Law RC5: in the end each item is finished, in the queue, or owned by somebody alive."""
+    """Law RC5: in the end each item is finished, queued, or owned by a live runner."""
     definition = INVOCATION[item.record.status]
     if definition.final or definition.available:
         return True
@@ -67,15 +69,16 @@ def is_free(item: Item, membership: Membership, now: Instant) -> bool:
 
 
 def deaths_are_counted(statuses: Sequence[str], deaths: int) -> bool:
-    """Law RP5 of `tidegate.invocations.upkeep.recoverer`: each run that was taken from its owner is counted once, and nothing else.
+    """Law RP5 of `tidegate.invocations.upkeep.recoverer`: exactly the runs taken from their owner
+    are counted.
 
     Args:
         statuses: Those of all versions of a record, in order.
-        deaths: What it counts.
+        deaths: Its count.
     """
     return deaths == sum(status == RUNNING_RECOVERY for status in statuses)
 
 
 def judged_alone(together: Sequence[Move], each: Sequence[RecoveryVerdict]) -> bool:
-    """Law RC6: the plan of many items is the steps of each, in their order."""
+    """Law RC6: the plan of many items is the steps of each, in order."""
     return list(together) == [verdict for verdict in each if isinstance(verdict, Move)]

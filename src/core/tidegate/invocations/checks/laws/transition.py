@@ -1,4 +1,6 @@
-"""Laws of `tidegate.invocations.record.transition`, over the full history of one record and the answers that callers got."""
+"""Laws of `tidegate.invocations.record.transition`, over a record's full history and the callers'
+answers.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from tidegate.invocations.record.transition import Granted, TransitionOutcome, U
 @final
 @attrs.frozen
 class Version:
-    """One version of a record, as a perfect observer saw it: what it was, which request made it, and whose it was."""
+    """One version of a record, as a perfect observer sees it: status, request and owner."""
 
     record: StatusRecord
     request: str
@@ -25,7 +27,7 @@ class Version:
 @final
 @attrs.frozen
 class Answered:
-    """The answer that a caller got to a request."""
+    """The answer to a caller's request."""
 
     request: str
     answer: TransitionOutcome
@@ -62,15 +64,15 @@ def answers_are_true(history: Sequence[Version], answered: Iterable[Answered]) -
 
 
 def versions_are_recorded(history: Sequence[Version]) -> bool:
-    """Law TR6: each version stands in the record's history, under the request that made it, as soon as it is there."""
+    """Law TR6: each version is in the record's history under its request from the start."""
     return all(version.request for version in history)
 
 
 def nothing_is_unknown(answered: Iterable[Answered]) -> bool:
-    """Law TR5, where no more than the remembered versions are made and attempts are enough for the faults."""
+    """Law TR5, while the history holds all versions and attempts suffice for the faults."""
     return not any(isinstance(each.answer, Unknown) for each in answered)
 
 
 def requests_make_what_they_are_for(made: Iterable[tuple[str, str]]) -> bool:
-    """Law TR7: of each request that made a version, the status that it asked for, and the one that it made."""
+    """Law TR7: for each request that made a version, its requested status and the one it made."""
     return all(asked == status for asked, status in made)

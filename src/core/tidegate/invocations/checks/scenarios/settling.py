@@ -1,7 +1,9 @@
-"""A runner settles three running records in bulk, while another process takes two of them over and routes them again.
+"""A runner moves three running records in bulk, while another process takes two of them over and
+reroutes them.
 
-Each passes on what it has moved, so that nothing is read but what became of a bulk. Every request may meet every fault of
-the network, and end after any of its records; the runner crashes, and starts again with what it knew and new request ids.
+Each passes its records on, so only the result of a bulk is read. Every request may meet every
+network fault, and stop after any of its records; the runner crashes and restarts with its records
+and new request ids.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ ALL_FAULTS: Final = attrs.evolve(FAULTS, kinds={**FAULTS.kinds, Fault.PARTLY_DON
 async def settles(
     made: type[Settling], keys: tuple[str, ...], runner: str | None, life: str, targets: tuple[str, ...]
 ) -> tuple[Answered, ...]:
-    """Move these records along these statuses, as far as they are granted."""
+    """Move these records along these statuses, as far as granted."""
     known = tuple((key, RUNNING) for key in keys)
     answered: tuple[Answered, ...] = ()
     for target in targets:
@@ -61,7 +63,7 @@ def recoverer(made: type[Settling]) -> Birth:
 
 
 def record(key: str) -> Document:
-    """As the runner has claimed it."""
+    """The record as the runner claimed it."""
     made = ((1, "made", status.REGISTERED), (2, "claimed", status.PENDING), (3, "begun", status.RUNNING))
     history = tuple({"version": version, "request": request, "status": which} for version, request, which in made)
     fields = {"status": RUNNING.status, "owner": RUNNING.owner, "version": RUNNING.version}
@@ -73,7 +75,7 @@ def history(state: State, key: str) -> tuple[Version, ...]:
 
 
 def of_each(law: Callable[[tuple[Version, ...]], bool]) -> tuple[Law, ...]:
-    """The law of a history, of that of each record."""
+    """The law of a history, for each record."""
     return tuple(partial(_holds, law, key) for key in KEYS)
 
 
@@ -82,7 +84,7 @@ def _holds(law: Callable[[tuple[Version, ...]], bool], key: str, state: State) -
 
 
 def answers(state: State, process: str) -> tuple[Answered, ...]:
-    """The answers that the process got, once it has finished."""
+    """The answers to a finished process."""
     match state.status(process):
         case Returned(tuple() as found):
             return found
@@ -126,13 +128,13 @@ def settling(
     budget: int = 1,
     faults: Faults = ALL_FAULTS,
 ) -> Scenario:
-    """The scenario, for our program or a faulty variant of it.
+    """The scenario, perhaps with a planted bug.
 
     Args:
-        made: The program, or a faulty variant of it.
+        made: The program.
         summary: One line for people.
         budget: How many faults may strike.
-        faults: Which.
+        faults: Those that may strike.
     """
     means: Meaning = perform
     for key in KEYS:

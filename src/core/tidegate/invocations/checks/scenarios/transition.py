@@ -47,7 +47,9 @@ WAITS: Final = "what contends is not tried again before its time"
 RECORDS: Final = "invocations"
 KEY: Final = "x"
 APART: Final = Pauses(Exponential(100 * MILLISECOND, cap=200 * MILLISECOND), jitter_ppm=0)
-"""What lies between attempts where there is a clock. A jitter would allow less, and be seen as nothing at all."""
+"""The pauses between attempts, with a clock. Jitter would allow shorter ones, which no law could
+see.
+"""
 RECOVERY: Final = {status.PENDING: status.PENDING_RECOVERY, status.RUNNING: status.RUNNING_RECOVERY}
 FAULTS: Final = Faults.of(
     Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.RESTART, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE
@@ -57,13 +59,13 @@ STALE: Final = Faults.of(Fault.STALE_READ, Fault.LOST_REPLY, Fault.DUPLICATE)
 
 
 async def work(made: type[Transition], runner: str, life: str, *, knows: bool) -> tuple[Answered, ...]:
-    """Claim the record, run it, and say how it went; stop at the first answer that is not a grant.
+    """Claim the record, run it, and write the end; stop at the first answer that is not a grant.
 
     Args:
-        made: How it is moved.
-        runner: By whom.
-        life: What its requests begin with.
-        knows: Whether what it has moved is passed on to the next step.
+        made: The program of a transition.
+        runner: The runner's id.
+        life: The prefix of its requests.
+        knows: Whether each step gets the record of the one before.
     """
     answered: tuple[Answered, ...] = ()
     known: StatusRecord | None = None
@@ -79,7 +81,7 @@ async def work(made: type[Transition], runner: str, life: str, *, knows: bool) -
 
 
 async def recover(made: type[Transition], life: str) -> tuple[Answered, ...]:
-    """Take the record from whoever has it, and route it again."""
+    """Take the record from any owner, and reroute it."""
     stuck = await look()
     if stuck not in RECOVERY:
         return ()
@@ -103,7 +105,7 @@ async def look() -> str:
 
 
 def seen(record: Document) -> Document:
-    """What the journal keeps of a version."""
+    """The part of a version in the journal."""
     newest = record[HISTORY][-1]
     made_by = newest[REQUEST] if newest[VERSION] == record[VERSION] else ""
     return Document.of(
@@ -112,7 +114,7 @@ def seen(record: Document) -> Document:
 
 
 def history(state: State) -> tuple[Version, ...]:
-    """The full history of the record, as the journal has it."""
+    """The full history of the record, from the journal."""
     return versions(state.read(journal(RECORDS, KEY)))
 
 
@@ -123,12 +125,12 @@ def versions(entries: tuple[Document, ...]) -> tuple[Version, ...]:
 
 
 def runner_of(request: str) -> str | None:
-    """Whose request it is: `<process>:<runner>.<life>.<target>`."""
+    """The owner of a request: `<process>:<runner>.<life>.<target>`."""
     return request.partition(".")[0].partition(":")[2] or None
 
 
 def answers(state: State, process: str) -> tuple[Answered, ...]:
-    """The answers that the process got, once it has finished."""
+    """The answers to a finished process."""
     match state.status(process):
         case Returned(tuple() as found):
             return found
@@ -138,7 +140,8 @@ def answers(state: State, process: str) -> tuple[Answered, ...]:
 
 def is_as_asked(state: State) -> bool:
     made = ((each.request.rpartition(".")[2], each.record.status) for each in history(state))
-    # Before the first request the record was made; and who made a version that hides its request is asked by others.
+    # The record was made before the first request; other cells tell who made a version that hides
+    # its request.
     return laws.transition.requests_make_what_they_are_for(each for each in made if each[0] not in ("", "made"))
 
 
@@ -177,15 +180,15 @@ def transition(
     runners: tuple[str, str] = ("runner", "runner"),
     knows: bool = False,
 ) -> Scenario:
-    """The scenario, for our program or a faulty variant of it.
+    """The scenario, perhaps with a planted bug.
 
     Args:
-        made: The program, or a faulty variant of it.
+        made: The program.
         summary: One line for people.
         budget: How many faults may strike.
-        faults: Which.
-        runners: The runner ids of the two that work on the record.
-        knows: Whether these two pass on what they have moved, so that it is not read again.
+        faults: Those that may strike.
+        runners: The ids of the two runners.
+        knows: Whether these two pass the record on instead of reading it again.
     """
     means = journaled(RECORDS, KEY, seen, calling({"user code": (status.SUCCESS, status.RETRY)}))
     if faults.allows(Fault.STALE_READ):
@@ -228,12 +231,14 @@ HORIZON: Final = 200 * MILLISECOND
 
 
 def attempts(process: str) -> Cell[tuple[int, Duration, Instant | None]]:
-    """How often the process has read, the pause before its last read, up to HORIZON, and when it acted last."""
+    """The number of reads of the process, the pause before the last one (up to HORIZON), and its
+    last action.
+    """
     return Cell(("attempts", process), (0, 0, None))
 
 
 def timed(otherwise: Meaning) -> Meaning:
-    """A meaning that writes down when attempts are made: each begins with a look."""
+    """Semantics that record the times of attempts; each begins with a read."""
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         cell, now = attempts(who), world.read(CLOCK)
@@ -265,10 +270,10 @@ def pauses(
     summary: str = "two runners want one record: who loses, or has no answer, waits before it tries again",
     budget: int = 1,
 ) -> Scenario:
-    """The scenario in which time passes between attempts.
+    """The scenario with time between attempts.
 
     Args:
-        made: The program, or a faulty variant of it.
+        made: The program, perhaps with a planted bug.
         summary: One line for people.
         budget: How many faults may strike.
     """

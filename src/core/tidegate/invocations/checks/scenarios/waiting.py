@@ -1,7 +1,8 @@
-"""Somebody waits for two invocations: one succeeds, the other fails, is tried again, and fails for good.
+"""A caller waits for two invocations: one succeeds, the other fails, is retried, and fails for
+good.
 
-The runner that works on them may die between any two writes, and then nothing more happens. Whoever waits loses requests and
-replies.
+Their runner may die between two writes, and then nothing more happens. The caller loses requests
+and replies.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ POLICY: Final = Policy(backoff=Fixed(0), attempts_max=2)
 
 
 async def works() -> bool:
-    """The runs of both: two of the one that fails, as far as they are granted."""
+    """The runs of both: two of the failing one, as far as granted."""
     succeeds, fails = KEYS
     done = RunEnd(key=succeeds, record=RUNNING, end=Succeeded(42))
     failed = RunEnd(key=fails, record=RUNNING, end=Failed(RunError("ValueError", "not yet"), POLICY))
@@ -59,10 +60,10 @@ def waiting(
     summary: str = "somebody waits for two invocations: what he is told is so, and he waits no longer than until they have ended",
     budget: int = 2,
 ) -> Scenario:
-    """The scenario, for our program or a faulty variant of it.
+    """The scenario, perhaps with a planted bug.
 
     Args:
-        made: The program, or a faulty variant of it.
+        made: The program.
         summary: One line for people.
         budget: How many faults may strike.
     """
