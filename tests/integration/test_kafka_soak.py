@@ -30,7 +30,7 @@ from tidegate_adapters.kafka.worker import Worker
 
 ROOT: Final = Path(__file__).parents[2]
 PARTITIONS: Final = 2
-MAY: Final = {"bytes": 4_000_000.0, "blocks": 5_000.0, "descriptors": 2.0, "tasks": 12.0, "threads": 2.0}
+MAY: Final = {"bytes": 4_000_000.0, "blocks": 6_500.0, "descriptors": 2.0, "tasks": 12.0, "threads": 2.0}
 """The growth allowed in the second half, for records in flight."""
 MAY_BY_VISIT: Final = 0.5
 """The growth of a class allowed per visit, which is two rebalances."""
