@@ -12,11 +12,12 @@ from tidegate.pipeline.effects import OnFailure
 from tidegate.pipeline.identity import stable_id
 from tidegate.sinks.delivery import Action
 from tidegate_adapters.pipeline.app import Pipeline
+from tidegate_adapters.pipeline.cache import Cache
 from tidegate_adapters.pipeline.executors import Subprocess
 from tidegate_adapters.pipeline.values import RETRY, SKIP, FailedOutput, RecordResult, Result, Task, WindowResult
 from tidegate_adapters.sinks.outputs import Delete, Insert, Output, Statement, Update, Upsert
 
 __all__ = [
-    "RETRY", "SKIP", "Action", "Delete", "FailedOutput", "Insert", "OnFailure", "Output", "Pipeline", "RecordResult", "Result",
+    "RETRY", "SKIP", "Action", "Cache", "Delete", "FailedOutput", "Insert", "OnFailure", "Output", "Pipeline", "RecordResult", "Result",
     "Statement", "Subprocess", "Task", "Update", "Upsert", "WindowResult", "stable_id",
 ]  # fmt: skip

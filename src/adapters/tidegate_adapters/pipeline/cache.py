@@ -79,7 +79,10 @@ class Cache:
         self._negative_s = length_of(negative_ttl or ttl, "negative_ttl", MILLISECOND) / SECOND
         self._lock, self._most, self._size_max, self._size = RLock(), entries, size, 0
         self._entries, self._loads = OrderedDict[str, _Entry](), dict[str, _Load]()
-        self._file, rows = (None, []) if file is None else _opened(file)
+        self._file: sqlite3.Connection | None = None
+        rows: list[tuple[str, str, float]] = []
+        if file is not None:
+            self._file, rows = _opened(file)
         for key, text, expires in rows:
             self._put(key, _Entry(json.loads(text), expires, len(key) + len(text)))
 
